@@ -1,0 +1,41 @@
+"""Errors and warnings of dslda.
+
+Every error a user can cause derives from :class:`DsldaError` and, where one fits, from the builtin the user would catch
+anyway. Messages say what is wrong, what must be, what was found, and what to do.
+"""
+
+
+class DsldaError(Exception):
+    """Root of all errors raised on purpose by dslda."""
+
+
+class InputError(DsldaError, ValueError):
+    """Data or a parameter given by the user is not usable as it is."""
+
+
+class FormatError(DsldaError):
+    """A corpus or model on disk is damaged, truncated, or of a version this release cannot read."""
+
+
+class OutputExistsError(DsldaError, FileExistsError):
+    """The output is there already and overwriting was not asked for."""
+
+
+class VocabularyMismatchError(DsldaError, ValueError):
+    """Documents are counted over another vocabulary than the model's."""
+
+
+class EngineError(DsldaError, RuntimeError):
+    """An iteration could not be completed on the cluster."""
+
+
+class DsldaWarning(UserWarning):
+    """Root of all warnings issued by dslda."""
+
+
+class DataWarning(DsldaWarning):
+    """Something about the data was handled and should be looked at: empty documents, skipped rows."""
+
+
+class ConvergenceWarning(DsldaWarning):
+    """EM stopped at its iteration cap, or many documents stopped at their sweep cap."""
