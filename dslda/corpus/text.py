@@ -1,0 +1,341 @@
+"""How a document becomes term counts: the settings, and the counting itself."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import MAX_COUNT
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import FormatError, InputError
+
+__all__ = ["Analyzer", "CountedDocuments", "Document", "TextSettings", "count_documents"]
+
+DEFAULT_TOKEN_PATTERN = r"(?u)\b\w\w+\b"
+
+Document: TypeAlias = str | tuple[Sequence[str], Sequence[int]]
+"""A text, or the distinct or repeated words of a document with a count for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextSettings:
+    """From documents to terms: tokenising and the filters of the vocabulary.
+
+    Attributes
+    ----------
+    kind : {"text", "counts"}
+        What the documents are: texts to be tokenised, or words with counts, taken as they are. For counts
+        only `stop_words` and the filters apply.
+    lowercase : bool
+        Lower-case texts before tokenising.
+    token_pattern : str
+        Regular expression of a token; the default takes words of two or more letters or digits. With one
+        capturing group, the group is the token.
+    ngrams : (int, int)
+        Shortest and longest n-gram that becomes a term, (1, 1) for single words.
+    stop_words : None, "english" or tuple of str
+        Words left out; "english" is scikit-learn's list.
+    min_df, max_df : int or float
+        Terms in fewer (more) documents of the whole corpus are left out. An int is a number of documents, a
+        float in [0, 1] a share of them. The defaults, 5 and 0.25, suit a few thousand documents or more: words
+        of one quarter of the documents tell little, those of fewer than five cannot be learned.
+    max_features : int or None
+        Keep this many terms, the most frequent in the corpus; None keeps all.
+
+    Raises
+    ------
+    InputError
+        Naming the setting that is out of its domain.
+    """
+
+    kind: Literal["text", "counts"] = "text"
+    lowercase: bool = True
+    token_pattern: str = DEFAULT_TOKEN_PATTERN
+    ngrams: tuple[int, int] = (1, 1)
+    stop_words: str | tuple[str, ...] | None = None
+    min_df: int | float = 5
+    max_df: int | float = 0.25
+    max_features: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("text", "counts"):
+            raise InputError(f"kind must be 'text' or 'counts', got {self.kind!r}")
+        if not isinstance(self.lowercase, bool):
+            raise InputError(f"lowercase must be True or False, got {self.lowercase!r}")
+        _check_token_pattern(self.token_pattern)
+        # lists come from JSON and from users
+        ngrams, stop_words = self.ngrams, self.stop_words
+        if isinstance(ngrams, list):
+            ngrams = tuple(ngrams)
+        if not (
+            isinstance(ngrams, tuple)
+            and len(ngrams) == 2
+            and all(_is_int(n) for n in ngrams)
+            and 1 <= ngrams[0] <= ngrams[1]
+        ):
+            raise InputError(
+                f"ngrams must be (shortest, longest) with 1 <= shortest <= longest, got {self.ngrams!r}"
+            )
+        object.__setattr__(self, "ngrams", ngrams)
+        if stop_words is not None and stop_words != "english":
+            if isinstance(stop_words, str) or not all(isinstance(word, str) for word in stop_words):
+                raise InputError(f"stop_words must be None, 'english' or a list of words, got {stop_words!r}")
+            object.__setattr__(self, "stop_words", tuple(stop_words))
+        _check_frequency("min_df", self.min_df)
+        _check_frequency("max_df", self.max_df)
+        if self.max_features is not None and not (_is_int(self.max_features) and self.max_features >= 1):
+            raise InputError(f"max_features must be a whole number >= 1 or None, got {self.max_features!r}")
+        if self.kind == "counts" and (ngrams != (1, 1) or self.token_pattern != DEFAULT_TOKEN_PATTERN):
+            raise InputError(
+                "ngrams and token_pattern are for texts; these documents are counted already, leave both out"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a JSON object; `min_df` and `max_df` say whether they are numbers or shares."""
+        return {
+            "kind": self.kind,
+            "lowercase": self.lowercase,
+            "token_pattern": self.token_pattern,
+            "ngrams": list(self.ngrams),
+            "stop_words": list(self.stop_words) if isinstance(self.stop_words, tuple) else self.stop_words,
+            "min_df": _frequency_to_json(self.min_df),
+            "max_df": _frequency_to_json(self.max_df),
+            "max_features": self.max_features,
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> TextSettings:
+        """The reverse of :meth:`to_json`.
+
+        Raises
+        ------
+        FormatError
+            A field is missing or not valid.
+        """
+        if not isinstance(data, Mapping):
+            raise FormatError(f"text settings must be a JSON object, got {type(data).__name__}")
+        fields = {}
+        for name in cls.__slots__:
+            if name not in data:
+                raise FormatError(f"text settings: field {name!r} is missing")
+            fields[name] = data[name]
+        try:
+            for name in ("min_df", "max_df"):
+                fields[name] = _frequency_from_json(name, fields[name])
+            return cls(**fields)
+        except (InputError, TypeError) as error:
+            raise FormatError(f"text settings: {error}") from error
+
+
+class Analyzer:
+    """Callable that turns one document into the counts of its terms, before any vocabulary.
+
+    Tokenising is scikit-learn's, so that a corpus has the terms `CountVectorizer` would find. Picklable and
+    cheap to send; what it needs is built on first use in each process.
+
+    Parameters
+    ----------
+    settings : TextSettings
+    """
+
+    __slots__ = ("_analyze", "_stop_words", "settings")
+
+    def __init__(self, settings: TextSettings) -> None:
+        self.settings = settings
+        self._analyze: Callable[[str], list[str]] | None = None
+        self._stop_words: frozenset[str] | None = None
+
+    def __call__(self, document: Document) -> Counter[str]:
+        """Terms of one document with their counts.
+
+        Parameters
+        ----------
+        document : str, or (words, counts)
+
+        Raises
+        ------
+        InputError
+            Not a document, a text where the settings are for counts, or counts that are not whole and >= 0.
+        """
+        if isinstance(document, str):
+            if self.settings.kind == "counts":
+                raise InputError(
+                    "documents of this corpus are words with counts, got a text; give a pair (words, counts)"
+                )
+            if self._analyze is None:
+                self._analyze = self._vectorizer().build_analyzer()
+            return Counter(self._analyze(document))
+        return self._without_stop_words(_counted(document))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Analyzer, (self.settings,)
+
+    def _vectorizer(self) -> Any:
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        settings = self.settings
+        return CountVectorizer(
+            lowercase=settings.lowercase,
+            token_pattern=settings.token_pattern,
+            ngram_range=settings.ngrams,
+            stop_words=list(settings.stop_words)
+            if isinstance(settings.stop_words, tuple)
+            else settings.stop_words,
+        )
+
+    def _without_stop_words(self, counts: Counter[str]) -> Counter[str]:
+        if self._stop_words is None:
+            given = self.settings.stop_words
+            words = self._vectorizer().get_stop_words() if given == "english" else given
+            self._stop_words = frozenset(words or ())
+        for word in self._stop_words.intersection(counts):
+            del counts[word]
+        return counts
+
+
+class CountedDocuments(NamedTuple):
+    """Documents counted over a vocabulary, as compressed sparse rows.
+
+    Attributes
+    ----------
+    indptr : ndarray of int64, shape (n_documents + 1,)
+    terms : ndarray of int32, shape (nnz,)
+        Strictly ascending within a document.
+    counts : ndarray of int32, shape (nnz,)
+    n_unknown : ndarray of int64, shape (n_documents,)
+        Tokens of each document that are not in the vocabulary.
+    """
+
+    indptr: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    n_unknown: NDArray[np.int64]
+
+
+def count_documents(
+    documents: Iterable[Document], vocabulary: Vocabulary, settings: TextSettings | Analyzer
+) -> CountedDocuments:
+    """Count documents over a vocabulary: the arrays of a :class:`~dslda.corpus.block.DocumentBlock`.
+
+    Parameters
+    ----------
+    documents : iterable of str or (words, counts)
+    vocabulary : Vocabulary
+    settings : TextSettings or Analyzer
+        An analyzer, where many blocks are counted with the same one.
+
+    Raises
+    ------
+    InputError
+        As :class:`Analyzer`, naming the position of the document.
+    """
+    analyze = settings if isinstance(settings, Analyzer) else Analyzer(settings)
+    lookup = vocabulary.index.get
+    terms: list[NDArray[np.int32]] = []
+    counts: list[NDArray[np.int32]] = []
+    lengths: list[int] = []
+    unknown: list[int] = []
+    for position, document in enumerate(documents):
+        try:
+            counted = analyze(document)
+        except InputError as error:
+            raise InputError(f"document {position}: {error}") from error
+        n = len(counted)
+        ids = np.fromiter((lookup(term, -1) for term in counted), dtype=np.int32, count=n)
+        occurrences = np.fromiter(counted.values(), dtype=np.int64, count=n)
+        known = ids >= 0
+        unknown.append(int(occurrences[~known].sum()))
+        ids, occurrences = ids[known], occurrences[known]
+        if occurrences.size and occurrences.max() > MAX_COUNT:
+            raise InputError(
+                f"document {position}: a count must be at most {MAX_COUNT}, got {occurrences.max()}"
+            )
+        order = np.argsort(ids)
+        terms.append(ids[order])
+        counts.append(occurrences[order].astype(np.int32))
+        lengths.append(len(ids))
+    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(np.asarray(lengths, dtype=np.int64), out=indptr[1:])
+    return CountedDocuments(
+        indptr,
+        np.concatenate(terms) if terms else np.zeros(0, dtype=np.int32),
+        np.concatenate(counts) if counts else np.zeros(0, dtype=np.int32),
+        np.asarray(unknown, dtype=np.int64),
+    )
+
+
+def _counted(document: object) -> Counter[str]:
+    """Add up a document given as words and counts; counts of 0 are dropped."""
+    if not isinstance(document, (tuple, list)) or len(document) != 2 or isinstance(document[1], (str, bytes)):
+        raise InputError(f"a document must be a text or a pair (words, counts), got {document!r:.80}")
+    words, counts = document
+    if isinstance(words, (str, bytes)) or not hasattr(words, "__len__") or not hasattr(counts, "__len__"):
+        raise InputError(f"words and counts must be two lists, got {words!r:.40} and {counts!r:.40}")
+    if len(words) != len(counts):
+        raise InputError(
+            f"words and counts must be of the same length, got {len(words)} words and {len(counts)} counts"
+        )
+    total: Counter[str] = Counter()
+    for word, count in zip(words, counts, strict=True):
+        if not isinstance(word, str):
+            raise InputError(f"words must be strings, got {word!r}")
+        try:
+            whole = int(count)
+        except (TypeError, ValueError, OverflowError):
+            whole = -1
+        if whole < 0 or whole != count or isinstance(count, bool):
+            raise InputError(f"counts must be whole numbers >= 0, got {count!r} for {word!r}")
+        if whole:
+            total[word] += whole
+    return total
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_token_pattern(pattern: object) -> None:
+    if not isinstance(pattern, str):
+        raise InputError(f"token_pattern must be a regular expression, got {pattern!r}")
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise InputError(f"token_pattern must be a regular expression, got {pattern!r}: {error}") from error
+    if groups > 1:
+        raise InputError(
+            f"token_pattern must have at most one capturing group, got {groups} in {pattern!r}; "
+            "write (?:...) for the others"
+        )
+
+
+def _check_frequency(name: str, value: object) -> None:
+    if _is_int(value):
+        if value >= 1:  # type: ignore[operator]
+            return
+    elif isinstance(value, float) and 0.0 <= value <= 1.0:
+        return
+    raise InputError(
+        f"{name} must be a whole number of documents >= 1 or a share of them in [0.0, 1.0], got {value!r}"
+    )
+
+
+def _frequency_to_json(value: int | float) -> dict[str, int | float]:
+    # 1 and 1.0 mean opposite things and JSON does not keep them apart
+    return {"documents": value} if isinstance(value, int) else {"share": value}
+
+
+def _frequency_from_json(name: str, data: object) -> int | float:
+    if isinstance(data, Mapping) and len(data) == 1:
+        value = data.get("documents")
+        if _is_int(value):
+            return int(value)  # type: ignore[arg-type]
+        value = data.get("share")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    raise InputError(f"{name} must be {{'documents': n}} or {{'share': x}}, got {data!r}")
