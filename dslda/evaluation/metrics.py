@@ -1,0 +1,123 @@
+"""How well a response is predicted, and how documents are split to measure it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dslda.exceptions import InputError
+
+__all__ = ["correlation", "folds", "predictive_r2"]
+
+
+def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
+    """Share of the response's variation that predictions of held-out documents explain.
+
+    ``1 - sum (y - predicted)**2 / sum (y - mean(y))**2``, the measure of Blei and McAuliffe. Over several folds, pool
+    the held-out documents and call this once: the mean is that of all of them, so the folds' own means cost nothing
+    and gain nothing.
+
+    Parameters
+    ----------
+    y : array-like of float, shape (n_documents,)
+        Observed responses of the held-out documents.
+    predicted : array-like of float, shape (n_documents,)
+        Their predictions, in the same order and unit.
+
+    Returns
+    -------
+    float
+        1 for perfect predictions, 0 for predicting the mean, negative for worse than that.
+
+    Raises
+    ------
+    InputError
+        If the two differ in length, are empty or not finite, or all of `y` is equal.
+    """
+    y, predicted = _pair(y, predicted)
+    variation = float(np.sum((y - y.mean()) ** 2))
+    if variation == 0.0:
+        raise InputError(
+            f"predictive R2 must have responses that differ, got {len(y)} times {y[0]:g}; hold out more documents"
+        )
+    return 1.0 - float(np.sum((y - predicted) ** 2)) / variation
+
+
+def correlation(y: ArrayLike, predicted: ArrayLike) -> float:
+    """Pearson's correlation of responses and predictions of held-out documents.
+
+    Blind to a wrong level or scale of the predictions, which `predictive_r2` punishes.
+
+    Parameters
+    ----------
+    y, predicted : array-like of float, shape (n_documents,)
+        Observed and predicted responses.
+
+    Returns
+    -------
+    float
+        Between -1 and 1; NaN where either is constant, since there is none.
+
+    Raises
+    ------
+    InputError
+        If the two differ in length, are empty or not finite.
+    """
+    y, predicted = _pair(y, predicted)
+    # Equality, not a zero sum of squares: the mean of equal numbers is not always that number.
+    if np.all(y == y[0]) or np.all(predicted == predicted[0]):
+        return float("nan")
+    a, b = y - y.mean(), predicted - predicted.mean()
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+
+def folds(
+    n_documents: int, n_folds: int, *, seed: int = 0
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
+    """Split documents at random into folds of nearly equal size.
+
+    Always shuffled: real files are sorted by author, shop or date, and unshuffled folds would test on strangers.
+
+    Parameters
+    ----------
+    n_documents : int
+        Number of documents, at least `n_folds`.
+    n_folds : int
+        Number of folds, at least 2.
+    seed : int, default 0
+        Same seed, same folds, on every machine.
+
+    Returns
+    -------
+    tuple of (ndarray of int64, ndarray of int64)
+        For each fold the training and the held-out documents, both ascending. Every document is held out once.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than 2 folds or fewer documents than folds.
+    """
+    if not 2 <= n_folds <= n_documents:
+        raise InputError(
+            f"folds must be between 2 and the number of documents ({n_documents}), got {n_folds}; choose fewer folds"
+        )
+    fold_of = np.random.default_rng(seed).permutation(np.arange(n_documents) % n_folds)
+    return tuple((np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in range(n_folds))
+
+
+def _pair(y: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Both as one-dimensional finite float64 arrays of one length."""
+    observed, guess = np.asarray(y, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    if observed.ndim != 1 or observed.shape != guess.shape or len(observed) == 0:
+        raise InputError(
+            "responses and predictions must be one-dimensional, of the same length and not empty, "
+            f"got shapes {observed.shape} and {guess.shape}"
+        )
+    for name, values in (("responses", observed), ("predictions", guess)):
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise InputError(
+                f"{name} must be finite, got {values[bad][0]} at document {int(np.argmax(bad))} "
+                f"({int(bad.sum())} in all); leave out documents without a response"
+            )
+    return observed, guess

@@ -1,0 +1,141 @@
+"""What EM estimates and what it is told: frozen records, checked when made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.exceptions import InputError
+
+__all__ = ["FitSpec", "Granularity", "Parameters", "Scaling"]
+
+Granularity = Literal["token", "term"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The affine map between the user's response and the one the model is fitted to: ``(y - center) / scale``."""
+
+    center: float = 0.0
+    scale: float = 1.0
+
+    def to_model(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (y - self.center) / self.scale
+
+    def to_user(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.center + self.scale * y
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameters:
+    """The parameters of sLDA, on the scale of the standardised response.
+
+    Attributes
+    ----------
+    topics : ndarray of float64, shape (V, K)
+        The paper's beta, transposed so that one term's K weights lie together: columns sum to 1. A row of zeros is a
+        term the model does not know.
+    alpha : ndarray of float64, shape (K,)
+        Dirichlet parameter of the topic proportions.
+    eta : ndarray of float64, shape (K,)
+        Coefficients of the mean topic assignment.
+    delta : float
+        Dispersion of the response.
+    """
+
+    topics: NDArray[np.float64]
+    alpha: NDArray[np.float64]
+    eta: NDArray[np.float64]
+    delta: float
+
+    @property
+    def n_topics(self) -> int:
+        return self.topics.shape[1]
+
+    @property
+    def n_terms(self) -> int:
+        return self.topics.shape[0]
+
+    def __sizeof__(self) -> int:
+        # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
+        return self.topics.nbytes + self.alpha.nbytes + self.eta.nbytes + 128
+
+
+@dataclass(frozen=True, slots=True)
+class FitSpec:
+    """Settings of one fit. The result is a pure function of (corpus, these settings).
+
+    Attributes
+    ----------
+    n_topics : int
+        K.
+    family : str
+        Name of the response family.
+    alpha : float or None
+        Symmetric Dirichlet parameter of the topic proportions; None means 1/K, as in the paper's study.
+    topic_prior : float
+        Pseudo-count added to every expected topic-word count in the M-step, which makes beta the posterior mode under a
+        symmetric Dirichlet(1 + topic_prior). 0 is the paper's maximum likelihood. The default keeps terms that were
+        not seen in a topic from being impossible in it.
+    rho : float
+        Weight of the response in the E-step. 1 is the model of the paper; words outnumber the single response by
+        hundreds, and a weight of 2 to 8 trades their likelihood for prediction.
+    granularity : {"term", "token"}
+        Whether the occurrences of a term in a document share one variational distribution.
+    max_iter : int
+        Cap on EM iterations.
+    tol : float
+        EM stops when the corpus ELBO changes by less than this fraction.
+    max_sweeps : int
+        Cap on the coordinate-ascent sweeps over one document; documents that reach it are counted.
+    sweep_tol : float
+        A document stops when its ELBO changes by less than this fraction (1e-4: the paper's).
+    delta_floor : float
+        Lower bound of the dispersion as a fraction of the variance of the response: with rho > 1 it falls towards 0
+        otherwise.
+    seed : int
+        Seed of the random perturbation that the topics start from.
+    """
+
+    n_topics: int = 20
+    family: str = "gaussian"
+    alpha: float | None = None
+    topic_prior: float = 0.01
+    rho: float = 1.0
+    granularity: Granularity = "term"
+    max_iter: int = 100
+    tol: float = 1e-4
+    max_sweeps: int = 100
+    sweep_tol: float = 1e-4
+    delta_floor: float = 0.01
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("n_topics", 1), ("max_iter", 1), ("max_sweeps", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < lowest:
+                raise InputError(f"{name} must be a whole number of at least {lowest}, got {value!r}")
+        for name, positive in (
+            ("rho", True),
+            ("topic_prior", False),
+            ("tol", False),
+            ("sweep_tol", False),
+            ("delta_floor", True),
+        ):
+            value = getattr(self, name)
+            if not _is_finite(value) or value < 0 or (positive and value == 0):
+                raise InputError(
+                    f"{name} must be a finite number {'above' if positive else 'of at least'} 0, got {value!r}"
+                )
+        if self.alpha is not None and not (_is_finite(self.alpha) and self.alpha > 0):
+            raise InputError(f"alpha must be a finite number above 0, or None for 1/K, got {self.alpha!r}")
+        if self.granularity not in get_args(Granularity):
+            raise InputError(f"granularity must be 'term' or 'token', got {self.granularity!r}")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and math.isfinite(value)
