@@ -1,0 +1,372 @@
+"""Writing a corpus: many workers at once, one chunk each, and a name only for what is complete."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda._version import __version__
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.format import (
+    ARRAYS,
+    ENCODING_TYPE,
+    ENCODING_VERSION,
+    Manifest,
+    PartitionInfo,
+    ResponseSummary,
+    checksum,
+)
+from dslda.corpus.location import Location, check_output, move_into_place
+from dslda.corpus.text import TextSettings
+from dslda.corpus.vocabulary import Vocabulary, encode_strings
+from dslda.exceptions import InputError
+
+__all__ = ["CorpusWriter", "WrittenPartition", "check_corpus_output"]
+
+MAX_CHUNK_BYTES = 2**31 - 1024
+"""Blosc compresses buffers of less than 2 GB."""
+
+
+def check_corpus_output(
+    path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None, overwrite: bool = False
+) -> None:
+    """Refuse an output path that cannot be used, before any work is done.
+
+    Raises
+    ------
+    OutputExistsError
+        Something is there and `overwrite` is False, or it is not a corpus: only a corpus is ever replaced.
+    """
+    check_output(Location.of(path, storage_options), encoding_type=ENCODING_TYPE, overwrite=overwrite)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPartition:
+    """What a worker reports of a partition it has written.
+
+    Attributes
+    ----------
+    partition : int
+    info : PartitionInfo
+    responses : tuple of ResponseSummary
+        In the order of the writer's `responses`.
+    """
+
+    partition: int
+    info: PartitionInfo
+    responses: tuple[ResponseSummary, ...]
+
+
+class CorpusWriter:
+    """Writes a corpus of a known number of partitions.
+
+    The driver makes one, calls :meth:`prepare`, sends it to workers that call :meth:`write_partition`, and calls
+    :meth:`finish` with what they returned; or :meth:`abort`. A local corpus is built in a hidden folder beside its
+    final place, so that the name only ever stands for a complete corpus.
+
+    Parameters
+    ----------
+    path : str or path
+        Local path or fsspec URL.
+    vocabulary : Vocabulary
+        Kept on the driver; a pickled writer is without.
+    text_settings : TextSettings
+    n_partitions : int
+        At least 1.
+    document_capacity, entry_capacity : int
+        The most documents, and the most (document, term) entries, that any partition will have. Rows are padded to
+        these, and padding compresses to nothing.
+    id_capacity : int, optional
+        The most bytes of UTF-8 that the identifiers of any partition take; None when documents have none.
+    responses, covariates : sequence of str
+        Any distinct names; every block must have them.
+    has_weight : bool
+    provenance : mapping
+        Where the documents come from: anything JSON can hold. The time and the version of dslda are added.
+    storage_options : mapping, optional
+        For the fsspec file system.
+    overwrite : bool
+        Replace a corpus at `path`, once the new one is complete. Nothing but a corpus is replaced.
+
+    Raises
+    ------
+    InputError
+        A parameter is out of its domain.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        vocabulary: Vocabulary,
+        text_settings: TextSettings,
+        n_partitions: int,
+        document_capacity: int,
+        entry_capacity: int,
+        id_capacity: int | None = None,
+        responses: Sequence[str] = (),
+        covariates: Sequence[str] = (),
+        has_weight: bool = False,
+        provenance: Mapping[str, Any] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        if n_partitions < 1:
+            raise InputError(f"n_partitions must be at least 1, got {n_partitions}")
+        if len(vocabulary) < 1:
+            raise InputError(
+                "a corpus must have at least one term, got an empty vocabulary; relax min_df or max_df"
+            )
+        for what, names in (("responses", responses), ("covariates", covariates)):
+            if len(set(names)) != len(names) or not all(isinstance(name, str) and name for name in names):
+                raise InputError(f"{what} must be distinct names that are not empty, got {list(names)!r}")
+        for what, capacity, width in (
+            ("document_capacity", document_capacity, 8),
+            ("entry_capacity", entry_capacity, 4),
+            ("id_capacity", id_capacity or 0, 1),
+        ):
+            if capacity < 0 or capacity * width > MAX_CHUNK_BYTES:
+                raise InputError(
+                    f"{what} must be in 0..{MAX_CHUNK_BYTES // width}, got {capacity}; use more and smaller partitions"
+                )
+        self._location = Location.of(path, storage_options)
+        self._target = self._location
+        self._vocabulary: Vocabulary | None = vocabulary
+        self._vocabulary_sha256 = vocabulary.sha256
+        self._n_terms = len(vocabulary)
+        self._has_document_frequency = vocabulary.document_frequency is not None
+        self._text_settings = text_settings
+        self._n_partitions = n_partitions
+        self._capacities = {"document": document_capacity, "entry": entry_capacity, "id": id_capacity}
+        self._responses = tuple(responses)
+        self._covariates = tuple(covariates)
+        self._has_weight = has_weight
+        self._provenance = dict(provenance or {})
+        self._overwrite = overwrite
+
+    @property
+    def path(self) -> str:
+        """Where the corpus will be."""
+        return self._location.url
+
+    def prepare(self) -> None:
+        """Make the empty arrays and write the vocabulary.
+
+        Raises
+        ------
+        OutputExistsError
+            See :func:`check_corpus_output`.
+        """
+        import zarr
+
+        replaces = check_output(self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite)
+        if self._location.local or replaces:
+            self._target = self._location.sibling("partial")
+        vocabulary = self._vocabulary
+        if vocabulary is None:
+            raise RuntimeError("prepare() belongs to the writer that was not sent to a worker")
+        # without its manifest the group says only what it is going to be
+        root = zarr.create_group(
+            self._target.store(read_only=False),
+            zarr_format=3,
+            attributes={"encoding-type": ENCODING_TYPE, "encoding-version": ENCODING_VERSION},
+        )
+        documents, entries, ids = (self._capacities[name] or 0 for name in ("document", "entry", "id"))
+        rows = {"indptr": documents + 1, "terms": entries, "counts": entries}
+        names: dict[str, str] = {}
+        for group, columns in (("response", self._responses), ("covariates", self._covariates)):
+            if columns:
+                root.create_group(group)
+            for i, column in enumerate(columns):
+                rows[f"{group}/{i}"] = documents
+                names[f"{group}/{i}"] = column
+        if self._has_weight:
+            rows["weight"] = documents
+        if self._capacities["id"] is not None:
+            rows |= {"doc_id": ids, "doc_id_offsets": documents + 1}
+        for name, capacity in rows.items():
+            attributes = {"name": names[name]} if name in names else {}
+            _create(root, name, (self._n_partitions, max(capacity, 1)), attributes)
+        data, offsets = vocabulary.to_bytes()
+        wholes = {"vocabulary": data, "vocabulary_offsets": offsets}
+        if vocabulary.document_frequency is not None:
+            wholes["document_frequency"] = vocabulary.document_frequency
+        for name, values in wholes.items():
+            array = _create(root, name, (max(len(values), 1),), {})
+            array[: len(values)] = values
+
+    def write_partition(self, partition: int, block: DocumentBlock) -> WrittenPartition:
+        """Write one partition; safe from many threads and processes at once, and to do again.
+
+        Parameters
+        ----------
+        partition : int
+            0 to ``n_partitions - 1``; each is written by one call.
+        block : DocumentBlock
+            With the writer's responses and covariates, weights and identifiers, in any order.
+
+        Raises
+        ------
+        InputError
+            The block breaks a rule, does not fit, or lacks a response, covariate, weight or identifiers.
+        """
+        import zarr
+
+        if not 0 <= partition < self._n_partitions:
+            raise InputError(f"partition must be in 0..{self._n_partitions - 1}, got {partition}")
+        rows, info, summaries = self._rows(block)
+        root = zarr.open_group(self._target.store(read_only=False), mode="r+", zarr_format=3)
+        for name, values in rows.items():
+            array: Any = root[name]
+            capacity = array.shape[1]
+            if len(values) > capacity:
+                raise InputError(
+                    f"partition {partition}: array {name} has room for {capacity} values, got {len(values)}; "
+                    "make the writer with a larger capacity"
+                )
+            # the whole row: a part of it would make zarr read the chunk first
+            row = np.full(capacity, array.fill_value, dtype=array.dtype)
+            row[: len(values)] = values
+            array[partition] = row
+        return WrittenPartition(partition, info, summaries)
+
+    def finish(self, written: Iterable[WrittenPartition]) -> None:
+        """Write the manifest and give the corpus its name.
+
+        Parameters
+        ----------
+        written : iterable of WrittenPartition
+            Of every partition once, in any order.
+
+        Raises
+        ------
+        InputError
+            A partition is missing or comes twice.
+        OutputExistsError
+            Somebody wrote the same output in the meantime.
+        """
+        import zarr
+
+        parts = sorted(written, key=lambda part: part.partition)
+        if [part.partition for part in parts] != list(range(self._n_partitions)):
+            raise InputError(
+                f"every partition of {self._n_partitions} must be written once, got {[p.partition for p in parts]}"
+            )
+        manifest = Manifest(
+            n_terms=self._n_terms,
+            vocabulary_sha256=self._vocabulary_sha256,
+            has_document_frequency=self._has_document_frequency,
+            has_weight=self._has_weight,
+            has_doc_id=self._capacities["id"] is not None,
+            text_settings=self._text_settings,
+            responses={
+                name: ResponseSummary.merge_all(part.responses[i] for part in parts)
+                for i, name in enumerate(self._responses)
+            },
+            covariates=self._covariates,
+            partitions=tuple(part.info for part in parts),
+            provenance={
+                **self._provenance,
+                "dslda_version": __version__,
+                "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            },
+        )
+        root = zarr.open_group(self._target.store(read_only=False), mode="r+", zarr_format=3)
+        root.attrs.put(manifest.to_json())
+        if self._target != self._location:
+            move_into_place(
+                self._target, self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite
+            )
+            self._target = self._location
+
+    def abort(self) -> None:
+        """Remove what was written; a corpus that was to be replaced stays."""
+        self._target.remove()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # workers need no vocabulary, and it can be large
+        return self.__dict__ | {"_vocabulary": None, "_provenance": {}}
+
+    def _rows(
+        self, block: DocumentBlock
+    ) -> tuple[dict[str, NDArray[Any]], PartitionInfo, tuple[ResponseSummary, ...]]:
+        """Arrays to write by name, without padding, and what the manifest will say of them."""
+        block.validate(self._n_terms)
+        columns: dict[str, NDArray[Any]] = {}
+        summaries = []
+        for i, name in enumerate(self._responses):
+            values = _column(block.responses, name, "response")
+            _refuse(block, f"response {name!r} must be finite or missing", np.isinf(values))
+            # one NaN among the many, so that the checksum holds for what comes back
+            columns[f"response/{i}"] = np.where(np.isnan(values), np.nan, values)
+            summaries.append(ResponseSummary.of(values))
+        for i, name in enumerate(self._covariates):
+            values = _column(block.covariates, name, "covariate")
+            _refuse(block, f"covariate {name!r} must be finite", ~np.isfinite(values))
+            columns[f"covariates/{i}"] = values
+        if self._has_weight:
+            if block.weight is None:
+                raise InputError("the block must have weights, got none")
+            weight = np.asarray(block.weight, dtype=np.float64)
+            _refuse(block, "weight must be finite and not negative", ~(np.isfinite(weight) & (weight >= 0)))
+            columns["weight"] = weight
+        sums = {name: checksum(values) for name, values in columns.items()}
+        if self._capacities["id"] is not None:
+            if block.doc_id is None or len(block.doc_id) != block.n_documents:
+                raise InputError(
+                    f"the block must have an identifier for each of its {block.n_documents} documents"
+                )
+            data, offsets = encode_strings(block.doc_id, what="identifier of document")
+            columns |= {"doc_id": data, "doc_id_offsets": offsets}
+            sums["doc_id"] = checksum(offsets, data)
+        counts = {
+            "indptr": np.asarray(block.indptr, dtype=np.int64),
+            "terms": np.asarray(block.terms, dtype=np.int32),
+            "counts": np.asarray(block.counts, dtype=np.int32),
+        }
+        info = PartitionInfo(
+            n_documents=block.n_documents,
+            nnz=len(block.terms),
+            n_tokens=block.n_tokens,
+            n_empty=int(np.count_nonzero(np.diff(block.indptr) == 0)),
+            checksum=checksum(*counts.values()),
+            column_checksums=sums,
+        )
+        return counts | columns, info, tuple(summaries)
+
+
+def _column(columns: Mapping[str, NDArray[np.float64]], name: str, what: str) -> NDArray[np.float64]:
+    if name not in columns:
+        raise InputError(f"the block must have the {what} {name!r}, got {sorted(columns)}")
+    return np.asarray(columns[name], dtype=np.float64)
+
+
+def _refuse(block: DocumentBlock, rule: str, bad: NDArray[np.bool_]) -> None:
+    if bad.any():
+        first = int(np.argmax(bad))
+        which = repr(block.doc_id[first]) if block.doc_id is not None else f"{first} of the partition"
+        raise InputError(f"{rule}, got {int(bad.sum())} documents where it is not, first document {which}")
+
+
+def _create(root: Any, name: str, shape: tuple[int, ...], attributes: dict[str, str]) -> Any:
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
+    dtype, fill = ARRAYS[name.split("/")[0]]
+    return root.create_array(
+        name,
+        shape=shape,
+        chunks=(1, *shape[1:]) if len(shape) == 2 else shape,
+        dtype=dtype,
+        fill_value=fill,
+        attributes=attributes,
+        # crc32c: without it a flipped bit inside a chunk comes back as data
+        compressors=[BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()],
+        # a chunk that is all fill is written too, so that a chunk that is not there is always damage
+        config={"write_empty_chunks": True},
+    )
