@@ -13,9 +13,9 @@ __all__ = ["correlation", "folds", "predictive_r2"]
 def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
     """Share of the response's variation that predictions of held-out documents explain.
 
-    ``1 - sum (y - predicted)**2 / sum (y - mean(y))**2``, the measure of Blei and McAuliffe. Over several folds, pool
-    the held-out documents and call this once: the mean is that of all of them, so the folds' own means cost nothing
-    and gain nothing.
+    ``1 - sum (y - predicted)**2 / sum (y - mean(y))**2``, the measure of Blei and McAuliffe. Over several
+    folds, pool the held-out documents and call this once: the mean is that of all of them, so the folds'
+    own means cost nothing and gain nothing.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
     variation = float(np.sum((y - y.mean()) ** 2))
     if variation == 0.0:
         raise InputError(
-            f"predictive R2 must have responses that differ, got {len(y)} times {y[0]:g}; hold out more documents"
+            f"predictive R2: responses must differ, got {len(y)} times {y[0]:g}; hold out more documents"
         )
     return 1.0 - float(np.sum((y - predicted) ** 2)) / variation
 
@@ -76,7 +76,8 @@ def folds(
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
     """Split documents at random into folds of nearly equal size.
 
-    Always shuffled: real files are sorted by author, shop or date, and unshuffled folds would test on strangers.
+    Always shuffled: real files are sorted by author, shop or date, and unshuffled folds would test on
+    strangers.
 
     Parameters
     ----------
@@ -90,7 +91,8 @@ def folds(
     Returns
     -------
     tuple of (ndarray of int64, ndarray of int64)
-        For each fold the training and the held-out documents, both ascending. Every document is held out once.
+        For each fold the training and the held-out documents, both ascending. Every document is held out
+        once.
 
     Raises
     ------
@@ -99,10 +101,12 @@ def folds(
     """
     if not 2 <= n_folds <= n_documents:
         raise InputError(
-            f"folds must be between 2 and the number of documents ({n_documents}), got {n_folds}; choose fewer folds"
+            f"folds must be between 2 and the number of documents ({n_documents}), got {n_folds}"
         )
     fold_of = np.random.default_rng(seed).permutation(np.arange(n_documents) % n_folds)
-    return tuple((np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in range(n_folds))
+    return tuple(
+        (np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in range(n_folds)
+    )
 
 
 def _pair(y: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,0 +1,48 @@
+"""The rivals from scikit-learn do their work on documents with known structure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dslda.datasets import simulate_corpus
+from dslda.evaluation.baselines import lasso, lda_ridge, tfidf_ridge
+from dslda.evaluation.metrics import folds, predictive_r2
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    from scipy.sparse import csr_array
+
+    simulated = simulate_corpus(600, 3, 60, mean_tokens=60, delta=0.05, topic_concentration=0.1, seed=3)
+    block = simulated.block
+    return csr_array((block.counts, block.terms, block.indptr), shape=(600, 60)), simulated.y
+
+
+@pytest.mark.parametrize("baseline", [lda_ridge, lasso, tfidf_ridge])
+def test_baseline_predicts_simulated_responses(baseline, corpus):
+    counts, y = corpus
+    train, held_out = folds(600, 5)[0]
+    options = {"n_topics": 3, "max_iter": 10} if baseline is lda_ridge else {}
+    predicted = baseline(counts[train], y[train], counts[held_out], **options)
+    assert predicted.shape == held_out.shape
+    assert predictive_r2(y[held_out], predicted) > 0.7
+    assert np.array_equal(predicted, baseline(counts[train], y[train], counts[held_out], **options))
+
+
+def test_lasso_does_not_depend_on_the_length_of_documents(corpus):
+    counts, y = corpus
+    train, held_out = folds(600, 5)[0]
+    plain = lasso(counts[train], y[train], counts[held_out])
+    assert np.allclose(plain, lasso(counts[train], y[train], 7 * counts[held_out]))
+
+
+def test_inner_folds_are_shuffled():
+    """In a file sorted by response, unshuffled inner folds would choose far too strong a penalty."""
+    from scipy.sparse import csr_array
+
+    simulated = simulate_corpus(300, 3, 60, mean_tokens=60, delta=0.05, topic_concentration=0.1, seed=4)
+    block, order = simulated.block, np.argsort(simulated.y)
+    counts = csr_array((block.counts, block.terms, block.indptr), shape=(300, 60))
+    ordered = lasso(counts[order], simulated.y[order], counts)
+    assert predictive_r2(simulated.y, ordered) > 0.8

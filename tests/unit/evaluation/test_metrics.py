@@ -1,0 +1,77 @@
+"""Predictive R2, correlation and folds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dslda.evaluation.metrics import correlation, folds, predictive_r2
+from dslda.exceptions import InputError
+
+
+def test_predictive_r2_known_values():
+    y = [1.0, 2.0, 3.0, 6.0]  # mean 3, variation 14
+    assert predictive_r2(y, y) == 1.0
+    assert predictive_r2(y, [3.0] * 4) == 0.0
+    assert predictive_r2(y, [2.0, 2.0, 3.0, 4.0]) == pytest.approx(1 - 5 / 14)
+    assert predictive_r2(y, [6.0, 3.0, 2.0, 1.0]) < 0
+
+
+def test_predictive_r2_keeps_its_value_when_the_unit_of_the_response_changes():
+    generator = np.random.default_rng(0)
+    y, predicted = generator.normal(size=(2, 50))
+    assert predictive_r2(1000 * y + 50, 1000 * predicted + 50) == pytest.approx(predictive_r2(y, predicted))
+
+
+def test_correlation_is_that_of_numpy_and_undefined_for_constants():
+    generator = np.random.default_rng(1)
+    y, noise = generator.normal(size=(2, 200))
+    assert correlation(y, y + noise) == pytest.approx(np.corrcoef(y, y + noise)[0, 1])
+    assert correlation(y, -3 * y + 7) == pytest.approx(-1)
+    assert np.isnan(correlation(y, np.full(200, 0.1)))
+
+
+@pytest.mark.parametrize(
+    ("y", "predicted", "message"),
+    [
+        ([1.0, 2.0], [1.0], r"got shapes \(2,\) and \(1,\)"),
+        ([], [], "not empty"),
+        ([1.0, np.nan], [1.0, 2.0], "responses must be finite, got nan at document 1"),
+        ([1.0, 2.0], [np.inf, 2.0], "predictions must be finite, got inf at document 0"),
+    ],
+)
+@pytest.mark.parametrize("metric", [predictive_r2, correlation])
+def test_unusable_input_is_refused_with_its_place(metric, y, predicted, message):
+    with pytest.raises(InputError, match=message):
+        metric(y, predicted)
+
+
+def test_predictive_r2_refuses_equal_responses():
+    with pytest.raises(InputError, match="got 3 times 4"):
+        predictive_r2([4.0, 4.0, 4.0], [1.0, 2.0, 3.0])
+
+
+@given(st.integers(2, 200).flatmap(lambda n: st.tuples(st.just(n), st.integers(2, n))), st.integers(0, 5))
+def test_folds_hold_out_every_document_once_in_nearly_equal_parts(sizes, seed):
+    n, k = sizes
+    parts = folds(n, k, seed=seed)
+    assert len(parts) == k
+    assert np.array_equal(np.sort(np.concatenate([held_out for _, held_out in parts])), np.arange(n))
+    for train, held_out in parts:
+        assert np.array_equal(np.sort(np.concatenate([train, held_out])), np.arange(n))
+        assert n // k <= len(held_out) <= -(-n // k)
+
+
+def test_folds_are_shuffled_and_the_same_for_one_seed():
+    first, again, other = (folds(100, 5, seed=seed)[0][1] for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert not np.array_equal(first, np.arange(20))
+
+
+@pytest.mark.parametrize(("n", "k"), [(10, 1), (3, 4), (0, 2)])
+def test_impossible_folds_are_refused(n, k):
+    with pytest.raises(InputError, match=f"got {k}"):
+        folds(n, k)
