@@ -1,0 +1,55 @@
+"""Supervised topic models (sLDA) for labelled corpora of any size, on Dask.
+
+Learns topics that explain both the words of documents and a response, and predicts the response of new documents.
+What is listed in ``__all__`` is the public interface; it is loaded on first use, so that the import is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dslda._version import __version__
+
+if TYPE_CHECKING:
+    from dslda.corpus.ingest import ingest
+    from dslda.corpus.store import Corpus, open_corpus
+    from dslda.estimators import SLDARegressor
+    from dslda.families.base import Family
+    from dslda.model import Model, load_model
+    from dslda.training import train
+
+__all__ = [
+    "Corpus",
+    "Family",
+    "Model",
+    "SLDARegressor",
+    "__version__",
+    "ingest",
+    "load_model",
+    "open_corpus",
+    "train",
+]
+
+_HOME = {
+    "Corpus": "dslda.corpus.store",
+    "Family": "dslda.families.base",
+    "Model": "dslda.model",
+    "SLDARegressor": "dslda.estimators",
+    "ingest": "dslda.corpus.ingest",
+    "load_model": "dslda.model",
+    "open_corpus": "dslda.corpus.store",
+    "train": "dslda.training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dslda' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,461 @@
+"""A fitted supervised topic model: read its topics and coefficients, predict, save and load."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dslda.corpus.store import Corpus
+from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.text import TextSettings
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.evaluation.metrics import predictive_r2
+from dslda.exceptions import InputError
+from dslda.families.registry import get_family
+from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.persistence.store import read_model, write_model
+from dslda.prediction import (
+    CountedBlock,
+    Predictions,
+    aligned_block,
+    blocks_of_documents,
+    blocks_of_matrix,
+    corpus_alignment,
+    predict_block,
+    topic_proportions,
+)
+from dslda.variational.estep import infer
+from dslda.variational.parameters import FitSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Coefficient", "Model", "Topic", "load_model"]
+
+
+class Coefficient(NamedTuple):
+    """Coefficient of one topic, in the units of the response.
+
+    Attributes
+    ----------
+    topic : int
+        0 to K - 1.
+    coefficient : float
+        Expected response of a document that is all about this topic.
+    standard_error : float
+        Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient when
+        topics and topic assignments are taken as known, with the dispersion as estimated. As both were
+        estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the
+        information matrix is singular.
+    """
+
+    topic: int
+    coefficient: float
+    standard_error: float
+
+
+class Topic(NamedTuple):
+    """One topic with its most probable words.
+
+    Attributes
+    ----------
+    topic : int
+    coefficient : float
+        See :class:`Coefficient`.
+    words : tuple of str
+        The most probable first. Numbers of columns for a model without vocabulary.
+    probabilities : tuple of float
+        Of these words in the topic.
+    """
+
+    topic: int
+    coefficient: float
+    words: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+
+class Model:
+    """A fitted supervised topic model; made by :func:`dslda.train` and :func:`dslda.load_model`.
+
+    Parameters
+    ----------
+    record : ModelRecord
+        All that the model consists of.
+
+    Attributes
+    ----------
+    n_topics, n_terms : int
+    response : str or None
+        Name of the response.
+    response_summary : ResponseSummary
+        Of the responses trained on.
+    spec : FitSpec
+        Settings of the fit.
+    vocabulary : Vocabulary or None
+    text_settings : TextSettings or None
+    training : TrainingSummary
+        Documents, tokens, iterations; whether EM converged and how many documents did not.
+    trace : dict of str to ndarray of float64, shape (n_iterations,)
+        Measurements of each EM iteration; "elbo" is the objective, the last value being that of this model.
+    topic_word : ndarray of float64, shape (K, V)
+        Topics; each row sums to 1. The paper's beta.
+    doc_topic_prior : ndarray of float64, shape (K,)
+        The paper's alpha.
+    dispersion : float
+        Variance of the response around its expectation (the paper's delta), in the squared units of the
+        response.
+    """
+
+    def __init__(self, record: ModelRecord) -> None:
+        self.record = record
+
+    @property
+    def n_topics(self) -> int:
+        return self.record.parameters.n_topics
+
+    @property
+    def n_terms(self) -> int:
+        return self.record.parameters.n_terms
+
+    @property
+    def response(self) -> str | None:
+        return self.record.response
+
+    @property
+    def response_summary(self) -> ResponseSummary:
+        return self.record.response_summary
+
+    @property
+    def spec(self) -> FitSpec:
+        return self.record.spec
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        return self.record.vocabulary
+
+    @property
+    def text_settings(self) -> TextSettings | None:
+        return self.record.text_settings
+
+    @property
+    def training(self) -> TrainingSummary:
+        return self.record.training
+
+    @property
+    def trace(self) -> dict[str, NDArray[np.float64]]:
+        return dict(self.record.trace)
+
+    @property
+    def topic_word(self) -> NDArray[np.float64]:
+        return self.record.parameters.topics.T
+
+    @property
+    def doc_topic_prior(self) -> NDArray[np.float64]:
+        return self.record.parameters.alpha
+
+    @property
+    def dispersion(self) -> float:
+        return self.record.parameters.delta * self.record.scaling.scale**2
+
+    def coefficients(self) -> tuple[Coefficient, ...]:
+        """Coefficients of the topics in the units of the response, from low to high.
+
+        Returns
+        -------
+        tuple of Coefficient, length K
+        """
+        record = self.record
+        values = record.scaling.to_user(record.parameters.eta)
+        errors = np.full(self.n_topics, np.nan)
+        if record.covariance is not None:
+            errors = record.scaling.scale * np.sqrt(np.diagonal(record.covariance))
+        order = np.argsort(values, kind="stable").tolist()
+        return tuple(Coefficient(k, float(values[k]), float(errors[k])) for k in order)
+
+    def topics(self, top: int = 10) -> tuple[Topic, ...]:
+        """Topics with their most probable words, ordered by coefficient from low to high.
+
+        Parameters
+        ----------
+        top : int, default 10
+            Words of each topic, at least 1.
+
+        Returns
+        -------
+        tuple of Topic, length K
+
+        Raises
+        ------
+        InputError
+            `top` is below 1.
+        """
+        if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
+            raise InputError(f"top must be a whole number of at least 1, got {top!r}")
+        found = []
+        for topic, coefficient, _ in self.coefficients():
+            weights = self.record.parameters.topics[:, topic]
+            best = np.argsort(-weights, kind="stable")[:top]
+            words = tuple(
+                str(t) if self.vocabulary is None else self.vocabulary.terms[t] for t in best.tolist()
+            )
+            found.append(Topic(topic, coefficient, words, tuple(weights[best].tolist())))
+        return tuple(found)
+
+    def predict(
+        self,
+        documents: Any,
+        *,
+        text: str = "text",
+        words: str = "words",
+        counts: str = "counts",
+        terms: Any = None,
+        realign: bool = False,
+    ) -> NDArray[np.float64]:
+        """Expected responses of documents, in the units of the response.
+
+        Parameters
+        ----------
+        documents : iterable of str, of (words, counts) or of mappings; Corpus; sparse matrix or array
+            Texts are tokenised as in training. A corpus is read partition by partition. A matrix holds
+            counts, documents by terms.
+        text, words, counts : str
+            Fields of the mappings that hold the text, or the words and their counts.
+        terms : iterable of str, optional
+            Terms of the columns of a matrix, which are matched by name; without, the columns must be the
+            model's.
+        realign : bool, default False
+            Match the terms of a corpus by name where its vocabulary is not the model's.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_documents,)
+            One value a document, in their order. A document without a known word gets the prediction at the
+            prior's mean; :meth:`score_table` flags it.
+
+        Raises
+        ------
+        InputError
+            Something is not a document, naming which.
+        VocabularyMismatchError
+            The corpus or matrix has other terms than the model.
+        """
+        parts = self._predictions(
+            documents, text=text, words=words, counts=counts, terms=terms, realign=realign
+        )
+        return np.concatenate([np.zeros(0), *(p.prediction for p in parts)])
+
+    def transform(self, documents: Any, **options: Any) -> NDArray[np.float64]:
+        """Topic proportions of documents whose response is not known; documents and options as in
+        :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_documents, n_topics)
+            Rows sum to 1.
+        """
+        parts = self._predictions(documents, **options)
+        return np.concatenate([np.zeros((0, self.n_topics)), *(p.topic_proportions for p in parts)])
+
+    def score_table(self, documents: Any, *, ids: Any = None, **options: Any) -> pa.Table:
+        """All that the model says of documents; documents and options as in :meth:`predict`.
+
+        Parameters
+        ----------
+        documents
+        ids : iterable of str, optional
+            Identifiers of the documents; those of the corpus, or else their positions, by default.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the
+            model does not know), `flag` ("empty", "no_known_word", "not_converged" or ""), `topic_0`,
+            `topic_1`, ...
+        """
+        import pyarrow as pa
+
+        tables = list(self.score_tables(documents, **options))
+        table = pa.concat_tables(tables) if tables else _no_predictions(self.n_topics).table()
+        if ids is None:
+            return table
+        names = [str(i) for i in ids]
+        if len(names) != table.num_rows:
+            raise InputError(f"ids must name each of the {table.num_rows} documents, got {len(names)}")
+        return table.set_column(0, "id", pa.array(names, pa.string()))
+
+    def score_tables(self, documents: Any, **options: Any) -> Iterator[pa.Table]:
+        """As :meth:`score_table`, a batch or partition at a time, for more documents than memory holds."""
+        return (part.table() for part in self._predictions(documents, **options))
+
+    def score(self, documents: Any, y: ArrayLike | None = None, **options: Any) -> float:
+        """Predictive R2 on documents with known responses; documents and options as in :meth:`predict`.
+
+        Parameters
+        ----------
+        documents
+        y : array-like of float, shape (n_documents,), optional
+            Their responses, NaN where missing. By default those of the model's response in the corpus.
+
+        Returns
+        -------
+        float
+            1 - sum (y - prediction)^2 / sum (y - mean y)^2, over documents with a response.
+        """
+        if y is None:
+            if not isinstance(documents, Corpus) or self.response is None:
+                raise InputError("y must be given where documents are not a corpus with the model's response")
+            y = np.concatenate(
+                [
+                    documents.read(p, responses=[self.response]).responses[self.response]
+                    for p in range(documents.n_partitions)
+                ]
+            )
+        observed = np.asarray(y, dtype=np.float64)
+        predicted = self.predict(documents, **options)
+        if observed.shape != predicted.shape:
+            raise InputError(
+                f"y must have one value for each of {len(predicted)} documents, got {observed.shape}"
+            )
+        known = ~np.isnan(observed)
+        return predictive_r2(observed[known], predicted[known])
+
+    def training_topic_proportions(self, documents: Any, y: ArrayLike, **options: Any) -> NDArray[np.float64]:
+        """Topic proportions given words AND response, as the E-step of training has them.
+
+        Not for judging predictions: these proportions have seen the response. See :meth:`transform` for those
+        that have not.
+
+        Parameters
+        ----------
+        documents
+            As in :meth:`predict`, with its options.
+        y : array-like of float, shape (n_documents,)
+            Responses in the user's units, NaN where missing.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_documents, n_topics)
+        """
+        observed = self.record.scaling.to_model(np.asarray(y, dtype=np.float64))
+        blocks = [counted.block for counted, _ in self._blocks(documents, **options)]
+        if observed.shape != (sum(b.n_documents for b in blocks),):
+            raise InputError(f"y must have one value for each document, got shape {observed.shape}")
+        parts, first = [np.zeros((0, self.n_topics))], 0
+        for block in blocks:
+            posterior = infer(
+                block.indptr,
+                block.terms,
+                block.counts,
+                self.record.parameters,
+                spec=self.spec,
+                y=observed[first : first + block.n_documents],
+                family=get_family(self.spec.family),
+            )
+            parts.append(topic_proportions(posterior))
+            first += block.n_documents
+        return np.concatenate(parts)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Write the model directory; nothing is left behind when it fails.
+
+        Parameters
+        ----------
+        path : str or path
+            Local directory, by custom ``name.model``, or any fsspec URL.
+        overwrite : bool, default False
+            Replace a model that is there; never anything else.
+        storage_options : mapping, optional
+            For the fsspec file system.
+
+        Returns
+        -------
+        str
+            The absolute path or URL.
+
+        Raises
+        ------
+        OutputExistsError
+            Something is there already.
+        """
+        return write_model(self.record, path, overwrite=overwrite, storage_options=storage_options)
+
+    def __repr__(self) -> str:
+        response = "" if self.response is None else f" of {self.response!r}"
+        return (
+            f"Model({self.spec.family}{response}: {self.n_topics} topics, {self.n_terms:,} terms, trained on "
+            f"{self.training.n_documents:,} documents in {self.training.n_iterations} iterations)"
+        )
+
+    def _predictions(self, documents: Any, **options: Any) -> Iterator[Predictions]:
+        for counted, doc_id in self._blocks(documents, **options):
+            yield predict_block(self.record, counted, doc_id)
+
+    def _blocks(
+        self,
+        documents: Any,
+        *,
+        text: str = "text",
+        words: str = "words",
+        counts: str = "counts",
+        terms: Any = None,
+        realign: bool = False,
+    ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
+        """Documents of any form as blocks over the model's vocabulary, with their identifiers."""
+        if isinstance(documents, Corpus):
+            alignment = corpus_alignment(documents, self.record, realign=realign)
+            for partition in range(documents.n_partitions):
+                block = documents.read(partition, responses=(), doc_id=True)
+                yield aligned_block(block, alignment), block.doc_id or ()
+            return
+        if isinstance(documents, (str, bytes, Mapping)):
+            raise InputError(
+                f"documents must be a list of texts, got one {type(documents).__name__}; write [it]"
+            )
+        if hasattr(documents, "ndim") and documents.ndim == 2:
+            blocks = blocks_of_matrix(documents, self.record, terms=terms)
+        else:
+            blocks = blocks_of_documents(documents, self.record, text=text, words=words, counts=counts)
+        first = 0
+        for counted in blocks:
+            last = first + counted.block.n_documents
+            yield counted, tuple(map(str, range(first, last)))
+            first = last
+
+
+def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Model:
+    """Load a model directory and check it against its checksums.
+
+    Parameters
+    ----------
+    path : str or path
+        Local directory or fsspec URL.
+    storage_options : mapping, optional
+        For the fsspec file system.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    InputError
+        There is nothing at `path`.
+    FormatError
+        It is not a model, damaged, or of a version this release cannot read.
+    """
+    return Model(read_model(path, storage_options=storage_options))
+
+
+def _no_predictions(n_topics: int) -> Predictions:
+    nothing = np.zeros(0)
+    return Predictions((), nothing, nothing.astype(np.int64), nothing, (), np.zeros((0, n_topics)))

@@ -1,0 +1,117 @@
+"""The attributes of a model directory, to and from JSON (docs/formats.md is the specification)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+
+from dslda.corpus.json_fields import json_sha256, number, object_
+from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.text import TextSettings
+from dslda.exceptions import FormatError, InputError
+from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.variational.parameters import FitSpec, Scaling
+
+__all__ = ["ENCODING_TYPE", "ENCODING_VERSION", "check_manifest", "read_fields", "to_json"]
+
+ENCODING_TYPE = "dslda-model"
+ENCODING_VERSION = "1"
+MANIFEST_CHECKSUM = "manifest_sha256"
+
+
+def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Group attributes of a model, with a checksum of themselves.
+
+    Parameters
+    ----------
+    record : ModelRecord
+    arrays : mapping
+        Shape, dtype and checksum of every array, by its name in the group.
+    """
+    data: dict[str, Any] = {
+        "encoding-type": ENCODING_TYPE,
+        "encoding-version": ENCODING_VERSION,
+        "n_topics": record.parameters.n_topics,
+        "n_terms": record.parameters.n_terms,
+        "family": record.spec.family,
+        "delta": float(record.parameters.delta),
+        "scaling": {"center": float(record.scaling.center), "scale": float(record.scaling.scale)},
+        "response": {"name": record.response} | record.response_summary.to_json(),
+        "settings": _settings(record.spec),
+        "training": asdict(record.training),
+        "trace": list(record.trace),
+        "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
+        "text_settings": None if record.text_settings is None else record.text_settings.to_json(),
+        "corpus_sha256": record.corpus_hash,
+        "versions": dict(record.versions),
+        "arrays": {name: dict(entry) for name, entry in arrays.items()},
+    }
+    data[MANIFEST_CHECKSUM] = _checksum(data)
+    return data
+
+
+def check_manifest(data: Mapping[str, Any], path: str) -> None:
+    """Refuse what is not a complete, undamaged model of the version this release reads."""
+    kind, version = data.get("encoding-type"), data.get("encoding-version")
+    if kind == "dslda-corpus":
+        raise FormatError(
+            f"{path} is a corpus, not a model; train a model on it, or open it with open_corpus"
+        )
+    if kind != ENCODING_TYPE:
+        raise FormatError(f"{path} is not a dslda model; make one with dslda train")
+    if version != ENCODING_VERSION:
+        raise FormatError(
+            f"{path} is a model of version {version!r}, this release of dslda reads version "
+            f"{ENCODING_VERSION!r}; update dslda"
+        )
+    if data.get(MANIFEST_CHECKSUM) != _checksum(data):
+        raise FormatError(
+            f"{path}: the attributes do not agree with their checksum, the model was damaged or edited; copy "
+            "it again or train again"
+        )
+
+
+def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The fields of a :class:`ModelRecord` that live in the attributes, as keywords; `data` has been checked.
+
+    Raises
+    ------
+    FormatError
+        Naming the field that is missing or not valid. Fields unknown to this release are passed over.
+    """
+    where = f"{path}: attributes"
+    scaling = object_(data, "scaling", where)
+    try:
+        text = data["text_settings"]
+        return {
+            "scaling": Scaling(number(scaling, "center", where), number(scaling, "scale", where)),
+            "spec": _known(FitSpec, object_(data, "settings", where)),
+            "response": data["response"]["name"],
+            "response_summary": ResponseSummary.from_json(data["response"], f"{where}, response"),
+            "training": _known(TrainingSummary, object_(data, "training", where)),
+            "text_settings": None if text is None else TextSettings.from_json(text),
+            "corpus_hash": data["corpus_sha256"],
+            "versions": object_(data, "versions", where),
+        }
+    except KeyError as error:
+        raise FormatError(f"{where}: field {error} is missing; train again") from error
+    except (TypeError, InputError) as error:
+        raise FormatError(f"{where} are not valid: {error}") from error
+
+
+def _settings(spec: FitSpec) -> dict[str, Any]:
+    # numpy scalars are accepted as settings but are no JSON
+    return {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in asdict(spec).items()
+    }
+
+
+def _known(record: type[Any], data: Mapping[str, Any]) -> Any:
+    return record(**{f.name: data[f.name] for f in fields(record)})
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    return json_sha256({name: value for name, value in data.items() if name != MANIFEST_CHECKSUM})

@@ -1,0 +1,87 @@
+"""All that a fitted model consists of, as plain data: what a model directory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.text import TextSettings
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.variational.parameters import FitSpec, Parameters, Scaling
+
+__all__ = ["ModelRecord", "TrainingSummary"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSummary:
+    """What the fit saw and how it ended.
+
+    Attributes
+    ----------
+    n_documents, n_labelled, n_empty : int
+        Documents trained on; those with a response; those without a term of the vocabulary.
+    n_tokens : int
+        Tokens of the vocabulary in these documents.
+    n_unconverged : int
+        Documents that the last E-step stopped at the sweep cap.
+    n_iterations : int
+        EM iterations.
+    converged : bool
+        Whether EM stopped by its tolerance, not at its cap and not interrupted.
+    """
+
+    n_documents: int
+    n_labelled: int
+    n_empty: int
+    n_tokens: int
+    n_unconverged: int
+    n_iterations: int
+    converged: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelRecord:
+    """A fitted model without behaviour.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        On the scale of the standardised response.
+    covariance : ndarray of float64, shape (K, K), or None
+        Of eta, on the same scale; None where the information matrix is singular.
+    scaling : Scaling
+        From the user's response to the standardised one.
+    spec : FitSpec
+    response : str or None
+        Name of the response; None where it was given as an array.
+    response_summary : ResponseSummary
+        Of the training documents' responses, in the user's units.
+    training : TrainingSummary
+    trace : mapping of str to ndarray of float64, shape (n_iterations,)
+        Measurements of each EM iteration.
+    vocabulary : Vocabulary or None
+        None where the documents were given as a matrix without terms.
+    text_settings : TextSettings or None
+        How texts become counts; None where the documents were given as counts.
+    corpus_hash : str or None
+        Content hash of the corpus trained on.
+    versions : mapping of str to str
+        Of dslda and what it computes with, when the model was made.
+    """
+
+    parameters: Parameters
+    covariance: NDArray[np.float64] | None
+    scaling: Scaling
+    spec: FitSpec
+    response: str | None
+    response_summary: ResponseSummary
+    training: TrainingSummary
+    trace: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    vocabulary: Vocabulary | None = None
+    text_settings: TextSettings | None = None
+    corpus_hash: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,235 @@
+"""Writing and reading a model directory: a zarr v3 group, without pickle (specified in docs/formats.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.format import checksum
+from dslda.corpus.json_fields import items, number, object_
+from dslda.corpus.location import Location, check_output, move_into_place
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import FormatError, InputError
+from dslda.persistence.manifest import ENCODING_TYPE, check_manifest, read_fields, to_json
+from dslda.persistence.record import ModelRecord
+from dslda.variational.parameters import Parameters
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+__all__ = ["check_model_output", "read_model", "write_model"]
+
+CHUNK_BYTES = 32 * 2**20
+
+# What zarr and its codecs raise for bytes that are not what was written. OSError is left alone, so that an
+# interrupted connection stays what it is and can be tried again.
+DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
+
+
+def check_model_output(
+    path: str | os.PathLike[str], *, overwrite: bool, storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Refuse an output that is there already, before the long work.
+
+    Raises
+    ------
+    OutputExistsError
+        Something is there and is no model, or is one and `overwrite` is False.
+    """
+    check_output(Location.of(path, storage_options), encoding_type=ENCODING_TYPE, overwrite=overwrite)
+
+
+def write_model(
+    record: ModelRecord,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> str:
+    """Write a model under a temporary name and move it into place.
+
+    Parameters
+    ----------
+    record : ModelRecord
+    path : str or path
+        Local directory or fsspec URL; a missing local parent directory is made.
+    overwrite : bool, default False
+        Replace a model that is there.
+    storage_options : mapping, optional
+        For the fsspec file system.
+
+    Returns
+    -------
+    str
+        The absolute path or URL.
+
+    Raises
+    ------
+    OutputExistsError
+        As :func:`check_model_output`.
+    """
+    import zarr
+
+    target = Location.of(path, storage_options)
+    check_output(target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
+    if target.local:
+        os.makedirs(os.path.dirname(target.url), exist_ok=True)
+    arrays = _arrays(record)
+    entries = {
+        name: {"shape": list(array.shape), "dtype": array.dtype.name, "checksum": checksum(array)}
+        for name, array in arrays.items()
+    }
+    temporary = target.sibling("writing")
+    try:
+        store = temporary.store(read_only=False)
+        group = zarr.create_group(store, zarr_format=3)
+        for name, array in arrays.items():
+            _write_array(store, name, array)
+        group.attrs.put(to_json(record, entries))
+        move_into_place(temporary, target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
+    except BaseException:
+        temporary.remove()
+        raise
+    return target.url
+
+
+def read_model(
+    path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> ModelRecord:
+    """Read a model and check every array against its checksum.
+
+    Raises
+    ------
+    InputError
+        There is nothing at `path`.
+    FormatError
+        It is not a model, damaged, truncated, or of a version this release cannot read.
+    """
+    location = Location.of(path, storage_options)
+    data = location.read_attributes()
+    check_manifest(data, location.url)
+    fields = read_fields(data, location.url)
+    arrays = _read_arrays(location, data)
+    n_topics, n_terms = data.get("n_topics"), data.get("n_terms")
+    parameters = Parameters(
+        topics=np.ascontiguousarray(_take(arrays, "topics", (n_topics, n_terms), location.url).T),
+        alpha=_take(arrays, "alpha", (n_topics,), location.url),
+        eta=_take(arrays, "eta", (n_topics,), location.url),
+        delta=number(data, "delta", location.url),
+    )
+    record = ModelRecord(
+        parameters=parameters,
+        covariance=_take(arrays, "covariance", (n_topics, n_topics), location.url)
+        if "covariance" in arrays
+        else None,
+        vocabulary=_vocabulary(arrays, data, location.url),
+        trace=_trace(arrays, items(data, "trace", location.url), location.url),
+        **fields,
+    )
+    for array in (
+        parameters.topics,
+        parameters.alpha,
+        parameters.eta,
+        record.covariance,
+        *record.trace.values(),
+    ):
+        if array is not None:
+            array.setflags(write=False)
+    return record
+
+
+def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
+    """Every array of the directory, by name."""
+    arrays: dict[str, NDArray[Any]] = {
+        "topics": np.ascontiguousarray(record.parameters.topics.T, dtype=np.float64),
+        "alpha": np.asarray(record.parameters.alpha, dtype=np.float64),
+        "eta": np.asarray(record.parameters.eta, dtype=np.float64),
+    }
+    if record.covariance is not None:
+        arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
+    if record.vocabulary is not None:
+        arrays["vocabulary"], arrays["vocabulary_offsets"] = record.vocabulary.to_bytes()
+        if record.vocabulary.document_frequency is not None:
+            arrays["document_frequency"] = record.vocabulary.document_frequency
+    if record.trace:
+        arrays["trace"] = np.column_stack([np.asarray(v, dtype=np.float64) for v in record.trace.values()])
+    return arrays
+
+
+def _write_array(store: Store, name: str, array: NDArray[Any]) -> None:
+    import zarr
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
+    # whole rows a chunk, so that one topic can be read alone; a chunk may not have a side of 0
+    width = max(array[:1].nbytes, 1)
+    rows = max(1, min(len(array), CHUNK_BYTES // width))
+    target = zarr.create_array(
+        store,
+        name=name,
+        shape=array.shape,
+        dtype=array.dtype,
+        chunks=(rows, *(max(side, 1) for side in array.shape[1:])),
+        compressors=[BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()],
+        fill_value=np.nan if array.dtype.kind == "f" else 0,
+        zarr_format=3,
+    )
+    target[...] = array
+
+
+def _read_arrays(location: Location, data: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    import zarr
+
+    entries = object_(data, "arrays", location.url)
+    store = location.store(read_only=True)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, entry in entries.items():
+        try:
+            array = np.asarray(zarr.open_array(store, path=name, mode="r", zarr_format=3)[...])
+            same = list(array.shape) == entry["shape"] and array.dtype.name == entry["dtype"]
+            intact = same and checksum(array) == entry["checksum"]
+        except (*DAMAGE, FileNotFoundError) as error:
+            raise _damaged(location.url, name, "cannot be read") from error
+        if not intact:
+            raise _damaged(location.url, name, "does not agree with its checksum")
+        arrays[name] = array
+    return arrays
+
+
+def _take(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[Any, ...], path: str
+) -> NDArray[np.float64]:
+    array = arrays.get(name)
+    if array is None or array.shape != shape or array.dtype != np.float64:
+        raise FormatError(f"{path}: array {name!r} must be float64 of shape {shape}; train again")
+    return array
+
+
+def _trace(arrays: Mapping[str, NDArray[Any]], names: list[str], path: str) -> dict[str, NDArray[np.float64]]:
+    if not names:
+        return {}
+    array = _take(arrays, "trace", (*arrays.get("trace", np.zeros(0)).shape[:1], len(names)), path)
+    return {name: np.ascontiguousarray(column) for name, column in zip(names, array.T, strict=True)}
+
+
+def _vocabulary(arrays: Mapping[str, NDArray[Any]], data: Mapping[str, Any], path: str) -> Vocabulary | None:
+    if data.get("vocabulary_sha256") is None:
+        return None
+    try:
+        vocabulary = Vocabulary.from_bytes(
+            arrays["vocabulary"], arrays["vocabulary_offsets"], arrays.get("document_frequency")
+        )
+    except (KeyError, ValueError, InputError) as error:
+        raise _damaged(path, "vocabulary", "is not valid") from error
+    if vocabulary.sha256 != data["vocabulary_sha256"] or len(vocabulary) != data["n_terms"]:
+        raise _damaged(path, "vocabulary", "does not agree with its hash")
+    return vocabulary
+
+
+def _damaged(path: str, name: str, how: str) -> FormatError:
+    return FormatError(
+        f"{path}: array {name!r} {how}, the model is damaged or incomplete; copy it again or train again"
+    )

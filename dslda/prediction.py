@@ -1,0 +1,287 @@
+"""From documents in any form to predictions: the steps behind :class:`dslda.model.Model`.
+
+Every document is inferred by itself, so that what is predicted for it does not depend on what it comes
+together with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import MAX_COUNT, DocumentBlock
+from dslda.corpus.text import Analyzer, Document, count_documents
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import InputError, VocabularyMismatchError
+from dslda.families.registry import get_family
+from dslda.persistence.record import ModelRecord
+from dslda.variational.estep import DocumentPosterior, infer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from dslda.corpus.store import Corpus
+
+__all__ = [
+    "CountedBlock",
+    "Predictions",
+    "aligned_block",
+    "blocks_of_documents",
+    "blocks_of_matrix",
+    "corpus_alignment",
+    "matrix_block",
+    "predict_block",
+    "topic_proportions",
+]
+
+BATCH_DOCUMENTS = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedBlock:
+    """Documents over the model's vocabulary, and what of them is not in it.
+
+    Attributes
+    ----------
+    block : DocumentBlock
+    n_unknown : ndarray of int64, shape (D,)
+        Tokens of each document that are not in the vocabulary.
+    """
+
+    block: DocumentBlock
+    n_unknown: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """What a model says of documents, in their order.
+
+    Attributes
+    ----------
+    doc_id : tuple of str, length D
+    prediction : ndarray of float64, shape (D,)
+        Expected response, in the user's units.
+    known_tokens : ndarray of int64, shape (D,)
+        Tokens of terms that the model knows: what the prediction rests on.
+    oov_share : ndarray of float64, shape (D,)
+        Share of a document's tokens that the model does not know; NaN where there are none.
+    flag : tuple of str, length D
+        "empty" (no token) or "no_known_word": the prediction is that of the prior; "not_converged": inference
+        stopped at its sweep cap; "" otherwise.
+    topic_proportions : ndarray of float64, shape (D, K)
+    """
+
+    doc_id: tuple[str, ...]
+    prediction: NDArray[np.float64]
+    known_tokens: NDArray[np.int64]
+    oov_share: NDArray[np.float64]
+    flag: tuple[str, ...]
+    topic_proportions: NDArray[np.float64]
+
+    def table(self) -> pa.Table:
+        """One row a document, the topic proportions as columns ``topic_0``, ``topic_1``, ..."""
+        import pyarrow as pa
+
+        columns: dict[str, Any] = {
+            "id": pa.array(self.doc_id, pa.string()),
+            "prediction": self.prediction,
+            "known_tokens": self.known_tokens,
+            "oov_share": pa.array(self.oov_share, from_pandas=True),
+            "flag": pa.array(self.flag, pa.string()),
+        }
+        columns |= {
+            f"topic_{k}": np.ascontiguousarray(column) for k, column in enumerate(self.topic_proportions.T)
+        }
+        return pa.table(columns)
+
+
+def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
+    """Predictions for a block of documents, their responses left out."""
+    block = counted.block
+    posterior = infer(block.indptr, block.terms, block.counts, record.parameters, spec=record.spec)
+    mean = get_family(record.spec.family).mean(posterior.mean, posterior.variance)
+    running = np.concatenate([[0], np.cumsum(block.counts, dtype=np.int64)])
+    tokens = running[block.indptr[1:]] - running[block.indptr[:-1]] + counted.n_unknown
+    known = posterior.n_known_tokens
+    share = np.full(len(tokens), np.nan)
+    np.divide(tokens - known, tokens, out=share, where=tokens > 0)
+    flag = np.where(
+        tokens == 0,
+        "empty",
+        np.where(known == 0, "no_known_word", np.where(posterior.converged, "", "not_converged")),
+    )
+    return Predictions(
+        doc_id=tuple(doc_id),
+        prediction=record.scaling.to_user(mean),
+        known_tokens=known,
+        oov_share=share,
+        flag=tuple(flag.tolist()),
+        topic_proportions=topic_proportions(posterior),
+    )
+
+
+def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:
+    """Posterior mean of theta, shape (D, K)."""
+    return posterior.gamma / posterior.gamma.sum(axis=1, keepdims=True)
+
+
+def blocks_of_documents(
+    documents: Iterable[Any], record: ModelRecord, *, text: str, words: str, counts: str
+) -> Iterator[CountedBlock]:
+    """Count texts, (words, counts) pairs or mappings that hold them, a batch at a time."""
+    if record.vocabulary is None or record.text_settings is None:
+        raise InputError(
+            "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
+            f"matrix with {record.parameters.n_terms} columns, or train with terms="
+        )
+    # one analyzer for all batches: its regular expression is compiled once
+    analyze = Analyzer(record.text_settings)
+    numbered = enumerate(documents)
+    while batch := list(islice(numbered, BATCH_DOCUMENTS)):
+        plain = [_document(d, i, text=text, words=words, counts=counts) for i, d in batch]
+        try:
+            counted = count_documents(plain, record.vocabulary, analyze)
+        except InputError as error:
+            if batch[0][0]:
+                raise InputError(f"batch from document {batch[0][0]} on: {error}") from error
+            raise
+        yield CountedBlock(DocumentBlock(counted.indptr, counted.terms, counted.counts), counted.n_unknown)
+
+
+def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
+    """A count matrix as a block of documents.
+
+    Parameters
+    ----------
+    matrix : sparse matrix or array, shape (D, V)
+        Whole numbers >= 0 of any dtype; stored zeros are dropped, duplicate entries added up.
+
+    Raises
+    ------
+    InputError
+        Not two-dimensional, or a value is not a count, naming its row and column.
+    """
+    from scipy import sparse
+
+    if not sparse.issparse(matrix):
+        matrix = np.asarray(matrix)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
+        raise InputError(
+            f"{what} must be numeric and two-dimensional, documents by terms, got shape {matrix.shape} of "
+            f"{matrix.dtype}"
+        )
+    csr = sparse.csr_array(matrix)
+    if not csr.has_canonical_format or not csr.has_sorted_indices:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    values = csr.data
+    with np.errstate(invalid="ignore"):
+        bad = ~((values >= 0) & (values <= MAX_COUNT))
+        if values.dtype.kind == "f":
+            bad |= np.floor(values) != values
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
+        raise InputError(
+            f"{what} must hold counts, whole numbers from 0 to {MAX_COUNT}, got {values[at]} in row {row}, "
+            f"column {csr.indices[at]} ({int(bad.sum())} such values in all); give counts, not TF-IDF or "
+            "frequencies"
+        )
+    kept = values != 0
+    running = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+    return DocumentBlock(
+        running[csr.indptr].astype(np.int64),
+        csr.indices[kept].astype(np.int32),
+        values[kept].astype(np.int32),
+    )
+
+
+def blocks_of_matrix(
+    matrix: Any, record: ModelRecord, *, terms: Iterable[str] | None
+) -> Iterator[CountedBlock]:
+    """Rows of a count matrix, its columns in the model's order or named by `terms`."""
+    shape = np.shape(matrix)
+    alignment = None
+    if terms is None:
+        if len(shape) == 2 and shape[1] != record.parameters.n_terms:
+            raise VocabularyMismatchError(
+                f"the matrix has {shape[1]} columns, the model has {record.parameters.n_terms} terms; "
+                "name its columns with terms=, then they are matched"
+            )
+    else:
+        theirs = Vocabulary(terms)
+        if record.vocabulary is None:
+            raise InputError("this model was trained on a matrix without terms, so terms cannot be matched")
+        if len(shape) == 2 and shape[1] != len(theirs):
+            raise InputError(f"terms must name the {shape[1]} columns of the matrix, got {len(theirs)} terms")
+        alignment = record.vocabulary.alignment(theirs)
+    # whole, not in slices: it is in memory anyway, and slicing would convert it again and again
+    block = matrix_block(matrix)
+    yield aligned_block(block, alignment)
+
+
+def corpus_alignment(corpus: Corpus, record: ModelRecord, *, realign: bool) -> NDArray[np.int32] | None:
+    """The model's ids of a corpus's terms, None where they are the same.
+
+    Raises
+    ------
+    VocabularyMismatchError
+        The vocabularies differ and `realign` is False, or the model has none.
+    """
+    ours = record.vocabulary
+    if ours is None:
+        raise VocabularyMismatchError(
+            "this model was trained on a matrix without terms, so it cannot be matched with a corpus; train "
+            "with terms="
+        )
+    if ours.sha256 == corpus.vocabulary_sha256:
+        return None
+    if not realign:
+        raise VocabularyMismatchError(
+            f"{corpus.path} is counted over another vocabulary than the model's ({corpus.n_terms} terms, "
+            f"hash {corpus.vocabulary_sha256[:12]}; the model has {len(ours)}, hash {ours.sha256[:12]}); "
+            "ingest it with the model's vocabulary, or match the terms by name with realign=True (--realign)"
+        )
+    return ours.alignment(corpus.vocabulary)
+
+
+def aligned_block(block: DocumentBlock, alignment: NDArray[np.int32] | None) -> CountedBlock:
+    """Rename the terms of a block; what has no new name is counted as unknown."""
+    if alignment is None:
+        return CountedBlock(block, np.zeros(block.n_documents, dtype=np.int64))
+    rows = np.repeat(np.arange(block.n_documents), np.diff(block.indptr))
+    terms = alignment[block.terms]
+    known = terms >= 0
+    unknown = np.bincount(rows[~known], weights=block.counts[~known], minlength=block.n_documents)
+    rows, terms, counts = rows[known], terms[known], block.counts[known]
+    order = np.lexsort((terms, rows))
+    indptr = np.zeros(block.n_documents + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=block.n_documents), out=indptr[1:])
+    return CountedBlock(
+        DocumentBlock(indptr, terms[order], counts[order], responses=block.responses, doc_id=block.doc_id),
+        unknown.astype(np.int64),
+    )
+
+
+def _document(document: Any, position: int, *, text: str, words: str, counts: str) -> Document:
+    """A text or a (words, counts) pair, taken out of a mapping where it is one."""
+    if not isinstance(document, Mapping):
+        return document
+    if text in document:
+        found = document[text]
+        if not isinstance(found, str):
+            raise InputError(f"document {position}: field {text!r} must be a text, got {found!r:.60}")
+        return found
+    if words in document and counts in document:
+        return document[words], document[counts]
+    raise InputError(
+        f"document {position} must have the field {text!r}, or {words!r} and {counts!r}, got "
+        f"{', '.join(map(repr, document)) or 'none'}; name its fields with text=, or words= and counts="
+    )

@@ -1,0 +1,242 @@
+"""A model directory: the same model back, in any process; and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dslda.corpus.json_fields import canonical_json, json_sha256
+from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.text import TextSettings
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import FormatError, InputError, OutputExistsError
+from dslda.model import Model, load_model
+from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.persistence.store import read_model, write_model
+from dslda.variational.parameters import FitSpec, Parameters, Scaling
+
+TERMS = ("apple", "fig", "kiwi", "naïve", "pear", "日本")
+
+
+def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelRecord:
+    """A small record with awkward numbers in it."""
+    generator = np.random.default_rng(0)
+    n_terms = 6 if terms is None else len(terms)
+    half = generator.normal(size=(n_topics, n_topics))
+    return ModelRecord(
+        parameters=Parameters(
+            topics=np.ascontiguousarray(generator.dirichlet(np.ones(n_terms), n_topics).T),
+            alpha=np.full(n_topics, 1 / n_topics),
+            eta=generator.normal(size=n_topics),
+            delta=1 / 3,
+        ),
+        covariance=half @ half.T,
+        scaling=Scaling(3.1, 0.7),
+        spec=FitSpec(n_topics=n_topics, rho=np.float64(2.5), seed=7),
+        response="rating",
+        response_summary=ResponseSummary.of([1.0, 2.0, 5.0, np.nan]),
+        training=TrainingSummary(
+            n_documents=4,
+            n_labelled=3,
+            n_empty=1,
+            n_tokens=99,
+            n_unconverged=0,
+            n_iterations=2,
+            converged=True,
+        ),
+        trace={"elbo": np.array([-10.1, -9.7]), "seconds": np.array([0.1, np.nan])},
+        vocabulary=None if terms is None else Vocabulary(terms, np.arange(1, n_terms + 1)),
+        text_settings=None if terms is None else TextSettings(min_df=1, max_df=1.0),
+        corpus_hash="0" * 64,
+        versions={"dslda": "0.1.0"},
+    )
+
+
+def assert_same(one: ModelRecord, other: ModelRecord) -> None:
+    for name in ("topics", "alpha", "eta"):
+        assert getattr(one.parameters, name).tobytes() == getattr(other.parameters, name).tobytes()
+    assert one.parameters.topics.shape == other.parameters.topics.shape
+    assert one.parameters.delta == other.parameters.delta
+    assert (one.covariance is None) == (other.covariance is None)
+    if one.covariance is not None:
+        assert one.covariance.tobytes() == other.covariance.tobytes()
+    assert {k: v.tobytes() for k, v in one.trace.items()} == {k: v.tobytes() for k, v in other.trace.items()}
+    assert one.vocabulary == other.vocabulary
+    for name in (
+        "scaling",
+        "spec",
+        "response",
+        "response_summary",
+        "training",
+        "text_settings",
+        "corpus_hash",
+        "versions",
+    ):
+        assert getattr(one, name) == getattr(other, name), name
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        a_record(),
+        a_record(n_topics=1),
+        a_record(terms=None),
+        replace(a_record(), covariance=None, trace={}, response=None, corpus_hash=None),
+    ],
+    ids=["complete", "one topic", "no vocabulary", "nothing optional"],
+)
+def test_every_field_comes_back(tmp_path: Path, record: ModelRecord) -> None:
+    write_model(record, tmp_path / "a.model")
+    assert_same(read_model(tmp_path / "a.model"), record)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.model"]
+
+
+def test_a_model_lives_on_any_fsspec_file_system() -> None:
+    url = "memory://models/deep/a.model"
+    write_model(a_record(), url)
+    with pytest.raises(OutputExistsError):
+        write_model(a_record(), url)
+    write_model(a_record(n_topics=2), url, overwrite=True)
+    assert read_model(url).parameters.n_topics == 2
+
+
+def test_another_process_loads_the_same_bits(tmp_path: Path) -> None:
+    model = Model(a_record())
+    model.save(tmp_path / "a.model")
+    documents = ["apple fig fig", "", "kiwi 日本 unknown"]
+    code = (
+        "import sys, dslda, numpy as np\n"
+        "model = dslda.load_model(sys.argv[1])\n"
+        f"sys.stdout.buffer.write(model.predict({documents!r}).tobytes() + model.topic_word.tobytes())"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.model")],
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert found.stdout == model.predict(documents).tobytes() + model.topic_word.tobytes()
+
+
+def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> None:
+    import zarr
+
+    model = Model(a_record())
+    model.save(tmp_path / "a.model")
+
+    group = zarr.open_group(tmp_path / "a.model", mode="r")
+    attributes = dict(group.attrs)
+    assert (attributes["encoding-type"], attributes["encoding-version"]) == ("dslda-model", "1")
+    scaling = attributes["scaling"]
+    values = scaling["center"] + scaling["scale"] * group["eta"][:]
+    errors = scaling["scale"] * np.sqrt(np.diagonal(group["covariance"][:]))
+    data, offsets = group["vocabulary"][:].tobytes(), group["vocabulary_offsets"][:]
+    terms = [data[a:b].decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+
+    for topic in model.topics(top=2):
+        row = group["topics"][topic.topic]
+        assert row.sum() == pytest.approx(1)
+        assert [terms[t] for t in np.argsort(-row)[:2]] == list(topic.words)
+    for topic, coefficient, error in model.coefficients():
+        assert (values[topic], errors[topic]) == (coefficient, error)
+    checksum = attributes.pop("manifest_sha256")
+    assert json_sha256(attributes) == checksum
+
+
+def test_nothing_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read_model(tmp_path / "no.model")
+
+
+def test_what_is_there_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    write_model(a_record(), tmp_path / "a.model")
+    with pytest.raises(OutputExistsError, match="is there already"):
+        write_model(a_record(n_topics=2), tmp_path / "a.model")
+    assert read_model(tmp_path / "a.model").parameters.n_topics == 3
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("dear")
+    with pytest.raises(OutputExistsError, match="never replaced"):
+        write_model(a_record(), tmp_path / "letters", overwrite=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.model", "letters"]
+
+
+def test_a_failed_write_leaves_the_old_model_and_nothing_else(tmp_path: Path) -> None:
+    write_model(a_record(), tmp_path / "a.model")
+    broken = replace(a_record(), versions={"dslda": object()})
+    with pytest.raises(TypeError):
+        write_model(broken, tmp_path / "a.model", overwrite=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.model"]
+    assert_same(read_model(tmp_path / "a.model"), a_record())
+
+
+def edit_attributes(model: Path, **changes: object) -> None:
+    """Change attributes as a careful program of another version would, checksum included."""
+    metadata = json.loads((model / "zarr.json").read_text())
+    attributes = metadata["attributes"]
+    attributes.update(changes)
+    del attributes["manifest_sha256"]
+    for name in [n for n, v in attributes.items() if v is ...]:
+        del attributes[name]
+    attributes["manifest_sha256"] = json_sha256(attributes)
+    (model / "zarr.json").write_bytes(canonical_json(metadata))
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def swap_digit(path: Path) -> None:
+    path.write_text(path.read_text().replace('"n_documents": 4', '"n_documents": 5'))
+
+
+DAMAGE = {
+    "newer version": (lambda m: edit_attributes(m, **{"encoding-version": "2"}), "update dslda"),
+    "a corpus": (
+        lambda m: edit_attributes(m, **{"encoding-type": "dslda-corpus"}),
+        "is a corpus, not a model",
+    ),
+    "another zarr group": (lambda m: edit_attributes(m, **{"encoding-type": "anndata"}), "not a dslda model"),
+    "attributes edited": (lambda m: swap_digit(m / "zarr.json"), "do not agree with their checksum"),
+    "attributes truncated": (lambda m: truncate(m / "zarr.json"), "damaged or cut short"),
+    "attributes gone": (lambda m: (m / "zarr.json").unlink(), "no zarr.json"),
+    "setting of no meaning": (
+        lambda m: edit_attributes(m, delta="small"),
+        "field 'delta' must be a finite number",
+    ),
+    "field gone": (lambda m: edit_attributes(m, settings=...), "'settings' is missing"),
+    "wrong size": (lambda m: edit_attributes(m, n_topics=4), "'topics' must be float64 of shape"),
+    "chunk gone": (lambda m: (m / "topics/c/0/0").unlink(), "'topics' does not agree"),
+    "chunk truncated": (lambda m: truncate(m / "topics/c/0/0"), "'topics' cannot be read"),
+    "bit flipped": (lambda m: flip(m / "eta/c/0"), "'eta' cannot be read"),
+    "array gone": (lambda m: shutil.rmtree(m / "vocabulary_offsets"), "'vocabulary_offsets' cannot be read"),
+    "array metadata truncated": (lambda m: truncate(m / "alpha/zarr.json"), "'alpha' cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damage_is_refused(tmp_path: Path, case: str) -> None:
+    break_it, message = DAMAGE[case]
+    write_model(a_record(), tmp_path / "a.model")
+    break_it(tmp_path / "a.model")
+    with pytest.raises(FormatError, match=message) as caught:
+        load_model(tmp_path / "a.model")
+    assert str(tmp_path / "a.model") in str(caught.value)
+
+
+def test_attributes_unknown_to_this_release_are_passed_over(tmp_path: Path) -> None:
+    write_model(a_record(), tmp_path / "a.model")
+    edit_attributes(tmp_path / "a.model", mood="good")
+    assert_same(read_model(tmp_path / "a.model"), a_record())
