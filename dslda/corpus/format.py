@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from functools import reduce
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, text
+from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
-from dslda.exceptions import FormatError, InputError
+from dslda.exceptions import FormatError
 
 __all__ = [
     "ARRAYS",
@@ -23,7 +23,6 @@ __all__ = [
     "Manifest",
     "PartitionInfo",
     "ResponseSummary",
-    "canonical_json",
     "checksum",
 ]
 
@@ -44,26 +43,18 @@ ARRAYS: Mapping[str, tuple[str, float]] = {
     "vocabulary_offsets": ("int64", -1),
     "document_frequency": ("int64", -1),
 }
-"""Data type and fill value of every array or group of arrays. The fills are values that no document has, where there
-is one, so that a missing chunk, which zarr reads as fill in silence, does not look like data."""
+"""Data type and fill value of every array, or of every array of a group.
 
-DISTINCT_LIMIT = 64
-"""A summary lists the distinct values of a response up to this many: enough for ratings and for class codes."""
+The fill is a value that no document has, where there is one: zarr reads a missing chunk as fill, in silence.
+"""
 
 
 def checksum(*arrays: NDArray[Any]) -> str:
     """First 16 hexadecimal digits of the SHA-256 of the arrays' little-endian bytes, one after the other."""
     digest = hashlib.sha256()
     for array in arrays:
-        little = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
-        digest.update(np.ascontiguousarray(little).data)
+        digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
     return digest.hexdigest()[:16]
-
-
-def canonical_json(data: Any) -> bytes:
-    """JSON with sorted keys, no blanks, UTF-8: the form that hashes are taken of."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,8 @@ class PartitionInfo:
     checksum : str
         :func:`checksum` of `indptr`, `terms` and `counts`, without padding.
     column_checksums : mapping of str to str
-        :func:`checksum` of every array with one value a document, by the array's name in the store.
+        :func:`checksum` of what has one value a document, by the name of the array; for ``doc_id`` of the
+        offsets and the bytes.
     """
 
     n_documents: int
@@ -88,144 +80,26 @@ class PartitionInfo:
     column_checksums: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        """The fields as a JSON object."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: object, where: str) -> PartitionInfo:
-        sizes = [_whole(data, f.name, where) for f in fields(cls)[:4]]
-        columns = _field(data, "column_checksums", dict, where)
-        for name in columns:
-            _field(columns, name, str, f"{where}, column_checksums")
-        if sizes[3] > sizes[0]:
+        """The reverse of :meth:`to_json`; `where` begins the message of a FormatError."""
+        columns = object_(data, "column_checksums", where)
+        info = cls(
+            n_documents=count(data, "n_documents", where),
+            nnz=count(data, "nnz", where),
+            n_tokens=count(data, "n_tokens", where),
+            n_empty=count(data, "n_empty", where),
+            checksum=text(data, "checksum", where),
+            column_checksums={name: text(columns, name, f"{where}, column_checksums") for name in columns},
+        )
+        if info.n_empty > info.n_documents or info.nnz > info.n_tokens:
             raise FormatError(
-                f"{where}: field 'n_empty' must be at most 'n_documents' ({sizes[0]}), got {sizes[3]}"
+                f"{where}: n_empty must be at most n_documents, and nnz at most n_tokens, got {data!r:.200}"
             )
-        return cls(*sizes, _field(data, "checksum", str, where), columns)
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseSummary:
-    """What is known of a response without reading it.
-
-    Attributes
-    ----------
-    n, missing : int
-        Documents with a value, and without.
-    mean, variance : float or None
-        Of the values; the variance divides by `n`. None when there is no value, as are all that follow.
-    minimum, maximum : float or None
-    whole : bool or None
-        All values are whole numbers.
-    distinct : tuple of float or None
-        The distinct values in rising order, None when there are more than 64.
-    """
-
-    n: int = 0
-    missing: int = 0
-    mean: float | None = None
-    variance: float | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-    whole: bool | None = None
-    distinct: tuple[float, ...] | None = ()
-
-    @classmethod
-    def of(cls, values: ArrayLike) -> ResponseSummary:
-        """Summarise an array; NaN is missing.
-
-        Raises
-        ------
-        InputError
-            A value is infinite, or so large that its square is.
-        """
-        given = np.asarray(values, dtype=np.float64)
-        seen = given[~np.isnan(given)]
-        if seen.size == 0:
-            return cls(missing=given.size)
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = float(seen.mean())
-            variance = float(np.square(seen - mean).mean())
-        if not math.isfinite(variance):
-            raise InputError(
-                f"a response must be finite, with a finite square, got values up to {np.abs(seen).max()}"
-            )
-        distinct = np.unique(seen)
-        return cls(
-            n=seen.size,
-            missing=given.size - seen.size,
-            mean=mean,
-            variance=variance,
-            minimum=float(distinct[0]),
-            maximum=float(distinct[-1]),
-            whole=bool((distinct == np.floor(distinct)).all()),
-            distinct=tuple(distinct.tolist()) if distinct.size <= DISTINCT_LIMIT else None,
-        )
-
-    def merge(self, other: ResponseSummary) -> ResponseSummary:
-        """Summary of both sets of values (Chan, Golub and LeVeque 1983); merge in partition order for the same bits."""
-        missing = self.missing + other.missing
-        if not self.n or not other.n:
-            some = self if self.n else other
-            return ResponseSummary(some.n, missing, *(getattr(some, f.name) for f in fields(self)[2:]))
-        assert self.mean is not None and other.mean is not None
-        assert self.variance is not None and other.variance is not None
-        assert self.minimum is not None and other.minimum is not None
-        assert self.maximum is not None and other.maximum is not None
-        n = self.n + other.n
-        share = other.n / n
-        step = other.mean - self.mean
-        distinct = None
-        if self.distinct is not None and other.distinct is not None:
-            union = sorted({*self.distinct, *other.distinct})
-            distinct = tuple(union) if len(union) <= DISTINCT_LIMIT else None
-        return ResponseSummary(
-            n=n,
-            missing=missing,
-            mean=self.mean + step * share,
-            variance=self.variance * (1 - share) + other.variance * share + step * step * share * (1 - share),
-            minimum=min(self.minimum, other.minimum),
-            maximum=max(self.maximum, other.maximum),
-            whole=bool(self.whole and other.whole),
-            distinct=distinct,
-        )
-
-    @classmethod
-    def merge_all(cls, summaries: Iterable[ResponseSummary]) -> ResponseSummary:
-        """Merge summaries from the left."""
-        return reduce(cls.merge, summaries, cls())
-
-    @property
-    def kind(self) -> str:
-        """What the values look like: "missing", "constant", "binary" (0 and 1), "count", "integer" or "real"."""
-        if not self.n:
-            return "missing"
-        if self.distinct is not None and len(self.distinct) == 1:
-            return "constant"
-        if self.distinct == (0.0, 1.0):
-            return "binary"
-        if self.whole:
-            return "count" if self.minimum is not None and self.minimum >= 0 else "integer"
-        return "real"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> ResponseSummary:
-        n, missing = _whole(data, "n", where), _whole(data, "missing", where)
-        if n == 0:
-            return cls(missing=missing)
-        numbers = [_number(data, name, where) for name in ("mean", "variance", "minimum", "maximum")]
-        distinct = _field(data, "distinct", (list, type(None)), where)
-        return cls(
-            n,
-            missing,
-            *numbers,
-            whole=_field(data, "whole", bool, where),
-            distinct=None
-            if distinct is None
-            else tuple(float(_is_number(x, "distinct", where)) for x in distinct),
-        )
+        return info
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +120,7 @@ class Manifest:
         In the order of the arrays ``covariates/0``, ...
     partitions : tuple of PartitionInfo
     provenance : mapping
-        Where the corpus comes from: any JSON object; not part of :attr:`content_hash`.
+        Where the corpus comes from: any JSON object.
     """
 
     n_terms: int
@@ -262,23 +136,35 @@ class Manifest:
 
     @property
     def n_documents(self) -> int:
+        """Documents of all partitions."""
         return sum(p.n_documents for p in self.partitions)
 
     @property
     def nnz(self) -> int:
+        """(Document, term) entries of all partitions."""
         return sum(p.nnz for p in self.partitions)
 
     @property
     def n_tokens(self) -> int:
+        """Sum of all counts."""
         return sum(p.n_tokens for p in self.partitions)
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of what the corpus holds: the same for copies, wherever and whenever they were written."""
-        content = self.to_json()
-        for name in ("provenance", MANIFEST_CHECKSUM):
-            del content[name]
-        return hashlib.sha256(canonical_json(content)).hexdigest()
+        """SHA-256 (hexadecimal) of what the corpus holds: the same for all copies, wherever and whenever made.
+
+        Taken of the names and checksums of everything stored and the text settings, not of provenance, nor of
+        the summaries, whose last bits may differ between machines.
+        """
+        return json_sha256(
+            {
+                "vocabulary_sha256": self.vocabulary_sha256,
+                "text_settings": self.text_settings.to_json(),
+                "responses": list(self.responses),
+                "covariates": list(self.covariates),
+                "partitions": [partition.to_json() for partition in self.partitions],
+            }
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The group attributes, with a checksum of themselves."""
@@ -299,8 +185,7 @@ class Manifest:
             "partitions": [partition.to_json() for partition in self.partitions],
             "provenance": dict(self.provenance),
         }
-        data[MANIFEST_CHECKSUM] = hashlib.sha256(canonical_json(data)).hexdigest()
-        return data
+        return data | {MANIFEST_CHECKSUM: json_sha256(data)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: str) -> Manifest:
@@ -317,57 +202,52 @@ class Manifest:
         FormatError
             Not a corpus, another version, unfinished, or a field is missing or not valid.
         """
-        check_encoding(data, path)
+        _check_encoding(data, path)
         where = f"{path}: manifest"
-        if "partitions" not in data:
+        rest = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
+        if MANIFEST_CHECKSUM in data and json_sha256(rest) != data[MANIFEST_CHECKSUM]:
             raise FormatError(
-                f"{path}: the manifest is not written yet, the ingest that made this store is running or was cut short; "
-                "wait, or ingest again with overwrite"
+                f"{where} does not agree with its own checksum, so it was damaged or edited; copy zarr.json "
+                "again or ingest again"
             )
-        found = data.get(MANIFEST_CHECKSUM)
-        if found is not None:
-            rest = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
-            if hashlib.sha256(canonical_json(rest)).hexdigest() != found:
-                raise FormatError(
-                    f"{where} does not agree with its own checksum, it was damaged or edited; restore zarr.json or "
-                    "ingest again"
-                )
         responses: dict[str, ResponseSummary] = {}
-        for i, entry in enumerate(_field(data, "responses", list, where)):
+        for i, entry in enumerate(items(data, "responses", where)):
             here = f"{where}, responses[{i}]"
-            responses[_field(entry, "name", str, here)] = ResponseSummary.from_json(entry, here)
-        covariates = _field(data, "covariates", list, where)
-        manifest = cls(
-            n_terms=_whole(data, "n_terms", where),
-            vocabulary_sha256=_field(data, "vocabulary_sha256", str, where),
-            has_document_frequency=_field(data, "has_document_frequency", bool, where),
-            has_weight=_field(data, "has_weight", bool, where),
-            has_doc_id=_field(data, "has_doc_id", bool, where),
-            text_settings=_text_settings(data, where),
-            responses=responses,
-            covariates=tuple(
-                _field(entry, "name", str, f"{where}, covariates[{i}]") for i, entry in enumerate(covariates)
-            ),
-            partitions=tuple(
-                PartitionInfo.from_json(entry, f"{where}, partitions[{i}]")
-                for i, entry in enumerate(_field(data, "partitions", list, where))
-            ),
-            provenance=_field(data, "provenance", dict, where),
+            responses[text(entry, "name", here)] = ResponseSummary.from_json(entry, here)
+        covariates = tuple(
+            text(entry, "name", f"{where}, covariates[{i}]")
+            for i, entry in enumerate(items(data, "covariates", where))
         )
-        for name in ("responses", "covariates"):
-            if len(set(getattr(manifest, name))) != len(data[name]):
-                raise FormatError(f"{where}: field {name!r} names the same one twice")
+        partitions = tuple(
+            PartitionInfo.from_json(entry, f"{where}, partitions[{i}]")
+            for i, entry in enumerate(items(data, "partitions", where))
+        )
+        manifest = cls(
+            n_terms=count(data, "n_terms", where),
+            vocabulary_sha256=text(data, "vocabulary_sha256", where),
+            has_document_frequency=boolean(data, "has_document_frequency", where),
+            has_weight=boolean(data, "has_weight", where),
+            has_doc_id=boolean(data, "has_doc_id", where),
+            text_settings=TextSettings.from_json(object_(data, "text_settings", where), where),
+            responses=responses,
+            covariates=covariates,
+            partitions=partitions,
+            provenance=object_(data, "provenance", where),
+        )
+        for name, names in (("responses", responses), ("covariates", set(covariates))):
+            if len(names) != len(data[name]):
+                raise FormatError(f"{where}: field {name!r} must have distinct names, got one of them twice")
         for name in ("n_documents", "nnz", "n_tokens"):
-            if _whole(data, name, where) != getattr(manifest, name):
+            found, expected = count(data, name, where), getattr(manifest, name)
+            if found != expected:
                 raise FormatError(
-                    f"{where}: field {name!r} must be the sum over partitions, {getattr(manifest, name)}, "
-                    f"got {data[name]}"
+                    f"{where}: field {name!r} must be the sum over partitions, {expected}, got {found}"
                 )
         return manifest
 
 
-def check_encoding(data: Mapping[str, Any], path: str) -> None:
-    """Refuse anything but a corpus of the version this release reads."""
+def _check_encoding(data: Mapping[str, Any], path: str) -> None:
+    """Refuse anything but a finished corpus of the version this release reads."""
     kind, version = data.get("encoding-type"), data.get("encoding-version")
     if kind == "dslda-model":
         raise FormatError(
@@ -377,47 +257,11 @@ def check_encoding(data: Mapping[str, Any], path: str) -> None:
         raise FormatError(f"{path} is not a dslda corpus; make one with dslda ingest")
     if version != ENCODING_VERSION:
         raise FormatError(
-            f"{path} is a corpus of version {version!r}, this release of dslda reads version {ENCODING_VERSION!r}; "
-            "update dslda"
+            f"{path} is a corpus of version {version!r}, this release of dslda reads version "
+            f"{ENCODING_VERSION!r}; update dslda"
         )
-
-
-def _text_settings(data: Mapping[str, Any], where: str) -> TextSettings:
-    try:
-        return TextSettings.from_json(_field(data, "text_settings", dict, where))
-    except FormatError as error:
-        raise FormatError(f"{where}: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _field(data: object, name: str, kind: type | tuple[type, ...], where: str) -> Any:
-    if not isinstance(data, Mapping):
-        raise FormatError(f"{where} must be a JSON object, got {data!r:.60}")
-    if name not in data:
-        raise FormatError(f"{where}: field {name!r} is missing")
-    value = data[name]
-    if not isinstance(value, kind):
-        raise FormatError(f"{where}: field {name!r} is not valid, got {value!r:.60}")
-    return value
-
-
-def _whole(data: object, name: str, where: str) -> int:
-    value = _field(data, name, int, where)
-    if isinstance(value, bool) or value < 0:
-        raise FormatError(f"{where}: field {name!r} must be a whole number >= 0, got {value!r}")
-    return int(value)
-
-
-def _number(data: object, name: str, where: str) -> float:
-    return _is_number(_field(data, name, object, where), name, where)
-
-
-def _is_number(value: object, name: str, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise FormatError(f"{where}: field {name!r} must be a finite number, got {value!r:.60}")
-    return float(value)
+    if set(data) <= {"encoding-type", "encoding-version"}:
+        raise FormatError(
+            f"{path} is unfinished, it has no manifest yet: the ingest that writes it is running or was cut "
+            "short; wait for it, or ingest again with overwrite"
+        )

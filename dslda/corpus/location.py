@@ -7,7 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import FormatError, InputError, OutputExistsError
@@ -30,7 +30,7 @@ class Location:
         Absolute local path with symbolic links followed, or an fsspec URL.
     local : bool
     storage_options : mapping
-        For the fsspec file system; never shown in messages, since it may hold credentials.
+        For the fsspec file system; never shown, since it may hold credentials.
     """
 
     url: str
@@ -44,7 +44,7 @@ class Location:
         Raises
         ------
         InputError
-            Not a path, or a protocol that fsspec does not know or cannot load.
+            Not the path of a folder, or a protocol that fsspec does not know or cannot load.
         """
         from fsspec.core import url_to_fs
         from fsspec.implementations.local import LocalFileSystem
@@ -57,12 +57,14 @@ class Location:
             fs, root = url_to_fs(url, **options)
         except (ImportError, ValueError) as error:
             raise InputError(f"{url} cannot be opened: {error}") from error
+        if not root.strip("/"):
+            raise InputError(f"a path must name a folder, got the root of a file system: {url!r}")
         if isinstance(fs, LocalFileSystem):
             return cls(os.path.realpath(root), True)
         return cls(url.rstrip("/"), False, options)
 
     def file_system(self) -> tuple[Any, str]:
-        """The fsspec file system and the root path in it."""
+        """The fsspec file system, and the root of the store in it."""
         from fsspec.core import url_to_fs
 
         fs, root = url_to_fs(self.url, **self.storage_options)
@@ -78,19 +80,27 @@ class Location:
         return FsspecStore.from_url(self.url, storage_options=options, read_only=read_only)
 
     def sibling(self, suffix: str) -> Location:
-        """A new place beside this one: ``.name.<random>.<suffix>``."""
-        parent, _, name = self.url.rpartition("/")
-        return Location(f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.{suffix}", self.local, self.storage_options)
+        """A new place beside this one: ``.<name>.<random>.<suffix>``."""
+        parent, name = os.path.split(self.url)
+        return replace(self, url=f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.{suffix}")
 
     def holds(self, name: str = "") -> bool:
-        """Whether a file, or anything below a folder, is there; an empty folder is nothing."""
-        if self.local:
-            path = os.path.join(self.url, name)
-            return os.path.isfile(path) or (os.path.isdir(path) and bool(os.listdir(path)))
+        """Whether anything is there: a file, or a folder that is not empty.
+
+        Parameters
+        ----------
+        name : str
+            Of a file or folder in the store; the store itself by default.
+        """
         fs, root = self.file_system()
-        fs.invalidate_cache()
         path = f"{root}/{name}" if name else root
-        return bool(fs.isfile(path) or fs.find(path, maxdepth=3))
+        fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
+        if fs.isfile(path):
+            return True
+        try:
+            return any(entry.rstrip("/") != path for entry in fs.ls(path, detail=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def read_attributes(self) -> dict[str, Any]:
         """Attributes of the zarr group at this place.
@@ -98,52 +108,64 @@ class Location:
         Raises
         ------
         InputError
-            There is nothing.
+            Nothing is there.
         FormatError
             It is not a zarr group, or its metadata cannot be read.
         """
         fs, root = self.file_system()
         try:
             raw = fs.cat_file(f"{root}/{METADATA}")
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        except (FileNotFoundError, NotADirectoryError):
             if not self.holds():
-                raise InputError(f"{self.url} does not exist") from None
-            if self.holds(f"terms/{METADATA}"):
-                raise FormatError(
-                    f"{self.url} has no manifest: its file {METADATA} is missing; copy the corpus again or ingest again"
-                ) from None
-            raise FormatError(f"{self.url} is not a dslda corpus; make one with dslda ingest") from None
+                raise InputError(f"{self.url} does not exist, or is an empty folder") from None
+            raise FormatError(
+                f"{self.url} is not written by dslda or has lost its manifest, there is no {METADATA} in it; "
+                "give another path, or copy the whole folder again"
+            ) from None
         try:
             metadata = json.loads(raw)
         except ValueError as error:
             raise FormatError(
-                f"{self.url}: the manifest {METADATA} is damaged or cut short ({error}); copy the corpus again or "
-                "ingest again"
+                f"{self.url}: its manifest {METADATA} is damaged or cut short ({error}); copy it again, or "
+                "write the whole anew"
             ) from error
-        if not isinstance(metadata, dict) or metadata.get("node_type") != "group":
-            raise FormatError(f"{self.url} is not a dslda corpus: its {METADATA} is not that of a zarr group")
-        attributes = metadata.get("attributes", {})
-        return attributes if isinstance(attributes, dict) else {}
+        attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
+        if not isinstance(attributes, dict) or metadata.get("node_type") != "group":
+            raise FormatError(
+                f"{self.url} is not written by dslda: its {METADATA} is not that of a zarr group"
+            )
+        return attributes
 
     def remove(self) -> None:
         """Remove everything here; nothing there is no error."""
         if self.local:
             shutil.rmtree(self.url, ignore_errors=True)
-            return
-        fs, root = self.file_system()
-        fs.invalidate_cache()
-        if fs.exists(root):
+        elif self.holds():
+            fs, root = self.file_system()
             fs.rm(root, recursive=True)
 
 
 def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> bool:
-    """Refuse an output that is there, before any work is done; True when there is one to be replaced.
+    """Refuse an output that is there, before any work is done.
+
+    Parameters
+    ----------
+    location : Location
+    encoding_type : str
+        Of what is going to be written.
+    overwrite : bool
+        Whether one of the same type may be replaced.
+
+    Returns
+    -------
+    bool
+        There is one to be replaced.
 
     Raises
     ------
     OutputExistsError
-        Something is there and `overwrite` is False, or it is not of `encoding_type`: what dslda did not write, it
-        never deletes.
+        Something is there and `overwrite` is False, or it is not of `encoding_type`: what dslda did not
+        write, it never removes.
     """
     if not location.holds():
         return False
@@ -153,49 +175,53 @@ def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> 
         ours = False
     if not ours:
         raise OutputExistsError(
-            f"{location.url} is there and is not a {encoding_type}, so it is never replaced; remove it yourself or "
-            "choose another path"
+            f"{location.url} is there and is not a {encoding_type}, so it is never replaced; choose another "
+            "path, or remove it yourself"
         )
     if not overwrite:
-        raise OutputExistsError(f"{location.url} is there already; choose another path, or overwrite")
+        raise OutputExistsError(f"{location.url} is there already; choose another path, or overwrite it")
     return True
 
 
 def move_into_place(source: Location, target: Location, *, encoding_type: str, overwrite: bool) -> None:
     """Give a complete store its name; what it replaces is removed only then.
 
-    On a local disk this is two renames. An object store has no rename: the objects are copied, the manifest last,
-    so that a reader sees the old corpus, none, or the new one, never a mixture.
+    On a local disk these are renames. An object store has none: the objects are copied, the manifest last, so
+    that a reader finds the old one, or none, or the new one, but never a mixture.
 
     Raises
     ------
     OutputExistsError
-        As :func:`check_output`: somebody wrote the same output in the meantime.
+        As :func:`check_output`: somebody else wrote the same output in the meantime.
     """
     replaces = check_output(target, encoding_type=encoding_type, overwrite=overwrite)
     if target.local:
-        if replaces:
-            old = target.sibling("old")
-            os.replace(target.url, old.url)
-            try:
-                os.replace(source.url, target.url)
-            except OSError:
-                os.replace(old.url, target.url)
-                raise
-            old.remove()
-        else:
-            if os.path.isdir(target.url):
-                os.rmdir(target.url)  # an empty folder, which Windows would not replace
-            os.replace(source.url, target.url)
+        _rename(source, target, replaces=replaces)
         return
-    fs, old_root = target.file_system()
+    fs, target_root = target.file_system()
     if replaces:
-        fs.rm_file(f"{old_root}/{METADATA}")
+        fs.rm_file(f"{target_root}/{METADATA}")
         target.remove()
-    _, new_root = source.file_system()
+    _, source_root = source.file_system()
     fs.invalidate_cache()
-    manifest = f"{new_root}/{METADATA}"
-    names = [name for name in fs.find(new_root) if name != manifest]
-    fs.copy(names, [old_root + name.removeprefix(new_root) for name in names])
-    fs.copy(manifest, f"{old_root}/{METADATA}")
+    manifest = f"{source_root}/{METADATA}"
+    names = [name for name in fs.find(source_root) if name != manifest]
+    fs.copy(names, [target_root + name.removeprefix(source_root) for name in names])
+    fs.copy(manifest, f"{target_root}/{METADATA}")
     source.remove()
+
+
+def _rename(source: Location, target: Location, *, replaces: bool) -> None:
+    if not replaces:
+        if os.path.isdir(target.url):
+            os.rmdir(target.url)  # empty, or check_output had refused it; Windows would not rename over it
+        os.rename(source.url, target.url)
+        return
+    old = target.sibling("old")
+    os.rename(target.url, old.url)
+    try:
+        os.rename(source.url, target.url)
+    except OSError:
+        os.rename(old.url, target.url)
+        raise
+    old.remove()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +44,8 @@ class TextSettings:
         Words left out; "english" is scikit-learn's list.
     min_df, max_df : int or float
         Terms in fewer (more) documents of the whole corpus are left out. An int is a number of documents, a
-        float in [0, 1] a share of them. The defaults, 5 and 0.25, suit a few thousand documents or more: words
-        of one quarter of the documents tell little, those of fewer than five cannot be learned.
+        float in [0, 1] a share of them. The defaults, 5 and 0.25, suit a few thousand documents or more: a
+        word in one quarter of the documents tells little, one in fewer than five cannot be learned.
     max_features : int or None
         Keep this many terms, the most frequent in the corpus; None keeps all.
 
@@ -69,31 +70,20 @@ class TextSettings:
         if not isinstance(self.lowercase, bool):
             raise InputError(f"lowercase must be True or False, got {self.lowercase!r}")
         _check_token_pattern(self.token_pattern)
-        # lists come from JSON and from users
-        ngrams, stop_words = self.ngrams, self.stop_words
-        if isinstance(ngrams, list):
-            ngrams = tuple(ngrams)
-        if not (
-            isinstance(ngrams, tuple)
-            and len(ngrams) == 2
-            and all(_is_int(n) for n in ngrams)
-            and 1 <= ngrams[0] <= ngrams[1]
-        ):
+        # one spelling of each setting, of the several that users and JSON give: equal settings must compare equal
+        object.__setattr__(self, "ngrams", _ngrams(self.ngrams))
+        object.__setattr__(self, "stop_words", _stop_words(self.stop_words))
+        object.__setattr__(self, "min_df", _frequency("min_df", self.min_df))
+        object.__setattr__(self, "max_df", _frequency("max_df", self.max_df))
+        if self.max_features is not None:
+            if not _is_whole(self.max_features) or self.max_features < 1:
+                raise InputError(
+                    f"max_features must be a whole number >= 1 or None, got {self.max_features!r}"
+                )
+            object.__setattr__(self, "max_features", int(self.max_features))
+        if self.kind == "counts" and (self.ngrams != (1, 1) or self.token_pattern != DEFAULT_TOKEN_PATTERN):
             raise InputError(
-                f"ngrams must be (shortest, longest) with 1 <= shortest <= longest, got {self.ngrams!r}"
-            )
-        object.__setattr__(self, "ngrams", ngrams)
-        if stop_words is not None and stop_words != "english":
-            if isinstance(stop_words, str) or not all(isinstance(word, str) for word in stop_words):
-                raise InputError(f"stop_words must be None, 'english' or a list of words, got {stop_words!r}")
-            object.__setattr__(self, "stop_words", tuple(stop_words))
-        _check_frequency("min_df", self.min_df)
-        _check_frequency("max_df", self.max_df)
-        if self.max_features is not None and not (_is_int(self.max_features) and self.max_features >= 1):
-            raise InputError(f"max_features must be a whole number >= 1 or None, got {self.max_features!r}")
-        if self.kind == "counts" and (ngrams != (1, 1) or self.token_pattern != DEFAULT_TOKEN_PATTERN):
-            raise InputError(
-                "ngrams and token_pattern are for texts; these documents are counted already, leave both out"
+                "ngrams and token_pattern are for texts, these documents are words with counts; drop them"
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -110,8 +100,8 @@ class TextSettings:
         }
 
     @classmethod
-    def from_json(cls, data: object) -> TextSettings:
-        """The reverse of :meth:`to_json`.
+    def from_json(cls, data: object, where: str = "file") -> TextSettings:
+        """The reverse of :meth:`to_json`; `where` begins the message of an error.
 
         Raises
         ------
@@ -119,18 +109,18 @@ class TextSettings:
             A field is missing or not valid.
         """
         if not isinstance(data, Mapping):
-            raise FormatError(f"text settings must be a JSON object, got {type(data).__name__}")
-        fields = {}
-        for name in cls.__slots__:
-            if name not in data:
-                raise FormatError(f"text settings: field {name!r} is missing")
-            fields[name] = data[name]
+            raise FormatError(f"{where}: text settings must be a JSON object, got {data!r:.60}")
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            if field.name not in data:
+                raise FormatError(f"{where}: text settings: field {field.name!r} is missing")
+            values[field.name] = data[field.name]
         try:
             for name in ("min_df", "max_df"):
-                fields[name] = _frequency_from_json(name, fields[name])
-            return cls(**fields)
-        except (InputError, TypeError) as error:
-            raise FormatError(f"text settings: {error}") from error
+                values[name] = _frequency_from_json(name, values[name])
+            return cls(**values)
+        except InputError as error:
+            raise FormatError(f"{where}: text settings: {error}") from error
 
 
 class Analyzer:
@@ -296,8 +286,8 @@ def _counted(document: object) -> Counter[str]:
     return total
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _check_token_pattern(pattern: object) -> None:
@@ -314,28 +304,48 @@ def _check_token_pattern(pattern: object) -> None:
         )
 
 
-def _check_frequency(name: str, value: object) -> None:
-    if _is_int(value):
-        if value >= 1:  # type: ignore[operator]
-            return
-    elif isinstance(value, float) and 0.0 <= value <= 1.0:
-        return
+def _ngrams(value: object) -> tuple[int, int]:
+    if isinstance(value, (tuple, list)) and len(value) == 2 and all(map(_is_whole, value)):
+        shortest, longest = int(value[0]), int(value[1])
+        if 1 <= shortest <= longest:
+            return shortest, longest
+    raise InputError(f"ngrams must be (shortest, longest) with 1 <= shortest <= longest, got {value!r}")
+
+
+def _stop_words(value: object) -> str | tuple[str, ...] | None:
+    if value is None or value == "english":
+        return value
+    if isinstance(value, Collection) and not isinstance(value, (str, bytes)):
+        words = list(value)
+        if all(isinstance(word, str) for word in words):
+            return tuple(sorted(set(words)))
+    raise InputError(f"stop_words must be None, 'english' or a list of words, got {value!r:.60}")
+
+
+def _frequency(name: str, value: object) -> int | float:
+    if _is_whole(value):
+        if value >= 1:
+            return int(value)
+    elif isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0:
+        return float(value)
     raise InputError(
         f"{name} must be a whole number of documents >= 1 or a share of them in [0.0, 1.0], got {value!r}"
     )
 
 
 def _frequency_to_json(value: int | float) -> dict[str, int | float]:
-    # 1 and 1.0 mean opposite things and JSON does not keep them apart
+    # 1 and 1.0 mean opposite things, and not every JSON library keeps them apart
     return {"documents": value} if isinstance(value, int) else {"share": value}
 
 
 def _frequency_from_json(name: str, data: object) -> int | float:
     if isinstance(data, Mapping) and len(data) == 1:
-        value = data.get("documents")
-        if _is_int(value):
-            return int(value)  # type: ignore[arg-type]
-        value = data.get("share")
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-    raise InputError(f"{name} must be {{'documents': n}} or {{'share': x}}, got {data!r}")
+        if "documents" in data and _is_whole(data["documents"]):
+            return _frequency(name, data["documents"])
+        if (
+            "share" in data
+            and isinstance(data["share"], (int, float))
+            and not isinstance(data["share"], bool)
+        ):
+            return _frequency(name, float(data["share"]))
+    raise InputError(f"{name} must be {{'documents': n}} or {{'share': x}}, got {data!r:.60}")

@@ -18,8 +18,8 @@ __all__ = ["Vocabulary"]
 class Vocabulary:
     """An immutable list of distinct terms; the position of a term is its id.
 
-    Two vocabularies are equal when they hold the same terms in the same order. Document frequencies tell about the
-    corpus a vocabulary was taken from and play no part in that.
+    Two vocabularies are equal when they hold the same terms in the same order. Document frequencies tell of
+    the corpus a vocabulary was taken from and play no part in that.
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ from dslda.corpus.format import (
     ResponseSummary,
     checksum,
 )
+from dslda.corpus.json_fields import canonical_json
 from dslda.corpus.location import Location, check_output, move_into_place
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary, encode_strings
@@ -66,9 +67,11 @@ class WrittenPartition:
 class CorpusWriter:
     """Writes a corpus of a known number of partitions.
 
-    The driver makes one, calls :meth:`prepare`, sends it to workers that call :meth:`write_partition`, and calls
-    :meth:`finish` with what they returned; or :meth:`abort`. A local corpus is built in a hidden folder beside its
-    final place, so that the name only ever stands for a complete corpus.
+    The driver makes one, calls :meth:`prepare`, sends it to workers that call :meth:`write_partition`, and
+    calls :meth:`finish` with what they returned, or :meth:`abort` when something failed. The corpus is built
+    in a hidden folder beside its place, so that the name stands for a complete corpus or for none; on a
+    remote file system, which cannot rename, it is built in its place unless it replaces another, and its
+    manifest is written last.
 
     Parameters
     ----------
@@ -80,15 +83,15 @@ class CorpusWriter:
     n_partitions : int
         At least 1.
     document_capacity, entry_capacity : int
-        The most documents, and the most (document, term) entries, that any partition will have. Rows are padded to
-        these, and padding compresses to nothing.
+        The most documents, and the most (document, term) entries, that any partition will have. Rows are
+        padded to these, and padding compresses to nothing.
     id_capacity : int, optional
         The most bytes of UTF-8 that the identifiers of any partition take; None when documents have none.
     responses, covariates : sequence of str
         Any distinct names; every block must have them.
     has_weight : bool
     provenance : mapping
-        Where the documents come from: anything JSON can hold. The time and the version of dslda are added.
+        Where the documents come from: any JSON object. The time and the version of dslda are added.
     storage_options : mapping, optional
         For the fsspec file system.
     overwrite : bool
@@ -133,17 +136,26 @@ class CorpusWriter:
         ):
             if capacity < 0 or capacity * width > MAX_CHUNK_BYTES:
                 raise InputError(
-                    f"{what} must be in 0..{MAX_CHUNK_BYTES // width}, got {capacity}; use more and smaller partitions"
+                    f"{what} must be in 0..{MAX_CHUNK_BYTES // width}, got {capacity}; use smaller partitions"
                 )
+        try:
+            canonical_json(provenance or {})
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"provenance must be what JSON can hold, got {provenance!r:.80}: {error}"
+            ) from error
         self._location = Location.of(path, storage_options)
-        self._target = self._location
+        # None before prepare() and after finish(), when abort() must remove nothing
+        self._target: Location | None = None
         self._vocabulary: Vocabulary | None = vocabulary
         self._vocabulary_sha256 = vocabulary.sha256
         self._n_terms = len(vocabulary)
         self._has_document_frequency = vocabulary.document_frequency is not None
         self._text_settings = text_settings
         self._n_partitions = n_partitions
-        self._capacities = {"document": document_capacity, "entry": entry_capacity, "id": id_capacity}
+        self._document_capacity = document_capacity
+        self._entry_capacity = entry_capacity
+        self._id_capacity = id_capacity
         self._responses = tuple(responses)
         self._covariates = tuple(covariates)
         self._has_weight = has_weight
@@ -165,39 +177,40 @@ class CorpusWriter:
         """
         import zarr
 
-        replaces = check_output(self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite)
-        if self._location.local or replaces:
-            self._target = self._location.sibling("partial")
         vocabulary = self._vocabulary
-        if vocabulary is None:
-            raise RuntimeError("prepare() belongs to the writer that was not sent to a worker")
+        if vocabulary is None or self._target is not None:
+            raise RuntimeError("prepare() must be called once, on the writer that was not sent to a worker")
+        replaces = check_output(self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite)
+        in_place = not self._location.local and not replaces
+        self._target = self._location if in_place else self._location.sibling("partial")
         # without its manifest the group says only what it is going to be
         root = zarr.create_group(
             self._target.store(read_only=False),
             zarr_format=3,
             attributes={"encoding-type": ENCODING_TYPE, "encoding-version": ENCODING_VERSION},
         )
-        documents, entries, ids = (self._capacities[name] or 0 for name in ("document", "entry", "id"))
-        rows = {"indptr": documents + 1, "terms": entries, "counts": entries}
+        documents, entries = self._document_capacity, self._entry_capacity
+        rows: dict[str, int] = {"indptr": documents + 1, "terms": entries, "counts": entries}
         names: dict[str, str] = {}
         for group, columns in (("response", self._responses), ("covariates", self._covariates)):
             if columns:
                 root.create_group(group)
+            # by number, since a name may hold what a file name may not
             for i, column in enumerate(columns):
                 rows[f"{group}/{i}"] = documents
                 names[f"{group}/{i}"] = column
         if self._has_weight:
             rows["weight"] = documents
-        if self._capacities["id"] is not None:
-            rows |= {"doc_id": ids, "doc_id_offsets": documents + 1}
+        if self._id_capacity is not None:
+            rows |= {"doc_id": self._id_capacity, "doc_id_offsets": documents + 1}
         for name, capacity in rows.items():
             attributes = {"name": names[name]} if name in names else {}
             _create(root, name, (self._n_partitions, max(capacity, 1)), attributes)
         data, offsets = vocabulary.to_bytes()
-        wholes = {"vocabulary": data, "vocabulary_offsets": offsets}
+        whole: dict[str, NDArray[Any]] = {"vocabulary": data, "vocabulary_offsets": offsets}
         if vocabulary.document_frequency is not None:
-            wholes["document_frequency"] = vocabulary.document_frequency
-        for name, values in wholes.items():
+            whole["document_frequency"] = vocabulary.document_frequency
+        for name, values in whole.items():
             array = _create(root, name, (max(len(values), 1),), {})
             array[: len(values)] = values
 
@@ -220,10 +233,13 @@ class CorpusWriter:
 
         if not 0 <= partition < self._n_partitions:
             raise InputError(f"partition must be in 0..{self._n_partitions - 1}, got {partition}")
-        rows, info, summaries = self._rows(block)
-        root = zarr.open_group(self._target.store(read_only=False), mode="r+", zarr_format=3)
+        store = self._prepared().store(read_only=False)
+        try:
+            rows, info, summaries = self._rows(block)
+        except InputError as error:
+            raise InputError(f"partition {partition}: {error}") from error
         for name, values in rows.items():
-            array: Any = root[name]
+            array: Any = zarr.open_array(store, path=name, mode="r+", zarr_format=3)
             capacity = array.shape[1]
             if len(values) > capacity:
                 raise InputError(
@@ -253,17 +269,19 @@ class CorpusWriter:
         """
         import zarr
 
+        target = self._prepared()
         parts = sorted(written, key=lambda part: part.partition)
-        if [part.partition for part in parts] != list(range(self._n_partitions)):
+        numbers = [part.partition for part in parts]
+        if numbers != list(range(self._n_partitions)):
             raise InputError(
-                f"every partition of {self._n_partitions} must be written once, got {[p.partition for p in parts]}"
+                f"partitions 0..{self._n_partitions - 1} must be written once each, got {numbers}"
             )
         manifest = Manifest(
             n_terms=self._n_terms,
             vocabulary_sha256=self._vocabulary_sha256,
             has_document_frequency=self._has_document_frequency,
             has_weight=self._has_weight,
-            has_doc_id=self._capacities["id"] is not None,
+            has_doc_id=self._id_capacity is not None,
             text_settings=self._text_settings,
             responses={
                 name: ResponseSummary.merge_all(part.responses[i] for part in parts)
@@ -277,17 +295,23 @@ class CorpusWriter:
                 "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             },
         )
-        root = zarr.open_group(self._target.store(read_only=False), mode="r+", zarr_format=3)
-        root.attrs.put(manifest.to_json())
-        if self._target != self._location:
-            move_into_place(
-                self._target, self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite
-            )
-            self._target = self._location
+        zarr.open_group(target.store(read_only=False), mode="r+", zarr_format=3).attrs.put(manifest.to_json())
+        if target != self._location:
+            move_into_place(target, self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite)
+        self._target = None
 
     def abort(self) -> None:
-        """Remove what was written; a corpus that was to be replaced stays."""
-        self._target.remove()
+        """Remove what was written, and nothing else: a corpus that was to be replaced stays."""
+        if self._target is not None:
+            self._target.remove()
+            self._target = None
+
+    def _prepared(self) -> Location:
+        if self._target is None:
+            raise RuntimeError(
+                "prepare() must come first, and nothing can be written after finish() or abort()"
+            )
+        return self._target
 
     def __getstate__(self) -> dict[str, Any]:
         # workers need no vocabulary, and it can be large
@@ -299,11 +323,11 @@ class CorpusWriter:
         """Arrays to write by name, without padding, and what the manifest will say of them."""
         block.validate(self._n_terms)
         columns: dict[str, NDArray[Any]] = {}
-        summaries = []
+        summaries: list[ResponseSummary] = []
         for i, name in enumerate(self._responses):
             values = _column(block.responses, name, "response")
             _refuse(block, f"response {name!r} must be finite or missing", np.isinf(values))
-            # one NaN among the many, so that the checksum holds for what comes back
+            # NaN has many bit patterns: an all-missing chunk comes back as the fill's, and must hash the same
             columns[f"response/{i}"] = np.where(np.isnan(values), np.nan, values)
             summaries.append(ResponseSummary.of(values))
         for i, name in enumerate(self._covariates):
@@ -317,7 +341,7 @@ class CorpusWriter:
             _refuse(block, "weight must be finite and not negative", ~(np.isfinite(weight) & (weight >= 0)))
             columns["weight"] = weight
         sums = {name: checksum(values) for name, values in columns.items()}
-        if self._capacities["id"] is not None:
+        if self._id_capacity is not None:
             if block.doc_id is None or len(block.doc_id) != block.n_documents:
                 raise InputError(
                     f"the block must have an identifier for each of its {block.n_documents} documents"
@@ -325,7 +349,7 @@ class CorpusWriter:
             data, offsets = encode_strings(block.doc_id, what="identifier of document")
             columns |= {"doc_id": data, "doc_id_offsets": offsets}
             sums["doc_id"] = checksum(offsets, data)
-        counts = {
+        counts: dict[str, NDArray[Any]] = {
             "indptr": np.asarray(block.indptr, dtype=np.int64),
             "terms": np.asarray(block.terms, dtype=np.int32),
             "counts": np.asarray(block.counts, dtype=np.int32),
@@ -351,7 +375,7 @@ def _refuse(block: DocumentBlock, rule: str, bad: NDArray[np.bool_]) -> None:
     if bad.any():
         first = int(np.argmax(bad))
         which = repr(block.doc_id[first]) if block.doc_id is not None else f"{first} of the partition"
-        raise InputError(f"{rule}, got {int(bad.sum())} documents where it is not, first document {which}")
+        raise InputError(f"{rule}, and is not in {int(bad.sum())} documents, first in document {which}")
 
 
 def _create(root: Any, name: str, shape: tuple[int, ...], attributes: dict[str, str]) -> Any:
@@ -367,6 +391,4 @@ def _create(root: Any, name: str, shape: tuple[int, ...], attributes: dict[str, 
         attributes=attributes,
         # crc32c: without it a flipped bit inside a chunk comes back as data
         compressors=[BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()],
-        # a chunk that is all fill is written too, so that a chunk that is not there is always damage
-        config={"write_empty_chunks": True},
     )

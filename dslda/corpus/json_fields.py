@@ -1,0 +1,82 @@
+"""Fields of a JSON object, taken out with their type checked and errors that name them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dslda.exceptions import FormatError
+
+__all__ = ["boolean", "canonical_json", "count", "items", "json_sha256", "number", "object_", "text"]
+
+
+def canonical_json(data: Any) -> bytes:
+    """JSON with sorted keys, no blanks, UTF-8: the form that hashes are taken of."""
+    written = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return written.encode("utf-8", "surrogatepass")
+
+
+def json_sha256(data: Any) -> str:
+    """SHA-256 (hexadecimal) of :func:`canonical_json`."""
+    return hashlib.sha256(canonical_json(data)).hexdigest()
+
+
+def _get(data: object, name: str, where: str) -> Any:
+    if not isinstance(data, Mapping):
+        raise FormatError(f"{where} must be a JSON object, got {data!r:.60}")
+    if name not in data:
+        raise FormatError(f"{where}: field {name!r} is missing")
+    return data[name]
+
+
+def _refuse(name: str, rule: str, value: object, where: str) -> FormatError:
+    return FormatError(f"{where}: field {name!r} must be {rule}, got {value!r:.60}")
+
+
+def count(data: object, name: str, where: str) -> int:
+    """A whole number >= 0."""
+    value = _get(data, name, where)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _refuse(name, "a whole number >= 0", value, where)
+    return value
+
+
+def number(data: object, name: str, where: str) -> float:
+    """A finite number."""
+    value = _get(data, name, where)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise _refuse(name, "a finite number", value, where)
+    return float(value)
+
+
+def boolean(data: object, name: str, where: str) -> bool:
+    value = _get(data, name, where)
+    if not isinstance(value, bool):
+        raise _refuse(name, "true or false", value, where)
+    return value
+
+
+def text(data: object, name: str, where: str) -> str:
+    value = _get(data, name, where)
+    if not isinstance(value, str):
+        raise _refuse(name, "a string", value, where)
+    return value
+
+
+def items(data: object, name: str, where: str) -> list[Any]:
+    """A list of anything."""
+    value = _get(data, name, where)
+    if not isinstance(value, list):
+        raise _refuse(name, "a list", value, where)
+    return value
+
+
+def object_(data: object, name: str, where: str) -> dict[str, Any]:
+    """A JSON object of anything."""
+    value = _get(data, name, where)
+    if not isinstance(value, dict):
+        raise _refuse(name, "a JSON object", value, where)
+    return value
