@@ -1,6 +1,6 @@
 """Supervised topic models (sLDA) for labelled corpora of any size, on Dask.
 
-Learns topics that explain both the words of documents and a response, and predicts the response of new documents.
+Learns topics that explain both the words of documents and a response, and predicts the response of new ones.
 What is listed in ``__all__`` is the public interface; it is loaded on first use, so that the import is quick.
 """
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +139,7 @@ def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> Non
     values = scaling["center"] + scaling["scale"] * group["eta"][:]
     errors = scaling["scale"] * np.sqrt(np.diagonal(group["covariance"][:]))
     data, offsets = group["vocabulary"][:].tobytes(), group["vocabulary_offsets"][:]
-    terms = [data[a:b].decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    terms = [data[a:b].decode() for a, b in pairwise(offsets)]
 
     for topic in model.topics(top=2):
         row = group["topics"][topic.topic]
@@ -206,7 +207,7 @@ DAMAGE = {
     "newer version": (lambda m: edit_attributes(m, **{"encoding-version": "2"}), "update dslda"),
     "a corpus": (
         lambda m: edit_attributes(m, **{"encoding-type": "dslda-corpus"}),
-        "is a corpus, not a model",
+        "a corpus, not a model",
     ),
     "another zarr group": (lambda m: edit_attributes(m, **{"encoding-type": "anndata"}), "not a dslda model"),
     "attributes edited": (lambda m: swap_digit(m / "zarr.json"), "do not agree with their checksum"),
