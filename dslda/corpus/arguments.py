@@ -1,0 +1,134 @@
+"""What a caller of ingest names, checked and put into the form that the rest works with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dslda.corpus.passes import GivenVocabulary
+from dslda.corpus.readers import Fields, MatrixRows
+from dslda.corpus.sources import InputFiles
+from dslda.corpus.store import Corpus
+from dslda.corpus.streams import InputFile, compression_of, read_text
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import InputError
+
+__all__ = ["given_vocabulary", "matrix_rows", "name_fields"]
+
+
+def name_fields(
+    files: InputFiles | None,
+    text: str | None,
+    words: str | None,
+    counts: str | None,
+    id: Any,
+    response: Any,
+    covariates: Any,
+    weight: Any,
+) -> Fields:
+    """Check the names of fields and put them together."""
+    named = {"text": text, "words": words, "counts": counts, "id": id, "weight": weight}
+    for parameter, name in named.items():
+        if name is not None and not (isinstance(name, str) and name):
+            raise InputError(f"{parameter} must be the name of a field, got {name!r:.60}")
+    responses, covariate_names = _names("response", response), _names("covariates", covariates)
+    if files is not None and files.format in ("text", "ldac"):
+        used = [name for name, value in named.items() if value is not None]
+        used += ["response"] * bool(responses) + ["covariates"] * bool(covariate_names)
+        if used:
+            raise InputError(
+                f"{' and '.join(used)} must be left out: "
+                + ("text files" if files.format == "text" else "LDA-C files")
+                + " have no fields; use JSON lines, CSV or Parquet for documents with more than words"
+            )
+        if files.format == "text":
+            return Fields(text="text", id="id")
+        return Fields(words="words", counts="counts")
+    if text is not None and (words is not None or counts is not None):
+        raise InputError(
+            "documents must be texts or counted words: give text=, or words= and counts=, not both"
+        )
+    if (words is None) != (counts is None):
+        raise InputError("words= and counts= belong together, got only one of them")
+    if files is None and text is None and words is None:
+        text = "text"  # a bag of texts or pairs has no names
+    return Fields(text, words, counts, id, responses, covariate_names, weight)
+
+
+def _names(parameter: str, given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in names):
+        raise InputError(f"{parameter} must be the name of a field or several, got {given!r:.60}")
+    if len(set(names)) != len(names):
+        raise InputError(f"{parameter} must name each field once, got {list(names)}")
+    return names
+
+
+def matrix_rows(
+    matrix: Any, response: Any, covariates: Any, weight: Any, id: Any, given: GivenVocabulary | None
+) -> tuple[Fields, MatrixRows]:
+    """A sparse matrix and the arrays beside it, as fields and the source of records."""
+    assert given is not None
+    n, n_terms = matrix.shape
+    if n_terms != len(given.vocabulary):
+        raise InputError(
+            f"the matrix must have a column for each of the {len(given.vocabulary)} terms of the vocabulary, "
+            f"got {n_terms}"
+        )
+    for parameter, values in (("response", response), ("covariates", covariates)):
+        if not isinstance(values, Mapping) and len(values):
+            raise InputError(
+                f"{parameter} of a matrix must be a mapping from names to arrays, got {values!r:.60}"
+            )
+    columns: dict[str, Any] = {**dict(covariates or {}), **dict(response or {})}
+    # names that no mapping can hold by accident
+    weight_name, id_name = "\0weight", "\0id"
+    if weight is not None:
+        columns[weight_name] = weight
+    if id is not None:
+        columns[id_name] = id
+    for name, values in columns.items():
+        columns[name] = np.asarray(values).tolist()
+        if len(columns[name]) != n:
+            raise InputError(
+                f"{name.strip(chr(0))!r} must have a value for each of {n} rows, got {len(columns[name])}"
+            )
+    fields = Fields(
+        words="words",
+        counts="counts",
+        id=None if id is None else id_name,
+        responses=tuple(response or ()),
+        covariates=tuple(covariates or ()),
+        weight=None if weight is None else weight_name,
+    )
+    return fields, MatrixRows(matrix.tocsr(), columns)
+
+
+def given_vocabulary(
+    vocabulary: Any, by_position: bool, storage_options: Mapping[str, Any] | None
+) -> GivenVocabulary | None:
+    if vocabulary is None:
+        if by_position:
+            raise InputError(
+                "vocabulary must name the terms of LDA-C files and of the columns of a matrix, got none; "
+                "give a list, or the path of a file with a term a line"
+            )
+        return None
+    if isinstance(vocabulary, Corpus):
+        vocabulary = vocabulary.vocabulary
+    elif isinstance(vocabulary, (str, os.PathLike)):
+        path = os.fspath(vocabulary)
+        file = InputFile(path, 0, compression_of(path), dict(storage_options or {}))
+        lines = read_text(file).splitlines()
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                raise InputError(f"{path}, line {number}: a vocabulary must have one term a line, got none")
+        vocabulary = lines
+    if not isinstance(vocabulary, Vocabulary):
+        vocabulary = Vocabulary(str(term) if isinstance(term, np.str_) else term for term in vocabulary)
+    if len(vocabulary) == 0:
+        raise InputError("vocabulary must have at least one term, got none")
+    return GivenVocabulary(vocabulary, by_position)

@@ -1,0 +1,166 @@
+"""Documents in Dask collections: counted by the collection's own partitions, whatever their sizes.
+
+The counts stay on the workers. They are results of tasks that start at the collection's graph, so what is
+lost with a worker is computed again from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dslda.corpus.counting import CountedChunk, count_chunk
+from dslda.corpus.partitioning import Partition, assemble
+from dslda.corpus.passes import GivenVocabulary, plan_corpus
+from dslda.corpus.readers import BagRecords, Fields, FrameRows
+from dslda.corpus.runner import DaskRunner, Progress, Runner, guarded
+from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.text import Analyzer, TextSettings
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import InputError
+
+if TYPE_CHECKING:
+    import dask.bag
+    import dask.dataframe
+    import pandas as pd
+    from distributed import Client, Future
+
+__all__ = ["BagBlocks", "blocks_from_bag", "count_collection", "is_dask_collection"]
+
+Collection: TypeAlias = "dask.bag.Bag | dask.dataframe.DataFrame"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BagBlocks:
+    """The documents of a bag, counted, in balanced partitions on the workers.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    text_settings : TextSettings
+    futures : tuple of Future of DocumentBlock
+        One a partition, in the order of the documents. They keep the blocks alive.
+    partitions : tuple of Partition
+        Sizes of each: `n_documents`, `n_entries`.
+    responses : mapping of str to ResponseSummary
+        Merged by partition, as in a corpus store.
+    n_documents, n_tokens : int
+    """
+
+    vocabulary: Vocabulary
+    text_settings: TextSettings
+    futures: tuple[Future[Any], ...]
+    partitions: tuple[Partition, ...]
+    responses: Mapping[str, ResponseSummary]
+    n_documents: int
+    n_tokens: int
+
+
+def blocks_from_bag(
+    bag: Collection,
+    client: Client,
+    *,
+    fields: Fields,
+    settings: TextSettings,
+    vocabulary: Vocabulary | None = None,
+    partition_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> BagBlocks:
+    """Count the documents of a Dask bag or DataFrame into balanced partitions that stay on the workers.
+
+    Vocabulary, partitions and documents are those of the corpus that :func:`~dslda.corpus.ingest.ingest`
+    would write, so a model trained on either has the same bits. Nothing is written.
+
+    Parameters
+    ----------
+    bag : dask Bag or DataFrame
+        Records are texts, pairs (text, response), or mappings.
+    client : distributed.Client
+    fields : Fields
+        For texts and pairs only the name of the response is needed.
+    settings : TextSettings
+    vocabulary : Vocabulary, optional
+        Terms to count, as they are; by default the filters of `settings` choose.
+    partition_tokens : int, optional
+        See :func:`~dslda.corpus.ingest.ingest`.
+    progress : callable, optional
+        Called with stage, tasks done, tasks in all.
+
+    Raises
+    ------
+    InputError
+        As :func:`~dslda.corpus.ingest.ingest`.
+    """
+    runner = DaskRunner(client, progress)
+    try:
+        counted = count_collection(runner, bag, fields, settings)
+        given = None if vocabulary is None else GivenVocabulary(vocabulary)
+        plan = plan_corpus(
+            runner, counted, fields, settings=settings, given=given, partition_tokens=partition_tokens
+        )
+        futures = [
+            runner.submit(assemble, partition.pieces, *(plan.blocks[b] for b in partition.blocks))
+            for partition in plan.partitions
+        ]
+        plan.blocks.clear()
+        summaries = runner.results(runner.map(_summaries, futures), stage="write")
+    except BaseException:
+        runner.cancel()
+        raise
+    return BagBlocks(
+        vocabulary=plan.vocabulary,
+        text_settings=settings,
+        futures=tuple(futures),
+        partitions=tuple(plan.partitions),
+        responses={
+            name: ResponseSummary.merge_all(part[name] for part in summaries) for name in fields.responses
+        },
+        n_documents=plan.n_documents,
+        n_tokens=plan.n_tokens,
+    )
+
+
+def is_dask_collection(value: object) -> bool:
+    """Whether it is a Dask bag or DataFrame."""
+    # by the names of its modules, so that Dask need not be loaded to say no
+    modules = {base.__module__.partition(".")[0] for base in type(value).__mro__}
+    return "dask" in modules and hasattr(value, "to_delayed")
+
+
+def count_collection(runner: Runner, collection: Any, fields: Fields, settings: TextSettings) -> list[Any]:
+    """Handles of the counted partitions of a bag or DataFrame.
+
+    Raises
+    ------
+    InputError
+        The DataFrame lacks a column, or no field of texts is named.
+    """
+    import dask
+
+    columns = getattr(collection, "columns", None)
+    count = _count_frame if columns is not None else _count_bag
+    if columns is not None:
+        if fields.text is None and fields.words is None:
+            raise InputError(
+                "name the column of the texts with text=, or those of counted words with words= and counts=; "
+                f"columns there are: {', '.join(map(repr, columns))}"
+            )
+        fields.check_against(map(str, columns), "the DataFrame")
+    analyzer = Analyzer(settings)
+    task = dask.delayed(guarded, pure=False)
+    return runner.compute(
+        [task(count, part, fields, analyzer, i) for i, part in enumerate(collection.to_delayed())]
+    )
+
+
+def _count_bag(items: Iterable[Any], fields: Fields, analyzer: Analyzer, index: int) -> CountedChunk:
+    return count_chunk([BagRecords(items, f"bag partition {index}")], fields, analyzer)
+
+
+def _count_frame(frame: pd.DataFrame, fields: Fields, analyzer: Analyzer, index: int) -> CountedChunk:
+    return count_chunk([FrameRows(frame, f"DataFrame partition {index}")], fields, analyzer)
+
+
+def _summaries(block: Any) -> dict[str, ResponseSummary]:
+    return {name: ResponseSummary.of(values) for name, values in block.responses.items()}

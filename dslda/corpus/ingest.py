@@ -1,0 +1,322 @@
+"""From raw documents to a corpus store."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
+from dslda.corpus.bag import count_collection, is_dask_collection
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.counting import count_chunk
+from dslda.corpus.partitioning import Piece, assemble
+from dslda.corpus.passes import PlannedCorpus, plan_corpus
+from dslda.corpus.readers import Fields, Source
+from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
+from dslda.corpus.sources import (
+    InputFiles,
+    check_first_records,
+    cut_file,
+    group_sources,
+    list_files,
+    needs_cutting,
+    target_bytes,
+    whole_files,
+)
+from dslda.corpus.store import Corpus, open_corpus
+from dslda.corpus.text import DEFAULT_TOKEN_PATTERN, Analyzer, TextSettings
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
+from dslda.exceptions import DataWarning, InputError
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from numpy.typing import ArrayLike
+
+__all__ = ["ingest"]
+
+logger = logging.getLogger("dslda.ingest")
+
+Names: TypeAlias = str | Sequence[str]
+
+IN_PROCESS_BYTES = 64 << 20
+"""Up to this much text is ingested in this process. Starting workers takes some 4 s, tokenising 64 MB about
+13 s."""
+
+
+def ingest(
+    inputs: Any,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    text: str | None = None,
+    words: str | None = None,
+    counts: str | None = None,
+    id: str | Sequence[str] | None = None,
+    response: Names | Mapping[str, ArrayLike] = (),
+    covariates: Names | Mapping[str, ArrayLike] = (),
+    weight: str | ArrayLike | None = None,
+    format: str = "auto",
+    min_df: int | float = 5,
+    max_df: int | float = 0.25,
+    max_features: int | None = None,
+    stop_words: str | Sequence[str] | None = None,
+    token_pattern: str = DEFAULT_TOKEN_PATTERN,
+    ngrams: tuple[int, int] = (1, 1),
+    lowercase: bool = True,
+    vocabulary: str | os.PathLike[str] | Sequence[str] | Vocabulary | Corpus | None = None,
+    partition_tokens: int | None = None,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    client: Client | None = None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Count documents and write them as a corpus, in the order of the input.
+
+    The vocabulary is chosen over the whole corpus, and partitions are cut by tokens, so the corpus has the
+    same content (and :attr:`~dslda.corpus.store.Corpus.content_hash`) in however many pieces and on whatever
+    cluster it is read.
+
+    Memory: a task holds the counts of one chunk (1 to 16 MB of text; an eighth of a compressed file), or one
+    partition. The counts of all chunks, about as large as the text, stay on the workers between the two
+    passes, where Dask moves them to disk when memory fills. The terms of the whole corpus, before the
+    filters, must fit into one worker.
+
+    Parameters
+    ----------
+    inputs : path, glob or URL, or several; scipy sparse matrix; dask Bag; dask DataFrame
+        Files are JSON lines (.jsonl, .ndjson, .json), CSV with a header, Parquet, LDA-C (.ldac, .dat), each
+        but Parquet also as .gz or .zst; or text files (.txt), each one document whose identifier is its path
+        in the folder given. Records of a bag are texts, pairs (text, response), or mappings. Workers must be
+        able to open the same paths.
+    out : path or URL, optional
+        Where to write. By default the corpus is kept in the memory of this process.
+    text : str, optional
+        Field of the texts.
+    words, counts : str, optional
+        Fields of the lists of words and of their counts, for documents counted before.
+    id : str, optional
+        Field of identifiers; by default, and where one is missing, a document is named by its position, from
+        "0". A sequence of str for a matrix.
+    response : str or sequence of str, or mapping
+        Fields of numbers; missing ones (null, no such field in a JSON record, an empty cell, NaN) are
+        allowed. For a matrix a mapping from names to arrays.
+    covariates : str or sequence of str, or mapping
+        Fields of numbers that every document has.
+    weight : str, optional
+        Field of document weights, 0 or more. An array for a matrix.
+    format : {"auto", "jsonl", "csv", "parquet", "text", "ldac"}
+        "auto" goes by the files' endings.
+    min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
+        See :class:`~dslda.corpus.text.TextSettings`.
+    vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
+        Count these terms, in this order, and filter none. A matrix and LDA-C files need it: it names their
+        columns.
+    partition_tokens : int, optional
+        Tokens of a partition, about. By default a sixteenth of the corpus, from 50,000 to 2 million, so that
+        there is work for the cores of one machine, and a partition is some seconds of it at most.
+    overwrite : bool
+        Replace a corpus at `out`.
+    storage_options : mapping, optional
+        For fsspec, for every URL among `inputs` and `out`.
+    client : distributed.Client, optional
+        Where to work. By default in this process up to 64 MB of text, beyond that on one worker process per
+        core, started and closed here. Bags and DataFrames use the current client where there is one, and else
+        this process.
+    progress : callable, optional
+        Called with a stage ("scan", "read", "write"), tasks done and tasks in all.
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    InputError
+        The input cannot be used, naming file, line or row, and field; nothing is left behind.
+    OutputExistsError
+        `out` is there already.
+
+    Warns
+    -----
+    DataWarning
+        Documents without any term of the vocabulary; they are kept.
+
+    Examples
+    --------
+    From a file of reviews, one JSON object a line::
+
+        corpus = dslda.ingest("reviews.jsonl.gz", "reviews.corpus", text="text", response="rating")
+    """
+    target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
+    check_corpus_output(target, storage_options=storage_options, overwrite=overwrite)
+    is_matrix = hasattr(inputs, "tocsr")
+    is_collection = not is_matrix and is_dask_collection(inputs)
+    files = (
+        None if is_matrix or is_collection else list_files(inputs, format, storage_options=storage_options)
+    )
+    by_position = is_matrix or (files is not None and files.format == "ldac")
+    given = given_vocabulary(vocabulary, by_position, storage_options)
+    settings = TextSettings(
+        kind="counts" if by_position or words is not None else "text",
+        lowercase=lowercase,
+        token_pattern=token_pattern,
+        ngrams=ngrams,
+        stop_words=stop_words if stop_words is None or isinstance(stop_words, str) else tuple(stop_words),
+        # a given vocabulary is not filtered, and the corpus should not say it was
+        min_df=min_df if given is None else 1,
+        max_df=max_df if given is None else 1.0,
+        max_features=max_features if given is None else None,
+    )
+    if by_position and stop_words is not None:
+        raise InputError("stop_words must be None where documents hold positions in a vocabulary")
+    if is_matrix:
+        fields, rows = matrix_rows(inputs, response, covariates, weight, id, given)
+    else:
+        fields = name_fields(files, text, words, counts, id, response, covariates, weight)
+
+    with _runner(files, inputs, client, progress) as runner:
+        if is_matrix:
+            counted = runner.map(count_chunk, [[rows]], [fields], [Analyzer(settings)], stage="read")
+        elif files is None:
+            counted = count_collection(runner, inputs, fields, settings)
+        else:
+            check_first_records(files, fields)
+            n_terms = 0 if given is None else len(given.vocabulary)
+            chunks = _chunks(runner, files, fields, n_terms)
+            n = len(chunks)
+            counted = runner.map(count_chunk, chunks, [fields] * n, [Analyzer(settings)] * n, stage="read")
+        plan = plan_corpus(
+            runner, counted, fields, settings=settings, given=given, partition_tokens=partition_tokens
+        )
+        writer = CorpusWriter(
+            target,
+            vocabulary=plan.vocabulary,
+            text_settings=settings,
+            n_partitions=len(plan.partitions),
+            document_capacity=max(partition.n_documents for partition in plan.partitions),
+            entry_capacity=max(partition.n_entries for partition in plan.partitions),
+            id_capacity=None if fields.id is None else max(p.n_id_bytes for p in plan.partitions),
+            responses=fields.responses,
+            covariates=fields.covariates,
+            has_weight=fields.weight is not None,
+            provenance=_provenance(inputs, files, fields),
+            storage_options=storage_options,
+            overwrite=overwrite,
+        )
+        _write(runner, writer, plan)
+    corpus = open_corpus(target, storage_options=storage_options)
+    _report_empty(corpus, plan.n_missing_text)
+    return corpus
+
+
+def _write(runner: Runner, writer: CorpusWriter, plan: PlannedCorpus) -> None:
+    """Write every partition where its blocks are, then the manifest; or leave nothing."""
+    try:
+        writer.prepare()
+        parts = [
+            (partition.pieces, [plan.blocks[b] for b in partition.blocks]) for partition in plan.partitions
+        ]
+        if writer.path.startswith("memory://"):
+            # the memory of this process, which workers do not share
+            written = []
+            for i, (pieces, blocks) in enumerate(parts):
+                block = runner.results([runner.submit(assemble, pieces, *blocks)])[0]
+                written.append(writer.write_partition(i, block))
+        else:
+            tasks = [
+                runner.submit(_write_partition, writer, i, pieces, *blocks)
+                for i, (pieces, blocks) in enumerate(parts)
+            ]
+            plan.blocks.clear()
+            del parts
+            written = runner.results(tasks, stage="write")
+        writer.finish(written)
+    except BaseException:
+        # workers first, so that none writes into what is being removed
+        runner.cancel()
+        writer.abort()
+        raise
+
+
+def _write_partition(
+    writer: CorpusWriter, partition: int, pieces: Sequence[Piece], *blocks: DocumentBlock
+) -> WrittenPartition:
+    return writer.write_partition(partition, assemble(pieces, *blocks))
+
+
+@contextlib.contextmanager
+def _runner(
+    files: InputFiles | None, inputs: Any, client: Client | None, progress: Progress | None
+) -> Iterator[Runner]:
+    """Choose where to work, and give up what is running when anything fails."""
+    with contextlib.ExitStack() as stack:
+        runner: Runner
+        if files is None:
+            # a matrix is in this process, and moving it would take longer than counting it
+            client = None if hasattr(inputs, "tocsr") else client or _current_client()
+        elif any(file.url.startswith("memory://") for file in files.files):
+            client = None
+        elif client is None and files.text_bytes > IN_PROCESS_BYTES:
+            client = stack.enter_context(embedded_client())
+        runner = SerialRunner(progress) if client is None else DaskRunner(client, progress)
+        try:
+            yield runner
+        except BaseException:
+            runner.cancel()
+            raise
+
+
+def _current_client() -> Client | None:
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client
+
+    try:
+        client: Client = default_client()
+    except ValueError:
+        return None
+    return client
+
+
+def _chunks(runner: Runner, files: InputFiles, fields: Fields, n_terms: int) -> list[tuple[Source, ...]]:
+    """Cut large files and put small ones together."""
+    whole = whole_files(files, n_terms=n_terms)
+    target = target_bytes(files)
+    if isinstance(runner, SerialRunner):
+        return group_sources(whole, target)  # one process gains nothing by entering a file in the middle
+    large = [source for source, cost in whole if needs_cutting(source, cost, target)]
+    n = len(large)
+    cut = iter(runner.results(runner.map(cut_file, large, [fields] * n, [target] * n), stage="scan"))
+    pieces: list[tuple[Source, int]] = []
+    for source, cost in whole:
+        if needs_cutting(source, cost, target):
+            pieces.extend(next(cut))
+        else:
+            pieces.append((source, cost))
+    return group_sources(pieces, target)
+
+
+def _provenance(inputs: Any, files: InputFiles | None, fields: Fields) -> dict[str, Any]:
+    used = {name: use for name, use in fields.named().items() if not name.startswith("\0")}
+    if files is None:
+        return {"inputs": [f"{type(inputs).__module__}.{type(inputs).__qualname__}"], "fields": used}
+    names = [file.name for file in files.files]
+    return {"inputs": names[:20], "n_files": len(names), "format": files.format, "fields": used}
+
+
+def _report_empty(corpus: Corpus, n_missing_text: int) -> None:
+    logger.info("wrote %r", corpus)
+    if corpus.n_empty:
+        missing = f" ({n_missing_text:,} have no text at all)" if n_missing_text else ""
+        message = (
+            f"{corpus.n_empty:,} of {corpus.n_documents:,} documents have no term of the vocabulary{missing}; "
+            "they are kept as rows, for which words tell nothing"
+        )
+        logger.info(message)
+        warnings.warn(message, DataWarning, stacklevel=3)

@@ -1,0 +1,203 @@
+"""The two passes over the documents that every way into a corpus shares.
+
+Pass one reads and tokenises each chunk once; its counts stay where they were made. Their terms are merged to
+the vocabulary of the whole corpus. Pass two turns the counts of each chunk into a block over that vocabulary,
+and plans the partitions. What comes out is decided by the documents and the settings alone: chunks, workers
+and timing play no part.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+
+from dslda.corpus.counting import (
+    ChunkSummary,
+    CountedChunk,
+    id_hashes,
+    merge_id_hashes,
+    merge_responses,
+)
+from dslda.corpus.partitioning import (
+    Partition,
+    choose_partition_tokens,
+    cut,
+    join_pieces,
+    number_of_partitions,
+    work,
+)
+from dslda.corpus.readers import Fields
+from dslda.corpus.runner import Runner, merge_in_tree
+from dslda.corpus.selection import (
+    SelectedTerms,
+    merge_term_tables,
+    restrict,
+    select_given,
+    select_terms,
+    term_table,
+)
+from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.text import TextSettings
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import InputError
+
+__all__ = ["GivenVocabulary", "PlannedCorpus", "plan_corpus"]
+
+logger = logging.getLogger("dslda.ingest")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenVocabulary:
+    """A vocabulary to count over, and whether documents hold positions in it (as digits) in place of its
+    terms."""
+
+    vocabulary: Vocabulary
+    by_position: bool = False
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The terms as documents write them."""
+        return list(map(str, range(len(self.vocabulary)))) if self.by_position else self.vocabulary.terms
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCorpus:
+    """Blocks of counted documents, and how to cut them into partitions.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    blocks : list of handles of DocumentBlock
+        One a chunk, in order.
+    partitions : list of Partition
+    n_documents, n_tokens, n_missing_text : int
+    responses : mapping of str to ResponseSummary
+        For checks and messages; the store's own are merged by partition.
+    """
+
+    vocabulary: Vocabulary
+    blocks: list[Any]
+    partitions: list[Partition]
+    n_documents: int
+    n_tokens: int
+    n_missing_text: int
+    responses: dict[str, ResponseSummary]
+
+
+def plan_corpus(
+    runner: Runner,
+    counted: list[Any],
+    fields: Fields,
+    *,
+    settings: TextSettings,
+    given: GivenVocabulary | None = None,
+    partition_tokens: int | None = None,
+) -> PlannedCorpus:
+    """From counted chunks to a planned corpus.
+
+    Parameters
+    ----------
+    runner : Runner
+    counted : list of handles of CountedChunk
+        Emptied here, so that counts can be freed once the blocks are made.
+    fields : Fields
+    settings : TextSettings
+    given : GivenVocabulary, optional
+        Otherwise the filters of `settings` choose the terms.
+    partition_tokens : int, optional
+
+    Raises
+    ------
+    InputError
+        What a task found in the input; no documents; a response that is always missing or always the same; a
+        vocabulary without terms.
+    """
+    summaries: list[ChunkSummary] = runner.results(runner.map(CountedChunk.summary, counted), stage="read")
+    n_documents = sum(summary.n_documents for summary in summaries)
+    if n_documents == 0:
+        raise InputError("no documents: the input is empty")
+    responses = merge_responses(fields.responses, summaries)
+    _check_responses(responses, n_documents)
+    if fields.id is not None:
+        _report_repeated_ids(runner, counted, fields.id)
+
+    selected = _select(runner, counted, settings, given, n_documents)
+    vocabulary = selected.vocabulary
+    logger.info(
+        "%s documents, %s terms of %s, %s tokens of these",
+        f"{n_documents:,}",
+        f"{len(vocabulary):,}",
+        f"{selected.n_terms_before:,}",
+        f"{selected.n_tokens:,}",
+    )
+
+    keys = runner.share(pa.array(vocabulary.terms if given is None else given.keys, type=pa.large_string()))
+    first = list(accumulate((summary.n_documents for summary in summaries), initial=0))[:-1]
+    blocks = runner.map(restrict, counted, [keys] * len(counted), first)
+    counted.clear()
+    works: list[int] = runner.results(runner.map(work, blocks))
+    total = sum(works)
+    if total != selected.n_tokens + n_documents:
+        raise InputError(
+            "the input changed while it was read; ingest again when nothing writes to it any more"
+        )
+    before = list(accumulate(works, initial=0))[:-1]
+    wanted = choose_partition_tokens(selected.n_tokens, partition_tokens)
+    n = number_of_partitions(selected.n_tokens, wanted)
+    pieces = runner.results(runner.map(cut, blocks, before, [total] * len(blocks), [n] * len(blocks)))
+    return PlannedCorpus(
+        vocabulary=vocabulary,
+        blocks=blocks,
+        partitions=join_pieces(pieces),
+        n_documents=n_documents,
+        n_tokens=selected.n_tokens,
+        n_missing_text=sum(summary.n_missing_text for summary in summaries),
+        responses=responses,
+    )
+
+
+def _select(
+    runner: Runner,
+    counted: Sequence[Any],
+    settings: TextSettings,
+    given: GivenVocabulary | None,
+    n_documents: int,
+) -> SelectedTerms:
+    table = merge_in_tree(runner, runner.map(term_table, counted), merge_term_tables)
+    # where the table is: it can be many times as large as what is chosen from it
+    if given is None:
+        chosen = runner.submit(select_terms, table, settings, n_documents)
+    else:
+        chosen = runner.submit(select_given, table, given.keys, given.vocabulary)
+    selected: SelectedTerms = runner.results([chosen])[0]
+    return selected
+
+
+def _check_responses(responses: dict[str, ResponseSummary], n_documents: int) -> None:
+    for name, summary in responses.items():
+        if summary.n == 0:
+            raise InputError(
+                f"response {name!r} is missing in all {n_documents:,} documents; "
+                "it must be known in at least two"
+            )
+        if summary.minimum == summary.maximum:
+            raise InputError(
+                f"response {name!r} is {summary.minimum:g} in all {summary.n:,} documents that have it; "
+                "it must vary, or there is nothing to learn: leave it out or name another"
+            )
+
+
+def _report_repeated_ids(runner: Runner, counted: Sequence[Any], name: str) -> None:
+    merged = merge_in_tree(runner, runner.map(id_hashes, counted), merge_id_hashes)
+    repeated: int = runner.results([runner.submit(_second, merged)])[0]
+    if repeated:
+        logger.info("%s documents repeat the identifier (field %r) of another", f"{repeated:,}", name)
+
+
+def _second(pair: tuple[Any, int]) -> int:
+    return pair[1]

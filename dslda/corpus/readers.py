@@ -1,0 +1,438 @@
+"""Records of documents: what is read from each kind of input, cut so that many tasks can read at once.
+
+A *source* is a picklable piece of the input. Its :meth:`~Source.records` gives numbered records, mappings
+from field names to values; its :meth:`~Source.place` turns such a number into the file and line that a
+message names. Lines are counted from 1, as editors do, rows and records of a table, matrix or bag from 0, as
+Python does.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dslda.corpus.streams import MAX_LINE_BYTES, InputFile, Lines, read_text
+from dslda.exceptions import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "BagRecords",
+    "CsvLines",
+    "Fields",
+    "FrameRows",
+    "JsonLines",
+    "LdacLines",
+    "MatrixRows",
+    "ParquetRows",
+    "Record",
+    "Source",
+    "TextFile",
+]
+
+Record = Mapping[str, Any]
+
+PARQUET_BATCH_ROWS = 1024
+PROBED_RECORDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Which fields of a record are what.
+
+    Attributes
+    ----------
+    text : str or None
+        Field of the text; or else
+    words, counts : str or None
+        Fields of the list of words and of the list of their counts.
+    id : str or None
+        Field of the identifier; None numbers the documents.
+    responses, covariates : tuple of str
+        Fields of numbers.
+    weight : str or None
+    """
+
+    text: str | None = None
+    words: str | None = None
+    counts: str | None = None
+    id: str | None = None
+    responses: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
+    weight: str | None = None
+
+    def named(self) -> dict[str, str]:
+        """Every field in use and what it is for."""
+        single = {"text": self.text, "words": self.words, "counts": self.counts, "id": self.id}
+        uses = {name: use for use, name in single.items() if name is not None}
+        if self.weight is not None:
+            uses.setdefault(self.weight, "weight")
+        for name in self.covariates:
+            uses.setdefault(name, "covariate")
+        for name in self.responses:
+            uses.setdefault(name, "response")
+        return uses
+
+    def check_against(self, present: Iterable[str], where: str) -> None:
+        """Refuse fields that are not there, listing those that are."""
+        there = list(present)
+        for name, use in self.named().items():
+            if name not in there:
+                raise InputError(
+                    f"{where} has no field {name!r} for the {use}; "
+                    f"fields there are: {', '.join(map(repr, there[:50])) or 'none'}"
+                )
+
+
+class Source(Protocol):
+    """A piece of the input."""
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        """Numbered records in the order of the input."""
+        ...
+
+    def place(self, number: int) -> str:
+        """Where the record of that number is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLines:
+    """One JSON object a line; blank lines are passed over.
+
+    Attributes
+    ----------
+    file : InputFile
+    start, stop : int, int or None
+        Range of bytes of the uncompressed file; lines that start in it belong to this piece.
+    """
+
+    file: InputFile
+    start: int = 0
+    stop: int | None = None
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        lines = Lines(self.file, self.start, self.stop)
+        for line in lines:
+            if line.isspace():
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                hint = ""
+                if lines.count == 1 and line.lstrip().startswith("["):
+                    hint = "; a file must have one JSON object a line, not one array of them"
+                raise InputError(f"{lines.place(lines.count)}: not JSON: {error}{hint}") from None
+            if not isinstance(record, dict):
+                raise InputError(
+                    f"{lines.place(lines.count)}: must be a JSON object, got {_kind(record)}; "
+                    "write one object a line"
+                )
+            yield lines.count, record
+
+    def place(self, number: int) -> str:
+        return Lines(self.file, self.start, self.stop).place(number)
+
+    def field_names(self) -> Sequence[str] | None:
+        """Fields of the first records; None when there is no record."""
+        names: dict[str, None] = {}
+        n = 0
+        for _, record in islice(self.records(Fields()), PROBED_RECORDS):
+            names.update(dict.fromkeys(record))
+            n += 1
+        return list(names) if n else None
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLines:
+    """Comma-separated values with a header line; quoted cells may hold line ends.
+
+    Attributes
+    ----------
+    file : InputFile
+    start, stop : int, int or None
+        Range of bytes that begins where a record begins.
+    first_line : int
+        Number of the line at `start`.
+    columns : tuple of str or None
+        The header, where `start` is behind it.
+    """
+
+    file: InputFile
+    start: int = 0
+    stop: int | None = None
+    first_line: int = 1
+    columns: tuple[str, ...] | None = None
+
+    def rows(self, lines: Lines) -> Iterator[tuple[int, list[str]]]:
+        """Cells of every row that is not blank, with the number of its first line in the range."""
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
+        reader = csv.reader(iter(lines), strict=True)
+        while True:
+            first = lines.count + 1
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                raise InputError(
+                    f"{lines.place(first)}: not CSV: {error}; "
+                    "is a quote not closed, or not doubled inside a cell?"
+                ) from None
+            if row is None:
+                return
+            if row:
+                yield first, row
+
+    def lines(self) -> Lines:
+        return Lines(self.file, self.start, self.stop, first_line=self.first_line)
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        lines = self.lines()
+        rows = self.rows(lines)
+        columns = self.columns
+        if columns is None:
+            header = next(rows, None)
+            if header is None:
+                return
+            columns = tuple(header[1])
+        fields.check_against(columns, self.file.name)
+        positions = {}
+        for name in fields.named():
+            if columns.count(name) > 1:
+                raise InputError(f"{self.file.name}: the header names the column {name!r} twice; rename one")
+            positions[name] = columns.index(name)
+        for number, row in rows:
+            if len(row) != len(columns):
+                raise InputError(
+                    f"{lines.place(number)}: must have {len(columns)} cells as the header has, "
+                    f"got {len(row)}; put cells that hold commas in quotes"
+                )
+            yield number, {name: row[position] for name, position in positions.items()}
+
+    def place(self, number: int) -> str:
+        return self.lines().place(number)
+
+    def field_names(self) -> Sequence[str] | None:
+        """Names in the header; None when there is none."""
+        header = next(self.rows(self.lines()), None)
+        return None if header is None else header[1]
+
+
+@dataclass(frozen=True, slots=True)
+class LdacLines:
+    """The format of Blei's lda-c: a line ``M term:count term:count ...`` for each document.
+
+    Terms are positions in a vocabulary file, from 0; in the records they stand as words of digits.
+    """
+
+    file: InputFile
+    n_terms: int
+    start: int = 0
+    stop: int | None = None
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        lines = Lines(self.file, self.start, self.stop)
+        for line in lines:
+            cells = line.split()
+            if not cells:
+                continue
+            try:
+                yield lines.count, self._record(cells)
+            except InputError as error:
+                raise InputError(f"{lines.place(lines.count)}: {error}") from None
+
+    def _record(self, cells: list[str]) -> Record:
+        if not cells[0].isdecimal() or int(cells[0]) != len(cells) - 1:
+            raise InputError(
+                f"must be 'M term:count ...' with M the number of pairs, got M {cells[0]!r:.20} "
+                f"before {len(cells) - 1} pairs"
+            )
+        words, counts = [], []
+        for cell in cells[1:]:
+            term, colon, count = cell.partition(":")
+            if not (colon and term.isdecimal() and count.isdecimal()):
+                raise InputError(f"must be pairs term:count of whole numbers, got {cell!r:.40}")
+            position = int(term)
+            if position >= self.n_terms:
+                raise InputError(
+                    f"term {position} is not in the vocabulary of {self.n_terms} terms (0 is the first)"
+                )
+            words.append(str(position))
+            counts.append(int(count))
+        return {"words": words, "counts": counts}
+
+    def place(self, number: int) -> str:
+        return Lines(self.file, self.start, self.stop).place(number)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetRows:
+    """Rows of a Parquet file.
+
+    Attributes
+    ----------
+    file : InputFile
+    row_groups : tuple of int or None
+        None reads all.
+    start, stop : int, int or None
+        Rows, counted within these row groups.
+    first_row : int
+        Rows of the file before these row groups.
+    """
+
+    file: InputFile
+    row_groups: tuple[int, ...] | None = None
+    start: int = 0
+    stop: int | None = None
+    first_row: int = 0
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        import pyarrow as pa
+
+        with self.file.open() as raw:
+            try:
+                parquet = self.parquet(raw)
+                fields.check_against(parquet.schema_arrow.names, self.file.name)
+                groups = range(parquet.num_row_groups) if self.row_groups is None else self.row_groups
+                batches = parquet.iter_batches(
+                    batch_size=PARQUET_BATCH_ROWS,
+                    row_groups=list(groups),
+                    columns=list(fields.named()),
+                    use_threads=False,
+                )
+                before = 0
+                for batch in batches:
+                    first = max(self.start - before, 0)
+                    last = batch.num_rows if self.stop is None else min(self.stop - before, batch.num_rows)
+                    if first < last:
+                        rows = batch.slice(first, last - first).to_pylist()
+                        yield from enumerate(rows, before + first)
+                    before += batch.num_rows
+                    if self.stop is not None and before >= self.stop:
+                        return
+            except (pa.ArrowException, OSError) as error:
+                raise InputError(
+                    f"{self.file.name}: the Parquet file is damaged or cut short: {error}"
+                ) from error
+
+    def parquet(self, raw: Any) -> Any:
+        """Open the file; its footer is read."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return pq.ParquetFile(raw)
+        except pa.ArrowException as error:
+            raise InputError(f"{self.file.name}: not a Parquet file, or cut short: {error}") from error
+
+    def place(self, number: int) -> str:
+        return f"{self.file.name}, row {self.first_row + number}"
+
+    def field_names(self) -> Sequence[str]:
+        """Names in the schema."""
+        with self.file.open() as raw:
+            return list(self.parquet(raw).schema_arrow.names)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A file that is one document; its record has the fields ``text`` and ``id``."""
+
+    file: InputFile
+    id: str
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        yield 0, {"text": read_text(self.file), "id": self.id}
+
+    def place(self, number: int) -> str:
+        return self.file.name
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRows:
+    """Rows of a pandas DataFrame, a partition of a Dask one."""
+
+    frame: pd.DataFrame
+    label: str
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        names = list(fields.named())
+        columns = []
+        for name in names:
+            column = self.frame[name]
+            # one kind of missing, and Python's own numbers and strings
+            columns.append(column.astype(object).where(column.notna(), None).tolist())
+        for number, values in enumerate(zip(*columns, strict=True)):
+            yield number, dict(zip(names, values, strict=True))
+
+    def place(self, number: int) -> str:
+        return f"{self.label}, row {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class BagRecords:
+    """Records of a partition of a Dask bag: texts, (text, response) pairs, or mappings."""
+
+    items: Iterable[Any]
+    label: str
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        for number, item in enumerate(self.items):
+            if isinstance(item, Mapping):
+                yield number, item
+            elif isinstance(item, str):
+                if fields.responses:
+                    raise InputError(
+                        f"{self.place(number)}: must have the response {fields.responses[0]!r}, "
+                        "got a text alone; make the records pairs (text, response) or mappings"
+                    )
+                yield number, {fields.text or "text": item}
+            elif isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str):
+                if len(fields.responses) != 1:
+                    raise InputError(
+                        f"{self.place(number)}: a pair (text, response) must have one name for its "
+                        f"response, got {list(fields.responses)}; name it with response="
+                    )
+                yield number, {fields.text or "text": item[0], fields.responses[0]: item[1]}
+            else:
+                raise InputError(
+                    f"{self.place(number)}: must be a text, a pair (text, response) or a mapping, "
+                    f"got {_kind(item)}"
+                )
+
+    def place(self, number: int) -> str:
+        return f"{self.label}, record {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRows:
+    """Rows of a sparse matrix of counts in memory, with columns of values beside it.
+
+    As in :class:`LdacLines`, words are the positions of terms as digits.
+    """
+
+    matrix: Any
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    first_row: int = 0
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        indptr, indices, data = self.matrix.indptr, self.matrix.indices, self.matrix.data
+        names = list(self.columns)
+        for number in range(self.matrix.shape[0]):
+            a, b = indptr[number], indptr[number + 1]
+            record = {name: self.columns[name][number] for name in names}
+            record["words"] = [str(i) for i in indices[a:b].tolist()]
+            record["counts"] = data[a:b].tolist()
+            yield number, record
+
+    def place(self, number: int) -> str:
+        return f"matrix, row {self.first_row + number}"
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, (int, float)) else type(value).__name__)

@@ -1,0 +1,254 @@
+"""Where the tasks of ingestion run: in this process, on the user's cluster, or on one that lives as long as
+needed.
+ All three are given the same functions on the same pieces of data and put the results together in the same
+order, so they give the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from dslda.exceptions import EngineError, InputError
+
+__all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "embedded_client", "merge_in_tree"]
+
+logger = logging.getLogger("dslda.ingest")
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with the stage ("scan", "read" or "write"), tasks done and tasks in all."""
+
+Handle: TypeAlias = Any
+"""A value in process, a future on Dask."""
+
+T = TypeVar("T")
+
+FAN_IN = 8
+
+
+class Runner(Protocol):
+    """Runs functions on handles and plain values."""
+
+    def map(
+        self, function: Callable[..., Any], *columns: Sequence[Any], stage: str | None = None
+    ) -> list[Handle]:
+        """Handle of the function's value for each row of the columns."""
+        ...
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, priority: int = 0) -> Handle:
+        """Handle of one value; later steps of a reduction have a higher priority."""
+        ...
+
+    def compute(self, tasks: Sequence[Any]) -> list[Handle]:
+        """Handle of the value of each dask Delayed."""
+        ...
+
+    def share(self, value: Any) -> Handle:
+        """Handle of a value that many tasks need."""
+        ...
+
+    def results(self, handles: Sequence[Handle], *, stage: str | None = None) -> list[Any]:
+        """The values in order; they should be small."""
+        ...
+
+    def cancel(self) -> None:
+        """Give up what is still running."""
+        ...
+
+
+class SerialRunner:
+    """Runs everything at once, here; a handle is the value itself."""
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        self._progress = progress
+
+    def map(
+        self, function: Callable[..., Any], *columns: Sequence[Any], stage: str | None = None
+    ) -> list[Handle]:
+        values = []
+        n = len(columns[0])
+        for row in zip(*columns, strict=True):
+            values.append(function(*row))
+            if stage is not None and self._progress is not None:
+                self._progress(stage, len(values), n)
+        return values
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, priority: int = 0) -> Handle:
+        return function(*arguments)
+
+    def compute(self, tasks: Sequence[Any]) -> list[Handle]:
+        import dask
+
+        # one after the other: together, all partitions would be in memory
+        values = [dask.compute(task, scheduler="synchronous")[0] for task in tasks]
+        return [_value(value) for value in values]
+
+    def share(self, value: Any) -> Handle:
+        return value
+
+    def results(self, handles: Sequence[Handle], *, stage: str | None = None) -> list[Any]:
+        return list(handles)
+
+    def cancel(self) -> None:
+        pass
+
+
+class DaskRunner:
+    """Runs everything on a cluster; handles are futures, which Dask recomputes when it loses a worker."""
+
+    def __init__(self, client: Any, progress: Progress | None = None) -> None:
+        import weakref
+
+        self.client = client
+        self._progress = progress
+        self._started: Any = weakref.WeakSet()
+
+    def map(
+        self, function: Callable[..., Any], *columns: Sequence[Any], stage: str | None = None
+    ) -> list[Handle]:
+        if not columns[0]:
+            return []
+        futures = self.client.map(
+            guarded, [function] * len(columns[0]), *columns, key=f"dslda-{function.__name__}", pure=False
+        )
+        return self._remember(futures)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, priority: int = 0) -> Handle:
+        import uuid
+
+        key = f"dslda-{function.__name__}-{uuid.uuid4().hex}"
+        future = self.client.submit(guarded, function, *arguments, key=key, pure=False, priority=priority)
+        return self._remember([future])[0]
+
+    def compute(self, tasks: Sequence[Any]) -> list[Handle]:
+        return self._remember(self.client.compute(list(tasks)))
+
+    def share(self, value: Any) -> Handle:
+        import dask
+
+        # as a task's argument it can be computed again when its worker is lost, which scatter cannot offer
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+            return self.submit(_identity, value)
+
+    def results(self, handles: Sequence[Handle], *, stage: str | None = None) -> list[Any]:
+        from distributed import KilledWorker, as_completed
+
+        positions = {future.key: i for i, future in enumerate(handles)}
+        values: list[Any] = [None] * len(handles)
+        done = 0
+        try:
+            for future, value in as_completed(handles, with_results=True):
+                values[positions[future.key]] = _value(value)
+                done += 1
+                if stage is not None and self._progress is not None:
+                    self._progress(stage, done, len(handles))
+        except KilledWorker as error:
+            raise EngineError(
+                f"a worker died again and again ({error}); most often it ran out of memory: give workers "
+                "more, or cut the input into smaller files"
+            ) from error
+        return values
+
+    def cancel(self) -> None:
+        with contextlib.suppress(Exception):  # the cluster may be what failed
+            self.client.cancel(list(self._started))
+
+    def _remember(self, futures: list[Any]) -> list[Any]:
+        self._started.update(futures)
+        return futures
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error of the user's input that a task returns, so that no worker logs a traceback and none is
+    lost."""
+
+    error: InputError
+
+
+def guarded(function: Callable[..., T], *arguments: Any) -> T | Failure:
+    """Call a function in a task; a failure of its input, or among its arguments, becomes its value."""
+    for argument in arguments:
+        if isinstance(argument, Failure):
+            return argument
+    try:
+        return function(*arguments)
+    except InputError as error:
+        return Failure(error.with_traceback(None))
+
+
+def merge_in_tree(runner: Runner, handles: Sequence[Handle], merge: Callable[..., Any]) -> Handle:
+    """Merge values by a tree of fixed shape, eight at a time in order."""
+    level = list(handles)
+    height = 0
+    while len(level) > 1:
+        height += 1
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        # rising priority: without it the leaves pile up before the first sum
+        level = [g[0] if len(g) == 1 else runner.submit(merge, *g, priority=10 * height) for g in groups]
+    return level[0]
+
+
+@contextlib.contextmanager
+def embedded_client(n_workers: int | None = None) -> Iterator[Any]:
+    """A client of a cluster on this machine that is closed at the end: one process of one thread per core.
+
+    Tokenising holds Python's lock, so threads would not help. The workers are started as programs of their
+    own: with multiprocessing they would run the user's script once more, unless it is guarded by ``if
+    __name__ == "__main__"``.
+    """
+    from distributed import Client, LocalCluster, Scheduler, SpecCluster
+
+    n = n_workers or _cores()
+    with tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch:
+        if sys.platform == "win32":  # no subprocess workers there: distributed#7434
+            cluster: Any = LocalCluster(
+                n_workers=n, threads_per_worker=1, dashboard_address=None, local_directory=scratch
+            )
+        else:
+            from distributed.deploy.subprocess import SubprocessWorker
+            from distributed.system import MEMORY_LIMIT
+
+            options = {
+                "host": "127.0.0.1",
+                "nthreads": 1,
+                "dashboard": False,
+                "memory_limit": MEMORY_LIMIT // n,
+                "local_directory": scratch,
+                "silence_logs": logging.ERROR,
+            }
+            worker = {
+                "cls": SubprocessWorker,
+                "options": {"worker_class": "distributed.Nanny", "worker_kwargs": options},
+            }
+            cluster = SpecCluster(
+                scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}},
+                workers=dict.fromkeys(range(n), worker),
+                silence_logs=logging.ERROR,
+            )
+        with cluster, Client(cluster, set_as_default=False) as client:
+            logger.info("started %d worker processes on this machine", n)
+            client.wait_for_workers(1, timeout=120)
+            yield client
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Failure):
+        raise value.error
+    return value
+
+
+def _identity(value: T) -> T:
+    return value
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,342 @@
+"""From what a user names to sources: paths, globs and folders are listed, and large files cut into pieces."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias, get_args
+
+from dslda.corpus.readers import (
+    CsvLines,
+    Fields,
+    JsonLines,
+    LdacLines,
+    ParquetRows,
+    Source,
+    TextFile,
+)
+from dslda.corpus.streams import InputFile, compression_of, read_blocks
+from dslda.exceptions import InputError
+
+__all__ = [
+    "FileFormat",
+    "InputFiles",
+    "check_first_records",
+    "cut_file",
+    "group_sources",
+    "list_files",
+    "target_bytes",
+]
+
+FileFormat: TypeAlias = Literal["jsonl", "csv", "parquet", "text", "ldac"]
+
+ENDINGS: Mapping[str, FileFormat] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "text",
+    ".ldac": "ldac",
+    ".dat": "ldac",
+}
+
+MIN_CHUNK_BYTES = 1 << 20
+MAX_CHUNK_BYTES = 16 << 20
+CHUNKS_WANTED = 64
+"""A chunk is 1/64 of the input, from 1 MB (so that a task is worth its cost) to 16 MB (a few seconds of
+tokenising)."""
+
+OPENING_BYTES = 32 << 10
+"""What opening a file costs, as bytes read: keeps thousands of tiny files from becoming one chunk."""
+
+COMPRESSED_PIECES = 8
+MAX_COMPRESSED_PIECE_BYTES = 512 << 20
+"""A compressed file can only be entered at its start, so a piece costs decompressing all before it. With 8
+pieces that is 4 times the file in all, about a seventh of the work of tokenising it."""
+
+EXPANSION = 3
+"""Bytes of text in a byte of a compressed file, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFiles:
+    """The files of an input.
+
+    Attributes
+    ----------
+    format : {"jsonl", "csv", "parquet", "text", "ldac"}
+    files : tuple of InputFile
+        In the order given; those of a folder or glob sorted by path.
+    ids : tuple of str
+        Path of each, relative to the folder it was found in.
+    """
+
+    format: FileFormat
+    files: tuple[InputFile, ...]
+    ids: tuple[str, ...]
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes to be read, about: compressed files are counted three times."""
+        return sum(_cost(file, self.format) for file in self.files)
+
+
+def list_files(
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    format: str = "auto",
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> InputFiles:
+    """List the files of paths, globs, folders and URLs.
+
+    Parameters
+    ----------
+    inputs : path or URL, or several
+        Folders are searched to their depths; names that begin with ``.`` or ``_`` are passed over there.
+    format : {"auto", "jsonl", "csv", "parquet", "text", "ldac"}
+        "auto" goes by the files' endings, which must agree.
+    storage_options : mapping, optional
+        For fsspec.
+
+    Raises
+    ------
+    InputError
+        Nothing is there, the format is not clear, or files are of several formats.
+    """
+    if format != "auto" and format not in get_args(FileFormat):
+        raise InputError(f"format must be 'auto' or one of {', '.join(get_args(FileFormat))}, got {format!r}")
+    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    if not given:
+        raise InputError("there must be at least one input, got none")
+    files: list[InputFile] = []
+    ids: list[str] = []
+    for one in given:
+        if not isinstance(one, (str, os.PathLike)):
+            raise InputError(
+                "inputs must be paths or URLs, a sparse matrix, a dask bag or a dask DataFrame, got "
+                f"{type(one).__name__}"
+            )
+        for file, doc_id in _expand(os.fspath(one), dict(storage_options or {})):
+            files.append(file)
+            ids.append(doc_id)
+    chosen = _format_by_ending(files) if format == "auto" else format
+    return InputFiles(chosen, tuple(files), tuple(ids))  # type: ignore[arg-type]
+
+
+def check_first_records(inputs: InputFiles, fields: Fields) -> None:
+    """Compare the fields asked for with those of the first file that has any, before long work.
+
+    A response may be absent from a JSON record, but not from all of the first thousand: that is a wrong name.
+
+    Raises
+    ------
+    InputError
+        A field is not there; or no file has a record.
+    """
+    if inputs.format in ("text", "ldac"):
+        return
+    makers: Mapping[str, Callable[[InputFile], JsonLines | CsvLines | ParquetRows]] = {
+        "jsonl": JsonLines,
+        "csv": CsvLines,
+        "parquet": ParquetRows,
+    }
+    for file in inputs.files:
+        empty = inputs.format == "parquet" and file.size == 0
+        present = None if empty else makers[inputs.format](file).field_names()
+        if present is None:
+            continue
+        where = f"{file.name}: the first thousand records" if inputs.format == "jsonl" else file.name
+        if fields.text is None and fields.words is None:
+            raise InputError(
+                f"{file.name}: name the field of the texts with text=, or those of counted words with words= "
+                f"and counts=; fields there are: {', '.join(map(repr, list(present)[:50]))}"
+            )
+        fields.check_against(present, where)
+        return
+    raise InputError(
+        f"no documents: {_names(inputs.files)} {'is' if len(inputs.files) == 1 else 'are'} empty"
+    )
+
+
+def target_bytes(inputs: InputFiles) -> int:
+    """Bytes of a chunk."""
+    return min(max(inputs.text_bytes // CHUNKS_WANTED, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
+
+
+def whole_files(inputs: InputFiles, *, n_terms: int) -> list[tuple[Source, int]]:
+    """A source for each file, uncut, and its cost in bytes."""
+    return [
+        (_whole(file, doc_id, inputs.format, n_terms), _cost(file, inputs.format))
+        for file, doc_id in zip(inputs.files, inputs.ids, strict=True)
+    ]
+
+
+def cut_file(source: Source, fields: Fields, target: int) -> list[tuple[Source, int]]:
+    """Cut the source of a whole file into pieces of about `target` bytes of text, with the bytes of each.
+
+    Files that say nothing of their inside (compressed ones, and CSV, where a line end may be part of a cell)
+    are read through for it once, which is quick beside tokenising and finds a file that is cut short before
+    long work.
+    """
+    if isinstance(source, ParquetRows):
+        return list(_cut_parquet(source, fields, target))
+    if isinstance(source, CsvLines):
+        return list(_cut_csv(source, target))
+    assert isinstance(source, (JsonLines, LdacLines))
+    size = source.file.size
+    if source.file.compression is not None:
+        size = sum(len(block) for block in read_blocks(source.file))
+        target = _compressed_target(size, target)
+    n = max(round(size / target), 1)
+    borders = [size * i // n for i in range(n + 1)]
+    cut: list[tuple[Source, int]] = []
+    for i in range(n):
+        start, stop = borders[i], borders[i + 1] if i + 1 < n else None
+        piece: Source = (
+            JsonLines(source.file, start, stop)
+            if isinstance(source, JsonLines)
+            else LdacLines(source.file, source.n_terms, start, stop)
+        )
+        cut.append((piece, borders[i + 1] - start))
+    return cut
+
+
+def needs_cutting(source: Source, cost: int, target: int) -> bool:
+    """Whether a whole file is too large for one chunk."""
+    return cost > 2 * target and not isinstance(source, TextFile)
+
+
+def group_sources(sources: Iterable[tuple[Source, int]], target: int) -> list[tuple[Source, ...]]:
+    """Put sources that follow each other together, up to `target` bytes."""
+    groups: list[tuple[Source, ...]] = []
+    group: list[Source] = []
+    held = 0
+    for source, cost in sources:
+        if group and held + cost > target:
+            groups.append(tuple(group))
+            group, held = [], 0
+        group.append(source)
+        held += cost
+    if group:
+        groups.append(tuple(group))
+    return groups
+
+
+def _expand(given: str, options: dict[str, Any]) -> Iterator[tuple[InputFile, str]]:
+    from fsspec.core import url_to_fs
+
+    try:
+        filesystem, path = url_to_fs(given, **options)
+        path = path.rstrip("/") or path
+        # a file first: names and URLs may hold what a glob would read as a wildcard
+        root = None
+        if filesystem.isfile(path):
+            listed = {path: filesystem.info(path)}
+        elif filesystem.isdir(path):
+            root = path
+            listed = filesystem.find(path, detail=True)
+            listed = {name: info for name, info in listed.items() if not _hidden(name, path)}
+        else:
+            listed = filesystem.glob(path, detail=True)
+            listed = {name: info for name, info in listed.items() if info["type"] == "file"}
+    except (OSError, ImportError, ValueError) as error:
+        raise InputError(f"{given}: cannot be read: {error}") from error
+    if not listed:
+        raise InputError(f"{given}: no file is there")
+    for name in sorted(listed):
+        url = filesystem.unstrip_protocol(name)
+        doc_id = posixpath.basename(name) if root is None else name.removeprefix(root).lstrip("/")
+        yield InputFile(url, int(listed[name]["size"] or 0), compression_of(url), options), doc_id
+
+
+def _hidden(name: str, root: str) -> bool:
+    return any(part.startswith((".", "_")) for part in name.removeprefix(root).strip("/").split("/"))
+
+
+def _format_by_ending(files: Sequence[InputFile]) -> FileFormat:
+    found: dict[FileFormat, InputFile] = {}
+    for file in files:
+        plain = file.url.removesuffix(".gz").removesuffix(".zst")
+        ending = posixpath.splitext(plain)[1].lower()
+        if ending not in ENDINGS:
+            raise InputError(
+                f"{file.name}: the format is not clear from the ending {ending!r}; name it with format=, "
+                f"one of {', '.join(get_args(FileFormat))}"
+            )
+        found.setdefault(ENDINGS[ending], file)
+    if len(found) > 1:
+        each = ", ".join(f"{kind} ({file.name})" for kind, file in found.items())
+        raise InputError(f"the inputs must be of one format, got {each}; ingest one, or name it with format=")
+    return next(iter(found))
+
+
+def _whole(file: InputFile, doc_id: str, format: FileFormat, n_terms: int) -> Source:
+    if format == "jsonl":
+        return JsonLines(file)
+    if format == "csv":
+        return CsvLines(file)
+    if format == "parquet":
+        return ParquetRows(file)
+    if format == "ldac":
+        return LdacLines(file, n_terms)
+    return TextFile(file, doc_id)
+
+
+def _cost(file: InputFile, format: FileFormat) -> int:
+    expands = file.compression is not None or format == "parquet"
+    return file.size * (EXPANSION if expands else 1) + OPENING_BYTES
+
+
+def _compressed_target(size: int, target: int) -> int:
+    return max(target, min(-(-size // COMPRESSED_PIECES), MAX_COMPRESSED_PIECE_BYTES))
+
+
+def _cut_csv(source: CsvLines, target: int) -> Iterator[tuple[Source, int]]:
+    lines = source.lines()
+    rows = source.rows(lines)
+    header = next(rows, None)
+    if header is None:
+        return
+    columns = tuple(header[1])
+    borders = [(lines.end, lines.count + 1)]
+    for _ in rows:
+        if lines.end - borders[-1][0] >= target:
+            borders.append((lines.end, lines.count + 1))
+    if source.file.compression is not None:
+        # now that the size is known: every so many of the borders
+        step = -(-_compressed_target(lines.end, target) // target)
+        borders = borders[::step]
+    ends = [start for start, _ in borders[1:]] + [lines.end]
+    for (start, line), stop in zip(borders, ends, strict=True):
+        if stop > start:
+            yield CsvLines(source.file, start, stop, line, columns), stop - start
+
+
+def _cut_parquet(source: ParquetRows, fields: Fields, target: int) -> Iterator[tuple[Source, int]]:
+    """Group small row groups, and cut large ones into ranges of rows, at most 8 since all before are decoded
+    too."""
+    with source.file.open() as raw:
+        metadata = source.parquet(raw).metadata
+        wanted = set(fields.named())
+        sizes = []
+        for g in range(metadata.num_row_groups):
+            group = metadata.row_group(g)
+            columns = (group.column(c) for c in range(group.num_columns))
+            used = sum(c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in wanted)
+            sizes.append((group.num_rows, used))
+    first_row = 0
+    for g, (rows, n_bytes) in enumerate(sizes):
+        n = min(max(round(n_bytes / target), 1), COMPRESSED_PIECES)
+        borders = [rows * i // n for i in range(n + 1)]
+        for start, stop in pairwise(borders):
+            yield ParquetRows(source.file, (g,), start, stop, first_row), n_bytes // n
+        first_row += rows
+
+
+def _names(files: Sequence[InputFile]) -> str:
+    return files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
