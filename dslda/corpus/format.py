@@ -151,7 +151,7 @@ class Manifest:
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 (hexadecimal) of what the corpus holds: the same for all copies, wherever and whenever made.
+        """SHA-256 (hexadecimal) of what the corpus holds, the same for every copy, whenever it was made.
 
         Taken of the names and checksums of everything stored and the text settings, not of provenance, nor of
         the summaries, whose last bits may differ between machines.

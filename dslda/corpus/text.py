@@ -70,7 +70,7 @@ class TextSettings:
         if not isinstance(self.lowercase, bool):
             raise InputError(f"lowercase must be True or False, got {self.lowercase!r}")
         _check_token_pattern(self.token_pattern)
-        # one spelling of each setting, of the several that users and JSON give: equal settings must compare equal
+        # one spelling of the several that users and JSON give, so that equal settings compare equal
         object.__setattr__(self, "ngrams", _ngrams(self.ngrams))
         object.__setattr__(self, "stop_words", _stop_words(self.stop_words))
         object.__setattr__(self, "min_df", _frequency("min_df", self.min_df))
@@ -315,7 +315,7 @@ def _ngrams(value: object) -> tuple[int, int]:
 def _stop_words(value: object) -> str | tuple[str, ...] | None:
     if value is None or value == "english":
         return value
-    if isinstance(value, Collection) and not isinstance(value, (str, bytes)):
+    if isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping)):
         words = list(value)
         if all(isinstance(word, str) for word in words):
             return tuple(sorted(set(words)))

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from dslda.corpus.block import DocumentBlock
+from dslda.exceptions import InputError
+
+
+def block(indptr, terms, counts, **columns):
+    return DocumentBlock(
+        np.array(indptr, dtype=np.int64),
+        np.array(terms, dtype=np.int32),
+        np.array(counts, dtype=np.int32),
+        **columns,
+    )
+
+
+def test_block_knows_its_size():
+    b = block([0, 2, 2, 3], [0, 4, 1], [1, 2, 2**31 - 1])
+    assert b.n_documents == 3
+    assert b.n_tokens == 2**31 + 2
+    assert b.validate(5) is b
+
+
+@pytest.mark.parametrize(
+    ("indptr", "terms", "n_terms"),
+    [
+        ([0], [], 0),
+        ([0, 0, 0], [], 0),
+        ([0, 0, 1, 1, 2, 2], [3, 0], 4),
+        ([0, 0, 2], [0, 1], 2),
+        ([0, 2, 2], [0, 1], 2),
+    ],
+)
+def test_empty_documents_are_valid_anywhere(indptr, terms, n_terms):
+    block(indptr, terms, np.ones(len(terms))).validate(n_terms)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (block([], [], []), "indptr must run from 0"),
+        (block([1, 2], [0, 1], [1, 1]), "indptr must run from 0"),
+        (block([0, 1], [0, 1], [1, 1]), "indptr must run from 0"),
+        (block([0, 2], [0, 1], [1]), "2 terms, 1 counts"),
+        (block([0, 2, 1, 2], [0, 1], [1, 1]), "indptr falls at document 1"),
+        (block([0, 1, 2], [0, 5], [1, 1]), "document 1 of the block has a term outside 0..4"),
+        (block([0, 1, 2], [0, -1], [1, 1]), "document 1 of the block has a term outside"),
+        (block([0, 1, 2], [0, 1], [0, 1]), "document 0 of the block has a count below 1"),
+        (block([0, 0, 2], [1, 1], [1, 1]), "document 1 of the block: terms must be strictly ascending"),
+        (block([0, 1, 3], [0, 2, 1], [1, 1, 1], doc_id=("a", "b")), "document 'b': terms must be strictly"),
+        (block([0, 1], [0], [1], responses={"y": np.zeros(2)}), "'y' has 2 values for 1 documents"),
+        (block([0, 1], [0], [1], covariates={"x": np.zeros(0)}), "'x' has 0 values for 1 documents"),
+        (block([0, 1], [0], [1], weight=np.ones(2)), "'weight' has 2 values for 1 documents"),
+    ],
+)
+def test_block_that_breaks_a_rule_is_refused_by_document(wrong, message):
+    with pytest.raises(InputError, match=message):
+        wrong.validate(5)
+
+
+def test_size_counts_all_arrays_and_identifiers():
+    small = block([0, 1], [0], [1])
+    large = block(
+        [0, 1], [0], [1], responses={"y": np.zeros(1000)}, weight=np.zeros(1000), doc_id=("x" * 5000,)
+    )
+    assert sys.getsizeof(large) - sys.getsizeof(small) >= 21_000

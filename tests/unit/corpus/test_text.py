@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import CountVectorizer
+
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.text import Analyzer, TextSettings, count_documents
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import FormatError, InputError
+
+SETTINGS = [
+    TextSettings(),
+    TextSettings(kind="counts", stop_words=("the", "a"), min_df=0.5, max_df=1.0, max_features=7),
+    TextSettings(
+        lowercase=False,
+        token_pattern=r"\w+(?:'\w+)?",
+        ngrams=(1, 3),
+        stop_words="english",
+        min_df=1,
+        max_df=1,
+    ),
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_settings_come_back_from_json(settings):
+    copy = TextSettings.from_json(json.loads(json.dumps(settings.to_json())))
+    assert copy == settings
+    assert hash(copy) == hash(settings)
+    assert type(copy.max_df) is type(settings.max_df)
+
+
+def test_one_document_and_all_documents_are_told_apart_in_json():
+    one, all_ = TextSettings(max_df=1, min_df=1), TextSettings(max_df=1.0, min_df=1)
+    assert one.to_json()["max_df"] == {"documents": 1}
+    assert all_.to_json()["max_df"] == {"share": 1.0}
+    # a JSON library of another language may write 1.0 as 1
+    assert TextSettings.from_json(all_.to_json() | {"max_df": {"share": 1}}) == all_
+
+
+def test_equal_settings_are_equal_however_they_are_spelled():
+    assert TextSettings(
+        ngrams=[1, 2], stop_words={"b", "a"}, min_df=np.int64(3), max_df=np.float64(0.5)
+    ) == TextSettings(ngrams=(1, 2), stop_words=["a", "b", "a"], min_df=3, max_df=0.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"kind": "words"}, "kind must be 'text' or 'counts', got 'words'"),
+        ({"lowercase": 1}, "lowercase must be True or False, got 1"),
+        ({"token_pattern": "("}, "token_pattern must be a regular expression"),
+        ({"token_pattern": None}, "token_pattern must be a regular expression"),
+        ({"token_pattern": "(a)(b)"}, "at most one capturing group, got 2"),
+        ({"ngrams": (2, 1)}, "ngrams must be"),
+        ({"ngrams": (0, 1)}, "ngrams must be"),
+        ({"ngrams": 2}, "ngrams must be"),
+        ({"stop_words": "german"}, "stop_words must be None, 'english' or a list of words, got 'german'"),
+        ({"stop_words": [1]}, "stop_words must be"),
+        ({"min_df": 0}, "min_df must be a whole number of documents >= 1 or a share"),
+        ({"min_df": -0.1}, "min_df must be"),
+        ({"min_df": True}, "min_df must be"),
+        ({"max_df": 1.5}, "max_df must be"),
+        ({"max_df": float("nan")}, "max_df must be"),
+        ({"max_df": "0.5"}, "max_df must be"),
+        ({"max_features": 0}, "max_features must be a whole number >= 1 or None, got 0"),
+        ({"max_features": 1.0}, "max_features must be"),
+        ({"kind": "counts", "ngrams": (1, 2)}, "these documents are words with counts"),
+    ],
+)
+def test_setting_out_of_its_domain_is_refused_by_name(wrong, message):
+    with pytest.raises(InputError, match=message):
+        TextSettings(**wrong)
+
+
+@pytest.mark.parametrize("name", list(TextSettings().to_json()))
+def test_missing_or_wrong_field_of_json_is_named(name):
+    data = TextSettings().to_json()
+    with pytest.raises(FormatError, match=f"here: text settings: field '{name}' is missing"):
+        TextSettings.from_json({key: value for key, value in data.items() if key != name}, "here")
+    with pytest.raises(FormatError, match=f"here: text settings: {name}"):
+        TextSettings.from_json(data | {name: {"documents": "many"}}, "here")
+
+
+def test_settings_that_are_no_object_are_refused():
+    with pytest.raises(FormatError, match="must be a JSON object"):
+        TextSettings.from_json([1], "here")
+
+
+TEXTS = ["Apple pear, apple!", "The PEAR was a fig; don't", "", "x y z", "naïve café Straße 42 a1"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TextSettings(),
+        TextSettings(lowercase=False),
+        TextSettings(ngrams=(1, 2)),
+        TextSettings(stop_words="english"),
+        TextSettings(stop_words=["pear", "was"]),
+        TextSettings(token_pattern=r"(\w)\w*"),
+    ],
+)
+def test_terms_are_those_of_count_vectorizer(settings):
+    oracle = CountVectorizer(
+        lowercase=settings.lowercase,
+        ngram_range=settings.ngrams,
+        token_pattern=settings.token_pattern,
+        stop_words=list(settings.stop_words)
+        if isinstance(settings.stop_words, tuple)
+        else settings.stop_words,
+    )
+    expected = oracle.fit_transform(TEXTS)
+    vocabulary = Vocabulary(oracle.get_feature_names_out().tolist())
+    counted = count_documents(TEXTS, vocabulary, settings)
+    assert counted.indptr.tolist() == expected.indptr.tolist()
+    expected.sort_indices()
+    assert counted.terms.tolist() == expected.indices.tolist()
+    assert counted.counts.tolist() == expected.data.tolist()
+    assert counted.n_unknown.tolist() == [0] * len(TEXTS)
+
+
+def test_analyzer_pickles_after_use():
+    analyze = Analyzer(TextSettings(stop_words="english"))
+    before = analyze("The apple")
+    assert pickle.loads(pickle.dumps(analyze))("The apple") == before == Counter(apple=1)
+    assert len(pickle.dumps(analyze)) < 1000
+
+
+def test_words_with_counts_are_taken_as_they_are():
+    analyze = Analyzer(TextSettings(kind="counts"))
+    assert analyze((["Bush", "x", "Bush", "tax.cut", "none"], [2, 1.0, np.int64(3), 4, 0])) == Counter(
+        {"Bush": 5, "x": 1, "tax.cut": 4}
+    )
+
+
+def test_stop_words_apply_to_words_with_counts():
+    document = (["the", "apple"], [7, 1])
+    assert Analyzer(TextSettings(kind="counts", stop_words="english"))(document) == Counter(apple=1)
+    assert Analyzer(TextSettings(kind="counts", stop_words=["apple"]))(document) == Counter(the=7)
+
+
+def test_words_with_counts_can_be_given_where_texts_were():
+    assert Analyzer(TextSettings())((["Apple"], [2])) == Counter(Apple=2)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("a text", "words with counts, got a text"),
+        (3, r"must be a text or a pair \(words, counts\), got 3"),
+        (("a", "b"), "must be a text or a pair"),
+        (("ab", [1, 2]), "must be two lists"),
+        ((["a"], 1), "must be two lists"),
+        ((["a", "b"], [1]), "got 2 words and 1 counts"),
+        ((["a"], [-1]), "counts must be whole numbers >= 0, got -1 for 'a'"),
+        ((["a"], [1.5]), "got 1.5 for 'a'"),
+        ((["a"], [float("nan")]), "got nan for 'a'"),
+        ((["a"], [float("inf")]), "got inf for 'a'"),
+        ((["a"], ["2"]), "got '2' for 'a'"),
+        ((["a"], [None]), "got None for 'a'"),
+        ((["a"], [True]), "got True for 'a'"),
+        (([1], [1]), "words must be strings, got 1"),
+    ],
+)
+def test_wrong_document_is_refused_with_its_position(document, message):
+    documents = [(["a"], [1]), document]
+    with pytest.raises(InputError, match=f"document 1: .*{message}"):
+        count_documents(documents, Vocabulary(["a"]), TextSettings(kind="counts"))
+
+
+def test_count_beyond_int32_is_refused():
+    with pytest.raises(InputError, match="document 0: a count must be at most 2147483647, got 2147483648"):
+        count_documents([(["a"], [2**31])], Vocabulary(["a"]), TextSettings())
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9)), max_size=8))
+def test_counting_keeps_every_token_either_known_or_unknown(documents):
+    vocabulary = Vocabulary(["e", "c", "a"])
+    counted = count_documents(
+        [(list(d), list(d.values())) for d in documents], vocabulary, TextSettings(kind="counts")
+    )
+    block = DocumentBlock(counted.indptr, counted.terms, counted.counts).validate(len(vocabulary))
+    assert block.n_documents == len(documents)
+    for d, document in enumerate(documents):
+        row = slice(counted.indptr[d], counted.indptr[d + 1])
+        known = {
+            vocabulary.terms[t]: int(c) for t, c in zip(counted.terms[row], counted.counts[row], strict=True)
+        }
+        assert known == {term: n for term, n in document.items() if term in "eca"}
+        assert counted.n_unknown[d] == sum(n for term, n in document.items() if term not in "eca")
+
+
+def test_counting_gives_the_types_of_a_block():
+    for documents in ([], ["", "apple fig"]):
+        counted = count_documents(documents, Vocabulary(["apple"]), TextSettings())
+        assert [array.dtype for array in counted] == [np.int64, np.int32, np.int32, np.int64]
