@@ -18,6 +18,7 @@ from dslda.exceptions import FormatError, InputError
 __all__ = ["REMEDY", "PartitionReader", "StoredArrays"]
 
 REMEDY = "copy the corpus again or ingest again"
+REMEDY_OR_REOPEN = f"{REMEDY} (or, when it was written anew since it was opened, open it again)"
 
 # What zarr and its codecs raise for bytes that are not what was written. OSError is none of them: an
 # interrupted connection stays what it is and can be tried again.
@@ -140,8 +141,8 @@ class StoredArrays:
         if missing is not None:
             raise FormatError(f"{self.where}: the chunk {missing} is missing; {REMEDY}")
         raise FormatError(
-            f"{self.where}: {', '.join(arrays)} and the checksum in the manifest do not agree; {REMEDY} (or, "
-            "when the corpus was written anew since it was opened, open it again)"
+            f"{self.where}: {', '.join(arrays)} and their checksum in the manifest do not agree; "
+            f"{REMEDY_OR_REOPEN}"
         )
 
     def missing_chunk(self, keys: Sequence[str]) -> str | None:
@@ -158,7 +159,7 @@ class StoredArrays:
             if array.dtype != dtype or not fits or shape[0] not in (None, array.shape[0]):
                 raise FormatError(
                     f"{self.where}: array {name} must be {dtype} with room for {shape[1]} values a row, "
-                    f"got {array.dtype} of shape {array.shape}; {REMEDY}"
+                    f"got {array.dtype} of shape {array.shape}; {REMEDY_OR_REOPEN}"
                 )
             return np.asarray(array[selection])
         except FileNotFoundError as error:
