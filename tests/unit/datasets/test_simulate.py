@@ -38,7 +38,7 @@ def test_documents_hold_the_words_of_their_topics_only():
     """With topics that share no word, the counts of a document by topic are exactly its topic shares."""
     simulated = simulate_corpus(50, 4, 100_000, topic_concentration=1e-4, mean_tokens=30, seed=5)
     topic_of = simulated.topics.argmax(axis=0)
-    alone = simulated.topics.max(axis=0) > 0.999999 * simulated.topics.sum(axis=0)
+    alone = simulated.topics.max(axis=0) > (1 - 1e-5) * simulated.topics.sum(axis=0)
     block = simulated.block
     assert alone[block.terms].all()
     owner = np.repeat(np.arange(50), np.diff(block.indptr))

@@ -1,0 +1,1 @@
+"""One question a module, one command each: ``python -m benchmarks`` lists them."""

@@ -1,0 +1,27 @@
+"""``python -m benchmarks COMMAND``: answer one question and print a table for the documentation."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+# Command: the question it answers. The module of the same name offers `add_arguments(parser)` and
+# `main(arguments)`.
+COMMANDS = {
+    "movie_reviews": "how well does each method predict the stars of held-out movie reviews, at what cost?",
+    "time_to_r2": "how many CPU seconds does each topic model need to reach a given predictive R2?",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, question in COMMANDS.items():
+        module = importlib.import_module(f"benchmarks.{name}")
+        module.add_arguments(commands.add_parser(name, help=question, description=module.__doc__))
+    arguments = parser.parse_args()
+    importlib.import_module(f"benchmarks.{arguments.command}").main(arguments)
+
+
+if __name__ == "__main__":  # child processes of a benchmark import this module again
+    main()
