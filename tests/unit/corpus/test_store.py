@@ -6,7 +6,6 @@ import pickle
 import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 
 import fsspec
@@ -17,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslda.corpus.block import DocumentBlock
+from dslda.corpus.format import Manifest
 from dslda.corpus.location import Location
 from dslda.corpus.store import Corpus, CorpusWriter, check_corpus_output, open_corpus
 from dslda.corpus.text import TextSettings
@@ -305,23 +305,39 @@ def test_repr_is_one_informative_line(pristine):
     assert "\n" not in line
 
 
-def test_plain_zarr_reads_a_corpus(pristine):
-    root = zarr.open_group(pristine, mode="r")
-    partition, sizes = 2, root.attrs["partitions"][2]
-    indptr = root["indptr"][partition, : sizes["n_documents"] + 1]
-    assert np.array_equal(indptr, BLOCKS[2].indptr)
-    assert np.array_equal(root["terms"][partition, : sizes["nnz"]], BLOCKS[2].terms)
-    names = [response["name"] for response in root.attrs["responses"]]
-    assert names == list(RESPONSES)
-    for i, name in enumerate(names):
-        values = root[f"response/{i}"]
-        assert values.attrs["name"] == name
-        assert np.array_equal(
-            values[partition, : sizes["n_documents"]], BLOCKS[2].responses[name], equal_nan=True
-        )
-    offsets, data = root["vocabulary_offsets"][:], root["vocabulary"][:].tobytes()
-    terms = [data[a:b].decode() for a, b in pairwise(offsets)]
-    assert tuple(terms) == VOCABULARY.terms
+def test_plain_zarr_reads_a_corpus_as_the_specification_shows(pristine, monkeypatch):
+    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    section = text[text.index("### Reading a partition with zarr alone") :]
+    code = section.split("```python\n")[1].split("```")[0].replace("p = 1", "p = 2")
+    monkeypatch.chdir(pristine.parent)
+    names: dict = {"print": lambda *shown: None}
+    exec(code, names)
+    expected = BLOCKS[2]
+    assert np.array_equal(names["indptr"], expected.indptr)
+    assert np.array_equal(names["terms"], expected.terms)
+    assert np.array_equal(names["counts"], expected.counts)
+    assert np.array_equal(names["rating"], expected.responses["rating"], equal_nan=True)
+    assert tuple(names["vocabulary"]) == VOCABULARY.terms
+
+
+def test_manifest_and_arrays_are_those_of_the_specification(pristine):
+    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    shown = json.loads(text.split("```json\n")[1].split("```")[0])
+    assert Manifest.from_json(shown, "docs").n_documents == 7  # with the right checksum of itself
+    written = json.loads((pristine / "zarr.json").read_text())["attributes"]
+    assert list(written) == list(shown)
+    for name in ("text_settings", "provenance"):
+        assert list(written[name]) == list(shown[name])
+    for name in ("responses", "covariates", "partitions"):
+        assert list(written[name][0]) == list(shown[name][0])
+    for array in pristine.rglob("zarr.json"):
+        name = array.parent.relative_to(pristine).as_posix()
+        metadata = json.loads(array.read_text())
+        if metadata["node_type"] == "array":
+            stem = name.replace("/0", "/<i>").replace("/1", "/<i>").replace("/2", "/<i>")
+            assert f"| `{stem}` | {metadata['data_type']} |" in text
+            assert [codec["name"] for codec in metadata["codecs"]] == ["bytes", "blosc", "crc32c"]
+        assert "consolidated_metadata" not in metadata
 
 
 def test_corpus_is_found_from_any_working_directory(pristine, monkeypatch, tmp_path):
