@@ -209,9 +209,9 @@ class Model:
         self,
         documents: Any,
         *,
-        text: str = "text",
-        words: str = "words",
-        counts: str = "counts",
+        text: str | None = None,
+        words: str | None = None,
+        counts: str | None = None,
         terms: Any = None,
         realign: bool = False,
     ) -> NDArray[np.float64]:
@@ -222,8 +222,9 @@ class Model:
         documents : iterable of str, of (words, counts) or of mappings; Corpus; sparse matrix or array
             Texts are tokenised as in training. A corpus is read partition by partition. A matrix holds
             counts, documents by terms.
-        text, words, counts : str
-            Fields of the mappings that hold the text, or the words and their counts.
+        text, words, counts : str, optional
+            Fields of the mappings that hold the text, or the words and their counts. By default those of the
+            documents trained on, else "text", "words" and "counts".
         terms : iterable of str, optional
             Terms of the columns of a matrix, which are matched by name; without, the columns must be the
             model's.
@@ -404,9 +405,9 @@ class Model:
         self,
         documents: Any,
         *,
-        text: str = "text",
-        words: str = "words",
-        counts: str = "counts",
+        text: str | None = None,
+        words: str | None = None,
+        counts: str | None = None,
         terms: Any = None,
         realign: bool = False,
     ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:

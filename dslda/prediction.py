@@ -6,7 +6,7 @@ together with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -133,26 +133,49 @@ def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:
 
 
 def blocks_of_documents(
-    documents: Iterable[Any], record: ModelRecord, *, text: str, words: str, counts: str
+    documents: Iterable[Any],
+    record: ModelRecord,
+    *,
+    text: str | None = None,
+    words: str | None = None,
+    counts: str | None = None,
+    place: Callable[[int], str] = "document {}".format,
 ) -> Iterator[CountedBlock]:
-    """Count texts, (words, counts) pairs or mappings that hold them, a batch at a time."""
+    """Count texts, (words, counts) pairs or mappings that hold them, a batch at a time; `place` names one."""
     if record.vocabulary is None or record.text_settings is None:
         raise InputError(
             "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
             f"matrix with {record.parameters.n_terms} columns, or train with terms="
         )
+    fields = {
+        use: given or record.fields.get(use, use)
+        for use, given in (("text", text), ("words", words), ("counts", counts))
+    }
     # one analyzer for all batches: its regular expression is compiled once
     analyze = Analyzer(record.text_settings)
     numbered = enumerate(documents)
     while batch := list(islice(numbered, BATCH_DOCUMENTS)):
-        plain = [_document(d, i, text=text, words=words, counts=counts) for i, d in batch]
         try:
-            counted = count_documents(plain, record.vocabulary, analyze)
-        except InputError as error:
-            if batch[0][0]:
-                raise InputError(f"batch from document {batch[0][0]} on: {error}") from error
+            counted = count_documents((_document(d, **fields) for _, d in batch), record.vocabulary, analyze)
+        except InputError:
+            _refuse(batch, record.vocabulary, analyze, fields, place)
             raise
         yield CountedBlock(DocumentBlock(counted.indptr, counted.terms, counted.counts), counted.n_unknown)
+
+
+def _refuse(
+    batch: list[tuple[int, Any]],
+    vocabulary: Vocabulary,
+    analyze: Analyzer,
+    fields: Mapping[str, str],
+    place: Callable[[int], str],
+) -> None:
+    """Find the document of a batch that cannot be counted, and say where it is."""
+    for position, document in batch:
+        try:
+            count_documents([_document(document, **fields)], vocabulary, analyze)
+        except InputError as error:
+            raise InputError(f"{place(position)}: {str(error).removeprefix('document 0: ')}") from None
 
 
 def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
@@ -270,18 +293,21 @@ def aligned_block(block: DocumentBlock, alignment: NDArray[np.int32] | None) -> 
     )
 
 
-def _document(document: Any, position: int, *, text: str, words: str, counts: str) -> Document:
-    """A text or a (words, counts) pair, taken out of a mapping where it is one."""
+def _document(document: Any, *, text: str, words: str, counts: str) -> Document:
+    """A text or a (words, counts) pair, taken out of a mapping where it is one; a missing one is empty."""
     if not isinstance(document, Mapping):
         return document
     if text in document:
         found = document[text]
-        if not isinstance(found, str):
-            raise InputError(f"document {position}: field {text!r} must be a text, got {found!r:.60}")
-        return found
+        return "" if _is_missing(found) else found
     if words in document and counts in document:
-        return document[words], document[counts]
+        listed, numbers = document[words], document[counts]
+        return ((), ()) if _is_missing(listed) and _is_missing(numbers) else (listed, numbers)
     raise InputError(
-        f"document {position} must have the field {text!r}, or {words!r} and {counts!r}, got "
+        f"must have the field {text!r}, or {words!r} and {counts!r}, got "
         f"{', '.join(map(repr, document)) or 'none'}; name its fields with text=, or words= and counts="
     )
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and value != value)

@@ -45,6 +45,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "trace": list(record.trace),
         "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
         "text_settings": None if record.text_settings is None else record.text_settings.to_json(),
+        "fields": dict(record.fields),
         "corpus_sha256": record.corpus_hash,
         "versions": dict(record.versions),
         "arrays": {name: dict(entry) for name, entry in arrays.items()},
@@ -93,6 +94,7 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
             "response_summary": ResponseSummary.from_json(data["response"], f"{where}, response"),
             "training": _known(TrainingSummary, object_(data, "training", where)),
             "text_settings": None if text is None else TextSettings.from_json(text),
+            "fields": object_(data, "fields", where),
             "corpus_hash": data["corpus_sha256"],
             "versions": object_(data, "versions", where),
         }

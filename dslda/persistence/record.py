@@ -31,7 +31,9 @@ class TrainingSummary:
     n_iterations : int
         EM iterations.
     converged : bool
-        Whether EM stopped by its tolerance, not at its cap and not interrupted.
+        EM stopped by its tolerance.
+    interrupted : bool
+        EM was stopped by Ctrl-C or on request; where neither holds, it stopped at its cap.
     """
 
     n_documents: int
@@ -41,6 +43,7 @@ class TrainingSummary:
     n_unconverged: int
     n_iterations: int
     converged: bool
+    interrupted: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +70,9 @@ class ModelRecord:
         None where the documents were given as a matrix without terms.
     text_settings : TextSettings or None
         How texts become counts; None where the documents were given as counts.
+    fields : mapping of str to str
+        Fields of the training records by their use: "text", "words", "counts", "id"; predictions look there
+        first.
     corpus_hash : str or None
         Content hash of the corpus trained on.
     versions : mapping of str to str
@@ -83,5 +89,6 @@ class ModelRecord:
     trace: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None
     text_settings: TextSettings | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
     corpus_hash: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -83,7 +83,7 @@ def write_model(
         name: {"shape": list(array.shape), "dtype": array.dtype.name, "checksum": checksum(array)}
         for name, array in arrays.items()
     }
-    temporary = target.sibling("writing")
+    temporary = target.sibling("partial")
     try:
         store = temporary.store(read_only=False)
         group = zarr.create_group(store, zarr_format=3)

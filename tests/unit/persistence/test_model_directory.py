@@ -55,6 +55,7 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
         trace={"elbo": np.array([-10.1, -9.7]), "seconds": np.array([0.1, np.nan])},
         vocabulary=None if terms is None else Vocabulary(terms, np.arange(1, n_terms + 1)),
         text_settings=None if terms is None else TextSettings(min_df=1, max_df=1.0),
+        fields={"text": "body"},
         corpus_hash="0" * 64,
         versions={"dslda": "0.1.0"},
     )
@@ -77,6 +78,7 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         "response_summary",
         "training",
         "text_settings",
+        "fields",
         "corpus_hash",
         "versions",
     ):

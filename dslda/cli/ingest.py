@@ -1,0 +1,162 @@
+"""``dslda ingest``: from files to a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from dslda.cli.logs import logging_to_stderr
+from dslda.cli.options import FREQUENCY, NGRAMS, chosen_client, cluster_options, json_option, reading_options
+
+if TYPE_CHECKING:
+    from dslda.corpus.vocabulary import Vocabulary
+    from dslda.engine.cluster import ClusterOptions
+
+__all__ = ["command"]
+
+
+@click.command(
+    "ingest",
+    epilog="""\b
+Examples:
+  dslda ingest reviews.jsonl.gz --out reviews.corpus --text text --response rating
+  dslda ingest 'year=*/part-*.parquet' --out all.corpus --text body --id key --response price --response views
+  dslda ingest counted.jsonl --out counted.corpus --words words --counts counts --response score --max-df 1.0
+  dslda ingest docs.dat --format ldac --vocabulary vocab.txt --out docs.corpus
+  dslda ingest letters/ --format text --out letters.corpus""",
+)
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option(
+    "--out", required=True, metavar="C.corpus", help="Corpus to write: a local path or any fsspec URL."
+)
+@reading_options
+@click.option(
+    "--response", "responses", multiple=True, metavar="COL", help="Field of a response; may be repeated."
+)
+@click.option("--covariates", metavar="COL,..", help="Fields of numbers that every document has.")
+@click.option("--weight", metavar="COL", help="Field of document weights.")
+@click.option("--min-df", type=FREQUENCY, default=5, show_default=True, help="Drop terms in fewer documents.")
+@click.option(
+    "--max-df", type=FREQUENCY, default=0.25, show_default=True, help="Drop terms in more documents."
+)
+@click.option(
+    "--max-features", type=click.IntRange(min=1), metavar="N", help="Keep the N most frequent terms."
+)
+@click.option(
+    "--stop-words", metavar="english|FILE", help="Drop scikit-learn's English list, or the words of a file."
+)
+@click.option(
+    "--token-pattern", metavar="RE", help="Regular expression of a token.  [default: 2 or more letters]"
+)
+@click.option(
+    "--ngrams", type=NGRAMS, default="1-1", show_default=True, help="Lengths of n-grams, such as 1-2."
+)
+@click.option("--lowercase/--no-lowercase", default=True, show_default=True, help="Lower-case the texts.")
+@click.option(
+    "--vocabulary",
+    metavar="FROM",
+    help="Count the terms of this corpus, model or file (a term a line), unfiltered.",
+)
+@click.option(
+    "--partition-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of a partition, about."
+)
+@click.option("--overwrite", is_flag=True, help="Replace a corpus at --out.")
+@cluster_options
+@json_option
+def command(
+    inputs: tuple[str, ...],
+    *,
+    out: str,
+    format: str,
+    text: str | None,
+    words: str | None,
+    counts: str | None,
+    id_: str | None,
+    responses: tuple[str, ...],
+    covariates: str | None,
+    weight: str | None,
+    min_df: int | float,
+    max_df: int | float,
+    max_features: int | None,
+    stop_words: str | None,
+    token_pattern: str | None,
+    ngrams: tuple[int, int],
+    lowercase: bool,
+    vocabulary: str | None,
+    partition_tokens: int | None,
+    overwrite: bool,
+    cluster: ClusterOptions,
+    json_logs: bool,
+) -> None:
+    """Count the words of documents and write them as a corpus.
+
+    INPUT is one or more files, folders, globs or URLs: JSON lines, CSV, Parquet, LDA-C (each but Parquet also
+    .gz or .zst), or folders of text files. Name the field of the texts with --text, or those of counted words
+    with --words and --counts. Terms are filtered over the whole corpus; --min-df and --max-df take a number
+    of documents (5) or a share of them (0.25).
+    """
+    with logging_to_stderr(json_logs=json_logs):
+        from dslda.cli.progress import ingest_progress
+        from dslda.corpus.ingest import ingest
+        from dslda.corpus.text import DEFAULT_TOKEN_PATTERN
+        from dslda.corpus.writer import check_corpus_output
+
+        check_corpus_output(out, overwrite=overwrite)
+        with chosen_client(cluster) as client, ingest_progress(json_logs=json_logs) as progress:
+            corpus = ingest(
+                list(inputs),
+                out,
+                text=text,
+                words=words,
+                counts=counts,
+                id=id_,
+                response=responses,
+                covariates=[] if covariates is None else [name.strip() for name in covariates.split(",")],
+                weight=weight,
+                format=format,
+                min_df=min_df,
+                max_df=max_df,
+                max_features=max_features,
+                stop_words=_stop_words(stop_words),
+                token_pattern=DEFAULT_TOKEN_PATTERN if token_pattern is None else token_pattern,
+                ngrams=ngrams,
+                lowercase=lowercase,
+                vocabulary=None if vocabulary is None else _vocabulary(vocabulary),
+                partition_tokens=partition_tokens,
+                overwrite=overwrite,
+                client=client,
+                progress=progress,
+            )
+    click.echo(
+        f"{corpus.path}: {corpus.n_documents:,} documents ({corpus.n_empty:,} empty), {corpus.n_terms:,} "
+        f"terms, {corpus.n_tokens:,} tokens, {corpus.n_partitions:,} partitions"
+    )
+
+
+def _stop_words(given: str | None) -> str | list[str] | None:
+    """The name of a list, or the words of a file."""
+    if given is None or given == "english":
+        return given
+    from dslda.corpus.streams import InputFile, compression_of, read_text
+
+    return read_text(InputFile(given, 0, compression_of(given))).split()
+
+
+def _vocabulary(given: str) -> str | Sequence[str] | Vocabulary:
+    """The vocabulary of a corpus or model, or the path of a file."""
+    from dslda.corpus.location import Location
+    from dslda.corpus.store import open_corpus
+    from dslda.exceptions import InputError
+    from dslda.model import load_model
+
+    location = Location.of(given)
+    if not location.holds("zarr.json"):
+        return given
+    if location.read_attributes().get("encoding-type") != "dslda-model":
+        return open_corpus(given).vocabulary
+    vocabulary = load_model(given).vocabulary
+    if vocabulary is None:
+        raise InputError(f"{given} was trained on a matrix without terms: it has no vocabulary")
+    return vocabulary

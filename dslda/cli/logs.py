@@ -1,0 +1,83 @@
+"""What the library logs and warns of, on stderr: lines for people or JSON for programs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dslda.exceptions import DsldaWarning
+
+__all__ = ["logging_to_stderr"]
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a record; what the caller put into ``extra`` becomes fields of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        data: dict[str, Any] = {
+            "time": datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(
+                timespec="milliseconds"
+            ),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        data |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        return json.dumps(data, default=str, ensure_ascii=False)
+
+
+class _Lines(logging.Formatter):
+    """The message; anything above information says what it is."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        return f"dslda: {level}{record.getMessage()}"
+
+
+class _Stderr(logging.StreamHandler[Any]):
+    """Writes to whatever ``sys.stderr`` is now: a progress bar puts itself in its place while it is shown."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+
+@contextmanager
+def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
+    """Show log records and warnings of dslda while the block runs.
+
+    Parameters
+    ----------
+    json_logs : bool
+        As JSON, one object a line; else as lines that start with ``dslda:``.
+    """
+    handler = _Stderr()
+    handler.setFormatter(_JsonLines() if json_logs else _Lines())
+    logger = logging.getLogger("dslda")
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **_: Any) -> None:
+        logger.warning("%s", message, extra={"category": category.__name__})
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", DsldaWarning)
+            warnings.showwarning = show
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before

@@ -1,0 +1,148 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dslda.engine.cluster import ClusterOptions
+
+__all__ = ["FREQUENCY", "NGRAMS", "chosen_client", "cluster_options", "json_option", "reading_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _Frequency(click.ParamType):
+    """A number of documents (5) or a share of them (0.01): the point decides."""
+
+    name = "N|SHARE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
+        if isinstance(value, (int, float)):
+            return value
+        try:
+            return int(value) if re.fullmatch(r"\s*\d+\s*", value) else float(value)
+        except ValueError:
+            self.fail(
+                f"must be a number of documents such as 5, or a share such as 0.01, got {value!r}", param, ctx
+            )
+
+
+class _Ngrams(click.ParamType):
+    """``2`` for pairs of words only, ``1-2`` for single words and pairs."""
+
+    name = "N|N-M"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", value)
+        if found is None:
+            self.fail(f"must be a length such as 2 or a range such as 1-2, got {value!r}", param, ctx)
+        return int(found[1]), int(found[2] or found[1])
+
+
+FREQUENCY = _Frequency()
+NGRAMS = _Ngrams()
+
+
+@contextmanager
+def chosen_client(options: ClusterOptions) -> Iterator[Client | None]:
+    """A client as the options say, closed at the end; None where they say nothing."""
+    from dslda.engine.cluster import ClusterOptions, cluster
+
+    if options == ClusterOptions():
+        yield None
+        return
+    with cluster(options=options) as client:
+        yield client
+
+
+def cluster_options(command: Command) -> Command:
+    """Add the options that say where to work; the command gets them as ``cluster``."""
+    options = [
+        click.option(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Work on the Dask cluster of this scheduler, such as tcp://host:8786.",
+        ),
+        click.option(
+            "--tls-ca-file",
+            type=click.Path(exists=True, dir_okay=False),
+            help="With tls://: who signs certificates.",
+        ),
+        click.option(
+            "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="With tls://: own certificate."
+        ),
+        click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="With tls://: own key."),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Start N worker processes on this machine.",
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Threads of each process.",
+        ),
+        click.option("--memory-limit", metavar="X", help="Memory of each process, such as 4GB."),
+    ]
+
+    @wraps(command)
+    def wrapped(**arguments: Any) -> Any:
+        from dslda.engine.cluster import ClusterOptions
+
+        cluster = {f.name: arguments.pop(f.name) for f in fields(ClusterOptions)}
+        return command(cluster=ClusterOptions(**cluster), **arguments)
+
+    decorated: Any = wrapped
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``."""
+    return click.option(
+        "--json",
+        "json_logs",
+        is_flag=True,
+        help="Log to stderr as JSON, one object a line, instead of progress.",
+    )(command)
+
+
+def reading_options(command: Command) -> Command:
+    """Add the options that say what the input is and which of its fields is what."""
+    options = [
+        click.option(
+            "--format",
+            type=click.Choice(["auto", "jsonl", "csv", "parquet", "text", "ldac"]),
+            default="auto",
+            show_default=True,
+            help="Of the input; auto goes by the files' endings. text: every file is a document.",
+        ),
+        click.option("--text", metavar="COL", help="Field of the text."),
+        click.option(
+            "--words", metavar="COL", help="Field of the list of words, for documents counted already."
+        ),
+        click.option("--counts", metavar="COL", help="Field of the list of their counts."),
+        click.option(
+            "--id", "id_", metavar="COL", help="Field of the identifier.  [default: documents are numbered]"
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command

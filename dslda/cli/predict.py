@@ -1,0 +1,161 @@
+"""``dslda predict``: the response of new documents, as CSV."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from dslda.cli.logs import logging_to_stderr
+from dslda.cli.options import json_option, reading_options
+from dslda.exceptions import InputError, OutputExistsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dslda.corpus.store import Corpus
+
+__all__ = ["command"]
+
+logger = logging.getLogger("dslda.predict")
+
+PLAIN_COLUMNS = ("id", "prediction", "known_tokens", "oov_share", "flag")
+
+MEANING = {
+    "empty": "are empty: their prediction is that of the prior",
+    "no_known_word": "have no word that the model knows: their prediction is that of the prior",
+    "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
+}
+
+
+@click.command(
+    "predict",
+    epilog="""\b
+Examples:
+  dslda predict stars.model new.jsonl                          CSV on the terminal
+  dslda predict stars.model new.csv --text body --id key --out predictions.csv
+  dslda predict stars.model reviews.corpus --topics            with the topic proportions
+  echo "lovely dress, too small" | dslda predict stars.model -
+
+\b
+Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
+not know), flag (empty, no_known_word: the prediction is that of the prior; not_converged), and with --topics
+topic_0, ...""",
+)
+@click.argument("model_path", metavar="MODEL")
+@click.argument("input_path", metavar="INPUT")
+@reading_options
+@click.option("--out", metavar="FILE", help="Write to a file instead of the terminal.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@click.option("--topics", "with_topics", is_flag=True, help="Add the topic proportions.")
+@click.option(
+    "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary is another one."
+)
+@json_option
+def command(
+    model_path: str,
+    input_path: str,
+    *,
+    format: str,
+    text: str | None,
+    words: str | None,
+    counts: str | None,
+    id_: str | None,
+    out: str | None,
+    overwrite: bool,
+    with_topics: bool,
+    realign: bool,
+    json_logs: bool,
+) -> None:
+    """Predict the response of the documents in INPUT with MODEL, one line for each, in their order.
+
+    INPUT is a file, folder, glob or URL as dslda ingest reads them, a corpus, or - for lines of text on
+    stdin. The texts are taken from the field "text" unless --text, or --words and --counts, name others.
+    """
+    with logging_to_stderr(json_logs=json_logs):
+        from dslda.model import load_model
+
+        if out is not None and os.path.exists(out) and not overwrite:
+            raise OutputExistsError(f"{out} is there already; choose another file, or --overwrite")
+        model = load_model(model_path)
+        if input_path == "-":
+            if words is not None or counts is not None or id_ is not None:
+                raise InputError("- reads lines of text; --words, --counts and --id are for files")
+            tables = model.score_tables(_stdin_lines())
+        elif (corpus := _corpus(input_path)) is not None:
+            tables = model.score_tables(corpus, realign=realign)
+        else:
+            from dslda.predict_files import predict_files
+
+            tables = predict_files(
+                model, input_path, format=format, text=text, words=words, counts=counts, id=id_
+            )
+        with _output(out) as stream:
+            _write(tables, stream, columns=None if with_topics else PLAIN_COLUMNS)
+
+
+def _corpus(path: str) -> Corpus | None:
+    """The corpus at a path, None where there is something else."""
+    from dslda.corpus.location import Location
+    from dslda.corpus.store import open_corpus
+
+    location = Location.of(path) if not any(c in path for c in "*?[") else None
+    return open_corpus(path) if location is not None and location.holds("zarr.json") else None
+
+
+def _stdin_lines() -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"stdin, line {number}: must be UTF-8 text, got {error.object[error.start]:#x}"
+            ) from None
+
+
+@contextmanager
+def _output(path: str | None) -> Iterator[IO[str]]:
+    """The terminal, or a file that takes its name when it is complete."""
+    if path is None:
+        yield sys.stdout
+        return
+    folder, name = os.path.split(os.path.abspath(path))
+    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="") as stream:
+            yield stream
+        os.replace(temporary, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.remove(temporary)
+
+
+def _write(tables: Iterable[pa.Table], stream: IO[str], *, columns: Sequence[str] | None) -> None:
+    """Tables as one CSV file; reports documents that rest on the prior alone."""
+    writer = csv.writer(stream, lineterminator="\n")
+    flags: Counter[str] = Counter()
+    n = 0
+    for table in tables:
+        if columns is not None:
+            table = table.select(columns)
+        if n == 0:
+            writer.writerow(table.column_names)
+        writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        stream.flush()
+        n += table.num_rows
+        flags.update(table["flag"].to_pylist())
+    if n == 0:
+        writer.writerow(columns or PLAIN_COLUMNS)
+    for flag, what in MEANING.items():
+        if flags[flag]:
+            logger.warning(
+                "%d of %d documents %s", flags[flag], n, what, extra={"flag": flag, "count": flags[flag]}
+            )

@@ -1,0 +1,127 @@
+"""The program as a whole: its commands, and how every error becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from dslda._version import __version__
+from dslda.exceptions import (
+    DsldaError,
+    FormatError,
+    InputError,
+    OutputExistsError,
+    VocabularyMismatchError,
+)
+
+__all__ = ["EXIT_FAILURE", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "Interrupted", "program", "run"]
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+BAD_INPUT = (InputError, FormatError, OutputExistsError, VocabularyMismatchError, FileNotFoundError)
+
+COMMANDS = ("demo", "ingest", "train", "predict", "topics", "info")
+
+EPILOG = """\b
+Exit codes:
+  0    done
+  1    failed while running (a cluster that broke, a disk that is full)
+  2    usage or input that cannot be used; nothing was written
+  130  interrupted; train has saved the last complete iteration
+"""
+
+
+class Interrupted(Exception):
+    """Ctrl-C was handled, what could be saved is saved."""
+
+
+class _Commands(click.Group):
+    """Imports a command when it is asked for, so that ``dslda topics`` does not pay for Dask."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"dslda.cli.{cmd_name}").command
+        return command
+
+
+@click.group(
+    cls=_Commands,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(__version__, prog_name="dslda")
+def program() -> None:
+    """Supervised topic models for labelled texts.
+
+    Learns topics that explain both the words of documents and a response (a rating, a price, a score), shows
+    them, and predicts the response of new documents.
+
+    \b
+    Start here:
+      dslda demo                     a complete run on 22,641 reviews, in about a minute
+      dslda ingest reviews.jsonl --out reviews.corpus --text text --response rating
+      dslda train reviews.corpus --response rating --out stars.model
+      dslda topics stars.model
+      dslda predict stars.model new.jsonl
+    """
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code; errors are one line on stderr."""
+    try:
+        code = program.main(
+            args=None if arguments is None else list(arguments), prog_name="dslda", standalone_mode=False
+        )
+        # what is left in the buffer of a closed pipe must fail here, not when Python exits
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        return EXIT_USAGE
+    except click.ClickException as error:
+        where = "" if getattr(error, "ctx", None) is None else f" (see {error.ctx.command_path} --help)"
+        return _fail(error.format_message().rstrip(".") + where, EXIT_USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except Interrupted as interrupted:
+        return _fail(f"interrupted: {interrupted}", EXIT_INTERRUPTED)
+    except BAD_INPUT as error:
+        return _fail(_text(error), EXIT_USAGE)
+    except BrokenPipeError:
+        # the reader, such as head, has all it wanted
+        _drop_output()
+        return EXIT_OK
+    except (DsldaError, OSError) as error:
+        return _fail(_text(error), EXIT_FAILURE)
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def _drop_output() -> None:
+    """Point stdout to nowhere, so that Python does not meet the closed pipe again when it exits."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"dslda: error: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _text(error: BaseException) -> str:
+    """The message of an error with its notes, such as the document it happened at."""
+    if isinstance(error, OSError) and error.strerror:
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        what = str(error)
+    return "; ".join([what, *getattr(error, "__notes__", ())])

@@ -1,0 +1,163 @@
+"""``dslda train``: from a corpus to a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from dslda.cli.logs import logging_to_stderr
+from dslda.cli.options import chosen_client, cluster_options, json_option
+from dslda.cli.program import Interrupted
+from dslda.variational.parameters import FitSpec, Granularity
+
+if TYPE_CHECKING:
+    from dslda.engine.cluster import ClusterOptions
+
+__all__ = ["command"]
+
+DEFAULTS = FitSpec()
+
+
+class _Alpha(click.ParamType):
+    """A number, or ``1/K``."""
+
+    name = "1/K|X"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+        if value is None or value == "1/K":
+            return None
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"must be 1/K or a number above 0, got {value!r}", param, ctx)
+
+
+@click.command(
+    "train",
+    epilog="""\b
+Examples:
+  dslda train reviews.corpus --response rating --out stars.model
+  dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 4
+  dslda train s3://bucket/all.corpus --response price --out price.model --scheduler tcp://10.0.0.1:8786
+
+\b
+Ctrl-C ends training after saving the last complete iteration; the exit code is then 130.""",
+)
+@click.argument("corpus_path", metavar="C.corpus")
+@click.option("--response", required=True, metavar="COL", help="Response to explain.")
+@click.option(
+    "--out", required=True, metavar="M.model", help="Model to write: a local path or any fsspec URL."
+)
+@click.option(
+    "--family",
+    type=click.Choice(["gaussian"]),
+    default=DEFAULTS.family,
+    show_default=True,
+    help="Of the response.",
+)
+@click.option(
+    "--topics",
+    "n_topics",
+    type=int,
+    default=DEFAULTS.n_topics,
+    show_default=True,
+    metavar="K",
+    help="Topics.",
+)
+@click.option(
+    "--rho",
+    type=float,
+    default=DEFAULTS.rho,
+    show_default=True,
+    help="Weight of the response against the words; 2 to 8 often predict better than the plain model's 1.",
+)
+@click.option(
+    "--alpha",
+    type=_Alpha(),
+    default="1/K",
+    show_default=True,
+    help="Dirichlet parameter of the topic proportions.",
+)
+@click.option(
+    "--topic-prior",
+    type=float,
+    default=DEFAULTS.topic_prior,
+    show_default=True,
+    metavar="X",
+    help="Pseudo-count of every term in every topic.",
+)
+@click.option(
+    "--granularity",
+    type=click.Choice(get_args(Granularity)),
+    default=DEFAULTS.granularity,
+    show_default=True,
+    help="What of a document has its own distribution over topics.",
+)
+@click.option(
+    "--max-iter", type=int, default=DEFAULTS.max_iter, show_default=True, help="Cap on EM iterations."
+)
+@click.option(
+    "--tol",
+    type=float,
+    default=DEFAULTS.tol,
+    show_default=True,
+    help="Relative change of the ELBO at which EM stops.",
+)
+@click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="Of the start.")
+@click.option("--overwrite", is_flag=True, help="Replace a model at --out.")
+@cluster_options
+@json_option
+def command(
+    corpus_path: str,
+    *,
+    response: str,
+    out: str,
+    family: str,
+    n_topics: int,
+    rho: float,
+    alpha: float | None,
+    topic_prior: float,
+    granularity: Granularity,
+    max_iter: int,
+    tol: float,
+    seed: int,
+    overwrite: bool,
+    cluster: ClusterOptions,
+    json_logs: bool,
+) -> None:
+    """Learn topics that explain the words and the response of the documents in C.corpus.
+
+    Works on all cores of this machine unless --scheduler names a cluster. The model has the same bits
+    whatever the number of workers. Documents without the response help to learn the topics.
+    """
+    with logging_to_stderr(json_logs=json_logs):
+        from dslda.cli.progress import JsonProgress
+        from dslda.corpus.store import open_corpus
+        from dslda.persistence.store import check_model_output
+        from dslda.training import train
+
+        check_model_output(out, overwrite=overwrite)
+        corpus = open_corpus(corpus_path)
+        with chosen_client(cluster) as client:
+            model = train(
+                corpus,
+                response=response,
+                family=family,
+                n_topics=n_topics,
+                seed=seed,
+                client=client,
+                doc_topic_prior=alpha,
+                topic_prior=topic_prior,
+                response_weight=rho,
+                granularity=granularity,
+                max_iter=max_iter,
+                tol=tol,
+                progress=JsonProgress() if json_logs else None,
+            )
+        path = model.save(out, overwrite=overwrite)
+        training = model.training
+        if training.interrupted:
+            raise Interrupted(f"iteration {training.n_iterations}, the last complete one, is saved in {path}")
+    how = "converged" if training.converged else "not converged"
+    click.echo(f"{path}: {model.n_topics} topics, {training.n_iterations} iterations ({how})")

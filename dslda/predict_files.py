@@ -1,0 +1,150 @@
+"""Predictions for documents in files, one batch in memory at a time."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dslda.corpus.readers import Fields, Record, Source
+from dslda.corpus.sources import InputFiles, check_first_records, list_files, whole_files
+from dslda.exceptions import InputError
+from dslda.prediction import BATCH_DOCUMENTS, blocks_of_documents, predict_block
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dslda.model import Model
+
+__all__ = ["predict_files"]
+
+
+def predict_files(
+    model: Model,
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    format: str = "auto",
+    text: str | None = None,
+    words: str | None = None,
+    counts: str | None = None,
+    id: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Iterator[pa.Table]:
+    """Score tables of the documents in files, in their order, as :meth:`Model.score_table` has them.
+
+    Parameters
+    ----------
+    model : Model
+    inputs : path, glob or URL, or several
+        Files and folders as :func:`dslda.ingest` reads them, except LDA-C, whose terms are numbers in a
+        vocabulary.
+    format : {"auto", "jsonl", "csv", "parquet", "text"}
+        "auto" goes by the files' endings.
+    text, words, counts : str, optional
+        Field of the text, or those of the words and their counts. By default those of the documents trained
+        on.
+    id : str, optional
+        Field of the identifier. By default that of the documents trained on where these records have it, else
+        documents are numbered from "0".
+    storage_options : mapping, optional
+        For fsspec.
+
+    Yields
+    ------
+    pyarrow.Table
+        Of up to 1,024 documents.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read or a record is not a document, naming file and line. The first records are
+        checked before this function returns.
+    """
+    files = list_files(inputs, format, storage_options=storage_options)
+    if files.format == "ldac":
+        raise InputError("LDA-C files must be ingested first: their terms are numbers in a vocabulary file")
+    fields = _fields(model, files, text=text, words=words, counts=counts, id=id)
+    return _tables(model, files, fields)
+
+
+def _tables(model: Model, files: InputFiles, fields: Fields) -> Iterator[pa.Table]:
+    reader = _Reader(files, fields)
+    batches = blocks_of_documents(
+        reader.records(),
+        model.record,
+        text=fields.text,
+        words=fields.words,
+        counts=fields.counts,
+        place=reader.place,
+    )
+    for counted in batches:
+        yield predict_block(model.record, counted, reader.take_ids(counted.block.n_documents)).table()
+
+
+class _Reader:
+    """Records of all files; remembers where the last ones came from."""
+
+    def __init__(self, files: InputFiles, fields: Fields) -> None:
+        self._files = files
+        self._fields = fields
+        self._ids: deque[str] = deque()
+        self._origins: deque[tuple[int, Source, int]] = deque(maxlen=2 * BATCH_DOCUMENTS)
+
+    def records(self) -> Iterator[Record]:
+        position = 0
+        for source, _ in whole_files(self._files, n_terms=0):
+            for number, record in source.records(self._fields):
+                self._origins.append((position, source, number))
+                given = None if self._fields.id is None else record.get(self._fields.id)
+                self._ids.append(str(position) if given is None or given == "" else str(given))
+                yield record
+                position += 1
+
+    def take_ids(self, n: int) -> tuple[str, ...]:
+        return tuple(self._ids.popleft() for _ in range(n))
+
+    def place(self, position: int) -> str:
+        for known, source, number in self._origins:
+            if known == position:
+                return source.place(number)
+        return f"document {position}"
+
+
+def _fields(
+    model: Model,
+    files: InputFiles,
+    *,
+    text: str | None,
+    words: str | None,
+    counts: str | None,
+    id: str | None,
+) -> Fields:
+    """Fields to read: those given, else those of the training records."""
+    if files.format == "text":
+        if any(name is not None for name in (text, words, counts, id)):
+            raise InputError("text, words, counts and id must be left out: text files have no fields")
+        return Fields(text="text", id="id")
+    if text is not None and (words is not None or counts is not None):
+        raise InputError(
+            "documents must be texts or counted words: give text=, or words= and counts=, not both"
+        )
+    if (words is None) != (counts is None):
+        raise InputError("words= and counts= belong together, got only one of them")
+    if text is None and words is None:
+        known = model.record.fields
+        if "words" in known:
+            words, counts = known["words"], known["counts"]
+        else:
+            text = known.get("text", "text")
+    fields = Fields(text=text, words=words, counts=counts, id=id)
+    check_first_records(files, fields)
+    remembered = model.record.fields.get("id")
+    if id is None and remembered is not None:
+        named = Fields(text=text, words=words, counts=counts, id=remembered)
+        try:
+            check_first_records(files, named)
+        except InputError:
+            return fields
+        return named
+    return fields

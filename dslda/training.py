@@ -1,0 +1,450 @@
+"""Training: from documents in any form to a fitted :class:`~dslda.model.Model`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dslda.corpus.bag import blocks_from_bag, is_dask_collection
+from dslda.corpus.readers import Fields
+from dslda.corpus.store import Corpus, open_corpus
+from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.text import TextSettings
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.engine.cluster import cluster
+from dslda.engine.driver import FitResult, fit
+from dslda.engine.em import IterationRecord
+from dslda.engine.executor import Executor, SerialExecutor, single_threaded_blas
+from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
+from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
+from dslda.families.registry import get_family
+from dslda.model import Model
+from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.prediction import matrix_block
+from dslda.variational.initial import initial_parameters
+from dslda.variational.parameters import FitSpec, Granularity, Scaling
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dslda.engine.progress import FitProgress
+    from dslda.families.base import Family
+
+__all__ = ["train"]
+
+logger = logging.getLogger("dslda.training")
+
+DEFAULTS = FitSpec()
+MANY_UNCONVERGED = 0.01
+LIBRARIES = ("numpy", "numba", "scipy", "zarr")
+
+
+def train(
+    data: Any,
+    *,
+    response: str | ArrayLike | None = None,
+    family: str = DEFAULTS.family,
+    n_topics: int = DEFAULTS.n_topics,
+    seed: int = DEFAULTS.seed,
+    client: Client | None = None,
+    documents: ArrayLike | None = None,
+    doc_topic_prior: float | None = DEFAULTS.alpha,
+    topic_prior: float = DEFAULTS.topic_prior,
+    response_weight: float = DEFAULTS.rho,
+    granularity: Granularity = DEFAULTS.granularity,
+    max_iter: int = DEFAULTS.max_iter,
+    tol: float = DEFAULTS.tol,
+    max_sweeps: int = DEFAULTS.max_sweeps,
+    sweep_tol: float = DEFAULTS.sweep_tol,
+    dispersion_floor: float = DEFAULTS.delta_floor,
+    terms: Iterable[str] | Vocabulary | None = None,
+    text: str | None = None,
+    words: str | None = None,
+    counts: str | None = None,
+    partition_tokens: int | None = None,
+    progress: FitProgress | None = None,
+    **text_settings: Any,
+) -> Model:
+    """Learn topics that explain the words of documents and a response.
+
+    The result is a pure function of the documents, the settings and the versions of the libraries: it has the
+    same bits whatever the number of workers and threads, and whether the documents come from a store or a
+    bag.
+
+    Parameters
+    ----------
+    data : Corpus, path of a corpus, dask Bag or DataFrame, sparse matrix or array
+        The documents. Those of a bag are counted first and kept on the workers, nothing is written. A matrix
+        holds counts, documents by terms, and is fitted in this process.
+    response : str, or array-like of float of shape (n_documents,)
+        Name of the response, by default the only one the corpus has; for a matrix the responses themselves.
+        NaN where missing: such documents help to learn the topics.
+    family : str, default "gaussian"
+        Distribution of the response.
+    n_topics : int, default 20
+    seed : int, default 0
+        Of the random perturbation that the topics start from.
+    client : distributed.Client, optional
+        Where to work. By default a cluster on this machine is started, and closed at the end; a corpus of one
+        partition is fitted in this process.
+    documents : array-like, optional
+        Documents to train on: a boolean mask over all of them, or row numbers. All by default.
+    doc_topic_prior : float or None
+        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha); None, the default, is 1 /
+        n_topics.
+    topic_prior : float
+        Pseudo-count of every term in every topic; 0 is the paper's maximum likelihood.
+    response_weight : float, default 1
+        Weight rho of the response in the E-step. 1 is the model of the paper; words outnumber the one
+        response by hundreds, and a weight of 2 to 8 trades their likelihood for prediction.
+    granularity : {"term", "token"}
+        Whether the occurrences of a term in a document share one variational distribution.
+    max_iter, tol : int, float
+        EM stops after so many iterations, or when the corpus ELBO changes by less than this fraction.
+    max_sweeps, sweep_tol : int, float
+        The same for the sweeps over one document.
+    dispersion_floor : float
+        Lower bound of the dispersion, as a fraction of the variance of the response.
+    terms : iterable of str, optional
+        Names of the columns of a matrix, or the terms of a bag to count, with no further filter.
+    text, words, counts : str, optional
+        Fields of a bag's records, as in :func:`dslda.ingest`.
+    partition_tokens : int, optional
+        Tokens of a partition of a bag, about.
+    progress : FitProgress, optional
+        Is told of every iteration; by default a bar on a terminal and log lines (``dslda.engine``) elsewhere.
+    **text_settings
+        For a bag: `min_df`, `max_df`, `max_features`, `stop_words`, `token_pattern`, `ngrams`, `lowercase` as
+        in :class:`~dslda.corpus.text.TextSettings`.
+
+    Returns
+    -------
+    Model
+        After Ctrl-C, that of the last complete iteration, with ``training.interrupted`` set.
+
+    Raises
+    ------
+    InputError
+        A setting is out of its domain, or the response is not there, not finite, or has fewer than two
+        distinct values. Raised before any long work.
+    EngineError
+        An iteration could not be completed on the cluster.
+
+    Warns
+    -----
+    ConvergenceWarning
+        EM reached `max_iter`, or more than 1% of the documents reached `max_sweeps`.
+    DataWarning
+        There are more topics than documents with a response.
+
+    Examples
+    --------
+    >>> model = train("reviews.corpus", response="rating", n_topics=10)  # doctest: +SKIP
+    """
+    spec = FitSpec(
+        n_topics=n_topics,
+        family=family,
+        alpha=doc_topic_prior,
+        topic_prior=topic_prior,
+        rho=response_weight,
+        granularity=granularity,
+        max_iter=max_iter,
+        tol=tol,
+        max_sweeps=max_sweeps,
+        sweep_tol=sweep_tol,
+        delta_floor=dispersion_floor,
+        seed=seed,
+    )
+    get_family(family)  # an unknown name is refused now
+    if isinstance(data, (str, os.PathLike)):
+        data = open_corpus(data)
+    if is_dask_collection(data):
+        counting = {"text": text, "words": words, "counts": counts, "partition_tokens": partition_tokens}
+        with cluster(client) as bag_client:
+            training_set = _from_bag(
+                data, response, bag_client, terms=terms, documents=documents, **counting, **text_settings
+            )
+            return _fit(training_set, spec, bag_client, progress)
+    extra = [
+        name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
+    ]
+    extra += ["partition_tokens"] * (partition_tokens is not None) + list(text_settings)
+    if extra:
+        raise InputError(f"{', '.join(extra)} must be left out: only the documents of a bag are counted here")
+    if isinstance(data, Corpus):
+        if terms is not None:
+            raise InputError("terms must be left out: a corpus has its vocabulary")
+        training_set = _from_corpus(data, response, documents)
+        if client is None and training_set.source.n_partitions == 1:
+            return _fit(training_set, spec, None, progress)
+        with cluster(client) as corpus_client:
+            return _fit(training_set, spec, corpus_client, progress)
+    if getattr(data, "ndim", None) == 2:
+        if client is not None:
+            raise InputError(
+                "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
+            )
+        return _fit(_from_matrix(data, response, terms, documents), spec, None, progress)
+    raise InputError(
+        "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
+        f"{type(data).__name__}"
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TrainingSet:
+    """Documents to train on and what the model will remember of them."""
+
+    source: Source
+    response: str | None
+    summary: ResponseSummary
+    vocabulary: Vocabulary | None = None
+    text_settings: TextSettings | None = None
+    corpus_hash: str | None = None
+    fields: Mapping[str, str] | None = None
+
+
+def _from_corpus(corpus: Corpus, response: Any, documents: ArrayLike | None) -> _TrainingSet:
+    if response is None:
+        if len(corpus.response_names) != 1:
+            raise InputError(
+                f"response must name one of those in {corpus.path}: {_listed(corpus.response_names)}; got "
+                "none"
+            )
+        response = corpus.response_names[0]
+    if response not in corpus.response_names:
+        raise InputError(
+            f"response must name one of those in {corpus.path}: {_listed(corpus.response_names)}; got "
+            f"{response!r}"
+        )
+    source = CorpusSource(corpus, response=response, documents=documents)
+    uses = corpus.provenance.get("fields", {})
+    return _TrainingSet(
+        source,
+        response,
+        source.response_summary(),
+        corpus.vocabulary,
+        corpus.text_settings,
+        corpus.content_hash,
+        {use: field for field, use in uses.items() if use in ("text", "words", "counts", "id")},
+    )
+
+
+def _from_bag(
+    bag: Any,
+    response: Any,
+    client: Client,
+    *,
+    terms: Any,
+    documents: ArrayLike | None,
+    text: str | None,
+    words: str | None,
+    counts: str | None,
+    partition_tokens: int | None,
+    **text_settings: Any,
+) -> _TrainingSet:
+    if not isinstance(response, str):
+        raise InputError(
+            f"response must name the field of a bag's records that holds it, got {response!r:.60}"
+        )
+    if (words is None) != (counts is None) or (text is not None and words is not None):
+        raise InputError(
+            "name the field of the texts with text=, or those of counted words with words= and counts="
+        )
+    if text is None and words is None:
+        text = "text"
+    unknown = set(text_settings) - {f.name for f in fields(TextSettings)} | {"kind"} & set(text_settings)
+    if unknown:
+        raise TypeError(f"train() got unexpected keyword arguments: {', '.join(sorted(unknown))}")
+    settings = TextSettings(kind="text" if words is None else "counts", **text_settings)
+    vocabulary = None
+    if terms is not None:
+        vocabulary = terms if isinstance(terms, Vocabulary) else Vocabulary(terms)
+        settings = replace(settings, min_df=1, max_df=1.0, max_features=None)
+    named = Fields(text=text, words=words, counts=counts, responses=(response,))
+    blocks = blocks_from_bag(
+        bag, client, fields=named, settings=settings, vocabulary=vocabulary, partition_tokens=partition_tokens
+    )
+    source = FutureSource(
+        blocks.futures,
+        n_terms=len(blocks.vocabulary),
+        n_documents=[p.n_documents for p in blocks.partitions],
+        n_entries=[p.n_entries for p in blocks.partitions],
+        response=response,
+        documents=documents,
+    )
+    summary = blocks.responses[response] if documents is None else source.response_summary()
+    reading = {"text": text, "words": words, "counts": counts}
+    return _TrainingSet(
+        source,
+        response,
+        summary,
+        blocks.vocabulary,
+        blocks.text_settings,
+        fields={use: field for use, field in reading.items() if field is not None},
+    )
+
+
+def _from_matrix(matrix: Any, response: Any, terms: Any, documents: ArrayLike | None) -> _TrainingSet:
+    block = matrix_block(matrix)
+    if response is None or isinstance(response, str):
+        raise InputError(
+            f"response must be an array with a number for each row of the matrix, got {response!r}"
+        )
+    y = np.asarray(response, dtype=np.float64)
+    if y.shape != (block.n_documents,):
+        raise InputError(
+            f"response must have one number for each of {block.n_documents} rows, got shape {y.shape}"
+        )
+    if np.isinf(y).any():
+        raise InputError(
+            f"response must be finite, or NaN where missing, got {y[np.isinf(y)][0]} in row "
+            f"{np.argmax(np.isinf(y))}"
+        )
+    n_terms = int(matrix.shape[1])
+    vocabulary = None
+    if terms is not None:
+        vocabulary = terms if isinstance(terms, Vocabulary) else Vocabulary(map(str, terms))
+        if len(vocabulary) != n_terms:
+            raise InputError(f"terms must name the {n_terms} columns of the matrix, got {len(vocabulary)}")
+    if n_terms == 0:
+        raise InputError("the matrix must have at least one column, got none")
+    source = MemorySource(replace(block, responses={"y": y}), n_terms, response="y", documents=documents)
+    settings = None if vocabulary is None else TextSettings(kind="counts", min_df=1, max_df=1.0)
+    return _TrainingSet(source, None, source.response_summary(), vocabulary, settings)
+
+
+def _fit(
+    training_set: _TrainingSet, spec: FitSpec, client: Client | None, progress: FitProgress | None
+) -> Model:
+    family = get_family(spec.family)
+    summary = training_set.summary
+    _check_response(training_set.response, summary)
+    if spec.n_topics > summary.n:
+        warnings.warn(
+            f"{spec.n_topics} topics for {summary.n} documents with a response: coefficients cannot be told "
+            "apart; choose fewer topics",
+            DataWarning,
+            stacklevel=3,
+        )
+    scaling = Scaling(*family.scaling(summary.mean, summary.variance))
+    source = training_set.source.with_scaling(scaling)
+    initial = initial_parameters(source.n_terms, spec=spec)
+    with _executor(source, family, spec, client) as executor:
+        result = fit(executor, initial, family=family, spec=spec, progress=progress)
+    _report(result, spec)
+    statistics = result.statistics
+    return Model(
+        ModelRecord(
+            parameters=result.parameters,
+            covariance=_covariance(statistics.information),
+            scaling=scaling,
+            spec=spec,
+            response=training_set.response,
+            response_summary=summary,
+            training=TrainingSummary(
+                n_documents=statistics.n_documents,
+                n_labelled=statistics.n_labelled,
+                n_empty=statistics.n_empty,
+                n_tokens=statistics.n_tokens,
+                n_unconverged=statistics.n_unconverged,
+                n_iterations=len(result.trace),
+                converged=result.converged,
+                interrupted=result.interrupted,
+            ),
+            trace={
+                f.name: np.array([getattr(record, f.name) for record in result.trace], dtype=np.float64)
+                for f in fields(IterationRecord)
+            },
+            vocabulary=training_set.vocabulary,
+            text_settings=training_set.text_settings,
+            fields=training_set.fields or {},
+            corpus_hash=training_set.corpus_hash,
+            versions=_versions(),
+        )
+    )
+
+
+def _check_response(name: str | None, summary: ResponseSummary) -> None:
+    what = "the response" if name is None else f"response {name!r}"
+    if summary.n == 0:
+        raise InputError(f"{what} is missing in all documents to train on; it must be known in at least two")
+    if summary.minimum == summary.maximum:
+        raise InputError(
+            f"{what} must have at least two distinct values in the documents to train on, got "
+            f"{summary.minimum:g} in all {summary.n:,} that have it; there is nothing to learn"
+        )
+
+
+def _report(result: FitResult, spec: FitSpec) -> None:
+    """Say what did not converge."""
+    statistics = result.statistics
+    if not result.converged and not result.interrupted:
+        change = result.trace[-1].relative_change
+        warnings.warn(
+            f"EM stopped at its cap of {spec.max_iter} iterations, the ELBO still changed by {change:.1e} "
+            f"(tol {spec.tol:g}); raise max_iter, or tol",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if statistics.n_unconverged:
+        message = (
+            f"{statistics.n_unconverged:,} of {statistics.n_documents:,} documents reached the cap of "
+            f"{spec.max_sweeps} sweeps in the last E-step"
+        )
+        if statistics.n_unconverged > MANY_UNCONVERGED * statistics.n_documents:
+            warnings.warn(f"{message}; raise max_sweeps, or sweep_tol", ConvergenceWarning, stacklevel=4)
+        else:
+            logger.info("%s", message)
+
+
+def _covariance(information: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Inverse of the information matrix, None where it is singular."""
+    # scaled to a unit diagonal, so that a rare topic is not taken for a singular direction
+    diagonal = np.diagonal(information)
+    if not (np.isfinite(information).all() and (diagonal > 0).all()):
+        return None
+    scale = 1.0 / np.sqrt(diagonal)
+    with single_threaded_blas():
+        values, vectors = np.linalg.eigh(information * np.outer(scale, scale))
+        if values[0] <= len(values) * np.finfo(np.float64).eps * values[-1]:
+            return None
+        inverse: NDArray[np.float64] = (vectors / values) @ vectors.T
+    return inverse * np.outer(scale, scale)
+
+
+@contextmanager
+def _executor(source: Source, family: Family, spec: FitSpec, client: Client | None) -> Iterator[Executor]:
+    if client is None:
+        with SerialExecutor(source, family, spec) as serial:
+            yield serial
+        return
+    from dslda.engine.dask_executor import DaskExecutor
+
+    with DaskExecutor(client, source, family, spec) as executor:
+        yield executor
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    from dslda._version import __version__
+
+    return {
+        "dslda": __version__,
+        "python": platform.python_version(),
+        **{library: version(library) for library in LIBRARIES},
+    }
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "there is none"
