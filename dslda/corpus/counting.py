@@ -77,7 +77,7 @@ class CountedChunk:
         columns = [*self.responses.values(), *self.covariates.values()]
         if self.weight is not None:
             columns.append(self.weight)
-        n_bytes = sum(a.nbytes for a in (self.indptr, self.terms, self.counts, *columns))
+        n_bytes = self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + sum(c.nbytes for c in columns)
         ids = 0 if self.doc_id is None else sum(56 + len(i or "") for i in self.doc_id)
         return n_bytes + int(self.words.nbytes) + ids + 512
 

@@ -315,8 +315,8 @@ def _report_empty(corpus: Corpus, n_missing_text: int) -> None:
     if corpus.n_empty:
         missing = f" ({n_missing_text:,} have no text at all)" if n_missing_text else ""
         message = (
-            f"{corpus.n_empty:,} of {corpus.n_documents:,} documents have no term of the vocabulary{missing}; "
-            "they are kept as rows, for which words tell nothing"
+            f"{corpus.n_empty:,} of {corpus.n_documents:,} documents have no term of the vocabulary{missing}"
+            "; they are kept as rows, for which words tell nothing"
         )
         logger.info(message)
         warnings.warn(message, DataWarning, stacklevel=3)

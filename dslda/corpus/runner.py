@@ -143,7 +143,7 @@ class DaskRunner:
         values: list[Any] = [None] * len(handles)
         done = 0
         try:
-            for future, value in as_completed(handles, with_results=True):
+            for future, value in as_completed(handles, loop=self.client.loop, with_results=True):
                 values[positions[future.key]] = _value(value)
                 done += 1
                 if stage is not None and self._progress is not None:
@@ -228,7 +228,15 @@ def embedded_client(n_workers: int | None = None) -> Iterator[Any]:
                 "options": {"worker_class": "distributed.Nanny", "worker_kwargs": options},
             }
             cluster = SpecCluster(
-                scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}},
+                scheduler={
+                    "cls": Scheduler,
+                    "options": {
+                        "host": "127.0.0.1",
+                        "port": 0,
+                        "dashboard": False,
+                        "dashboard_address": "127.0.0.1:0",
+                    },
+                },
                 workers=dict.fromkeys(range(n), worker),
                 silence_logs=logging.ERROR,
             )

@@ -175,8 +175,8 @@ def _nothing_left(
             f"{advice}"
         )
     return (
-        f"the vocabulary must have at least one term, but of {len(rare):,} terms in {n_documents:,} documents "
-        f"none is left: min_df={settings.min_df} (in at least {fewest:g} documents) removes "
+        f"the vocabulary must have at least one term, but of {len(rare):,} terms in {n_documents:,} "
+        f"documents none is left: min_df={settings.min_df} (in at least {fewest:g} documents) removes "
         f"{int(rare.sum()):,}, max_df={settings.max_df} (in at most {most:g}) removes "
         f"{int(frequent.sum()):,}; lower min_df or raise max_df"
     )

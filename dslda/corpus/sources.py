@@ -308,9 +308,12 @@ def _cut_csv(source: CsvLines, target: int) -> Iterator[tuple[Source, int]]:
         if lines.end - borders[-1][0] >= target:
             borders.append((lines.end, lines.count + 1))
     if source.file.compression is not None:
-        # now that the size is known: every so many of the borders
-        step = -(-_compressed_target(lines.end, target) // target)
-        borders = borders[::step]
+        # now that the size is known, fewer of them will do
+        target = _compressed_target(lines.end, target)
+        found, borders = borders, borders[:1]
+        for border in found:
+            if border[0] - borders[-1][0] >= target:
+                borders.append(border)
     ends = [start for start, _ in borders[1:]] + [lines.end]
     for (start, line), stop in zip(borders, ends, strict=True):
         if stop > start:

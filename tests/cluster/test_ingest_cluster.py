@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask.bag
+import pytest
+from distributed import Client, LocalCluster
+
+from dslda.corpus import sources
+from dslda.corpus.bag import blocks_from_bag
+from dslda.corpus.ingest import ingest
+from dslda.corpus.readers import Fields
+from dslda.corpus.text import TextSettings
+from dslda.exceptions import InputError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ARGUMENTS = {"text": "text", "id": "id", "response": "rating", "partition_tokens": 10_000}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Two real worker processes."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def lines(shared_data) -> list[bytes]:
+    with gzip.open(shared_data / "womens_clothing" / "womens_clothing.jsonl.gz", "rb") as file:
+        return [line for _, line in zip(range(2000), file, strict=False)]
+
+
+@pytest.fixture(scope="module")
+def in_process(lines, tmp_path_factory) -> str:
+    """Hash of the corpus made without Dask."""
+    path = tmp_path_factory.mktemp("in_process") / "a.jsonl"
+    path.write_bytes(b"".join(lines))
+    return ingest(path, **ARGUMENTS).content_hash
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "csv", "parquet", "many files"])
+def test_two_processes_write_the_bits_of_one(client, lines, in_process, tmp_path, monkeypatch, kind):
+    import pandas as pd
+
+    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 50_000)
+    path = tmp_path / f"a.{kind}"
+    if kind == "jsonl":
+        path.write_bytes(b"".join(lines))
+    elif kind == "jsonl.gz":
+        path.write_bytes(gzip.compress(b"".join(lines)))
+    elif kind == "many files":
+        path = tmp_path / "folder"
+        path.mkdir()
+        for i in range(0, len(lines), 10):
+            (path / f"{i:05d}.jsonl").write_bytes(b"".join(lines[i : i + 10]))
+    else:
+        frame = pd.DataFrame(map(json.loads, lines))
+        if kind == "csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path)
+    told = []
+    corpus = ingest(
+        path, tmp_path / "a.corpus", client=client, progress=lambda *a: told.append(a), **ARGUMENTS
+    )
+    assert corpus.content_hash == in_process
+    n_chunks = max(total for stage, _, total in told if stage == "read")
+    assert n_chunks >= 6
+    assert ("write", corpus.n_partitions, corpus.n_partitions) in told
+
+
+def test_a_corpus_in_memory_is_kept_by_this_process_and_not_by_a_worker(client, lines, in_process, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
+    corpus = ingest(tmp_path / "a.jsonl", client=client, **ARGUMENTS)
+    assert corpus.content_hash == in_process
+    assert corpus.read(0).n_documents > 0
+
+
+def test_an_error_in_a_task_comes_as_itself_and_leaves_nothing(client, lines, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 50_000)
+    bad = [*lines[:1234], b'{"text": "fine", "rating": "five"}\n', *lines[1234:]]
+    (tmp_path / "a.jsonl").write_bytes(b"".join(bad))
+    with pytest.raises(
+        InputError, match=r"a\.jsonl, line 1235: response 'rating' must be a number, got 'five'"
+    ):
+        ingest(tmp_path / "a.jsonl", tmp_path / "a.corpus", client=client, **ARGUMENTS)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.slow
+def test_blocks_of_a_bag_survive_the_death_of_their_workers(client, lines):
+    bag = dask.bag.from_sequence(lines[:500], npartitions=5).map(json.loads)
+    found = blocks_from_bag(
+        bag,
+        client,
+        fields=Fields(text="text", responses=("rating",)),
+        settings=TextSettings(),
+        partition_tokens=2000,
+    )
+    futures = list(found.futures)
+    before = client.gather(futures)
+    pids = client.run(os.getpid)
+    for pid in pids.values():
+        os.kill(pid, signal.SIGKILL)
+    after = client.gather([client.submit(lambda block: block, future, pure=False) for future in futures])
+    assert set(client.run(os.getpid).values()).isdisjoint(pids.values())
+    for a, b in zip(before, after, strict=True):
+        assert a.terms.tobytes() == b.terms.tobytes()
+        assert a.counts.tobytes() == b.counts.tobytes()
+        assert a.responses["rating"].tobytes() == b.responses["rating"].tobytes()
+
+
+@pytest.mark.slow
+def test_a_script_without_guard_and_client_gets_workers_of_its_own(lines, in_process, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import dslda.corpus.ingest as module\n"
+        "module.IN_PROCESS_BYTES = 0\n"
+        f"corpus = module.ingest('a.jsonl', 'a.corpus', **{ARGUMENTS!r})\n"
+        "print(corpus.content_hash)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == [in_process]
+    assert not list((tmp_path / "tmp").glob("dslda-*"))
+    shutil.rmtree(tmp_path / "tmp")
