@@ -221,7 +221,8 @@ def _rename(source: Location, target: Location, *, replaces: bool) -> None:
     os.rename(target.url, old.url)
     try:
         os.rename(source.url, target.url)
-    except OSError:
-        os.rename(old.url, target.url)
+    except BaseException:  # Ctrl-C too must not leave the old one under its hidden name
+        if not os.path.lexists(target.url):
+            os.rename(old.url, target.url)
         raise
     old.remove()

@@ -20,7 +20,7 @@ DISTINCT_LIMIT = 64
 """Distinct values are listed up to this many: enough for ratings and for codes of classes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ResponseSummary:
     """Summary of the values of one response.
 
@@ -122,6 +122,13 @@ class ResponseSummary:
         if self.whole:
             return "count" if self.minimum >= 0 else "integer"
         return "real"
+
+    def __eq__(self, other: object) -> bool:
+        # not field by field: NaN, where there is no value, equals nothing
+        return self.to_json() == other.to_json() if isinstance(other, ResponseSummary) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.missing, self.distinct))
 
     def to_json(self) -> dict[str, Any]:
         """The summary as a JSON object, with null where there is no value."""

@@ -203,6 +203,15 @@ def test_merged_summaries_are_the_summary_of_all_values(parts):
     assert back.to_json() == merged.to_json()
 
 
+def test_summaries_are_equal_when_they_say_the_same():
+    for values in ([], [math.nan], [1.0, 2.0]):
+        one, same = ResponseSummary.of(values), ResponseSummary.of(values[::-1])
+        assert one == same
+        assert hash(one) == hash(same)
+        assert one != ResponseSummary.of([*values, math.nan])
+    assert ResponseSummary() != "nothing"
+
+
 def test_variance_of_values_far_from_zero_does_not_cancel():
     values = 1e9 + np.random.default_rng(0).normal(size=4000)
     merged = ResponseSummary.merge_all(ResponseSummary.of(part) for part in np.split(values, 40))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.format import Manifest
-from dslda.corpus.location import Location
+from dslda.corpus.location import Location, move_into_place
 from dslda.corpus.store import Corpus, CorpusWriter, check_corpus_output, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
@@ -250,7 +250,7 @@ def test_missing_values_of_any_bit_pattern_come_back_as_missing(tmp_path):
 
 
 def test_partitions_written_at_once_and_in_any_order_are_the_same_corpus(tmp_path):
-    blocks = [make_block(n, seed=n) for n in range(1, 13)]
+    blocks = [make_block(n, seed=n) for n in range(1, 8)]
     one = write(tmp_path / "one.corpus", blocks)
     writer = make_writer(tmp_path / "many.corpus", blocks)
     writer.prepare()
@@ -337,7 +337,7 @@ def test_manifest_and_arrays_are_those_of_the_specification(pristine):
             stem = name.replace("/0", "/<i>").replace("/1", "/<i>").replace("/2", "/<i>")
             assert f"| `{stem}` | {metadata['data_type']} |" in text
             assert [codec["name"] for codec in metadata["codecs"]] == ["bytes", "blosc", "crc32c"]
-        assert "consolidated_metadata" not in metadata
+        assert metadata.get("consolidated_metadata") is None
 
 
 def test_corpus_is_found_from_any_working_directory(pristine, monkeypatch, tmp_path):
@@ -566,6 +566,14 @@ def test_output_that_appears_meanwhile_is_kept(tmp_path):
     assert listing(str(path)) == {"x.corpus"}
 
 
+def test_corpus_is_back_in_its_place_when_the_new_one_cannot_be_moved_there(copy):
+    place = Location.of(copy)
+    with pytest.raises(FileNotFoundError):
+        move_into_place(place.sibling("partial"), place, encoding_type="dslda-corpus", overwrite=True)
+    assert_same(read_all(open_corpus(copy), 2), BLOCKS[2])
+    assert listing(str(copy)) == {"fruit.corpus"}
+
+
 def test_empty_folder_is_free(tmp_path):
     path = tmp_path / "x.corpus"
     path.mkdir()
@@ -640,7 +648,7 @@ def test_flipped_bit_anywhere_in_a_chunk_is_found(copy, array):
             read_everything(copy)
 
 
-@pytest.mark.parametrize("keep", [0, 3, 20, -1])
+@pytest.mark.parametrize("keep", [0, 20, -1])
 @pytest.mark.parametrize("array", ["terms", "vocabulary"])
 def test_truncated_chunk_is_found(copy, array, keep):
     chunk = copy / array / ("c/2/0" if array == "terms" else "c/0")
