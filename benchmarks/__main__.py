@@ -1,4 +1,4 @@
-"""``python -m benchmarks COMMAND``: answer one question and print a table for the documentation."""
+"""``python -m benchmarks [COMMAND]``: answer a question and print a table for the documentation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ COMMANDS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Answer one question, or all in turn, which takes hours."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, question in COMMANDS.items():
         module = importlib.import_module(f"benchmarks.{name}")
         module.add_arguments(commands.add_parser(name, help=question, description=module.__doc__))
-    arguments = parser.parse_args()
-    importlib.import_module(f"benchmarks.{arguments.command}").main(arguments)
+    chosen = parser.parse_args().command
+    for name in [chosen] if chosen else COMMANDS:
+        arguments = parser.parse_args(None if chosen else [name])
+        importlib.import_module(f"benchmarks.{name}").main(arguments)
 
 
 if __name__ == "__main__":  # child processes of a benchmark import this module again

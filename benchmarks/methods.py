@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,7 @@ METHODS: dict[str, Method] = {
     },
     **{
         f"dslda_rho{rho}": Method(
-            f"dslda, rho = {rho}", _dslda, {"rho": float(rho)}, requires="dslda.estimators"
+            f"dslda, rho = {rho}", _dslda, {"response_weight": float(rho)}, requires="dslda.estimators"
         )
         for rho in (1, 2, 3, 4)
     },
@@ -201,7 +202,7 @@ def evaluation(
     """
     method, problem = METHODS[name], movie_reviews(vocabulary)
     documents = method.documents(problem)
-    build = lambda: method.build(n_topics, **{**method.options, **options})  # noqa: E731
+    build = partial(method.build, n_topics, **{**method.options, **options})
     build()  # imports are not part of the work
 
     def work() -> dict[str, float]:

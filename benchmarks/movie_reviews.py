@@ -25,13 +25,29 @@ COLUMNS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="default: all")
-    parser.add_argument("--topics", nargs="+", type=int, default=[10, 20, 50], help="default: 10 20 50")
+    known = f"of {', '.join(METHODS)}"
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        choices=METHODS,
+        default=list(METHODS),
+        metavar="METHOD",
+        help=f"{known}; default: all",
+    )
+    parser.add_argument(
+        "--topics", nargs="+", type=int, default=[10, 20, 50], metavar="K", help="default: 10 20 50"
+    )
     parser.add_argument(
         "--vocabulary", nargs="+", choices=VOCABULARIES, default=VOCABULARIES, help="default: both"
     )
     parser.add_argument("--folds", type=int, default=5, help="default: 5")
-    parser.add_argument("--against", choices=METHODS, default="tomotopy", help="rival of the ratio columns")
+    parser.add_argument(
+        "--against",
+        choices=METHODS,
+        default="tomotopy",
+        metavar="METHOD",
+        help="rival of the ratios; default: tomotopy",
+    )
     parser.add_argument("--out", type=Path, help="JSON file for the results, rewritten after every row")
 
 

@@ -13,10 +13,12 @@ from benchmarks.methods import METHODS, evaluation
 from benchmarks.problems import VOCABULARIES
 from benchmarks.report import machine, markdown, write_json
 
-# What each method may try, from cheap to dear.
+# What each method may try.
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "tomotopy": [{"variance": v, "sweeps": s} for v, s in product((0.5, 0.1), (25, 50, 100, 200))],
-    "dslda": [{"rho": float(r), "max_iter": m} for r, m in product((1, 2, 3, 4), (10, 20, 40, 100))],
+    "dslda": [
+        {"response_weight": float(r), "max_iter": m} for r, m in product((1, 2, 3, 4), (10, 20, 40, 100))
+    ],
 }
 BASE = {"tomotopy": "tomotopy", "dslda": "dslda_rho1"}
 COLUMNS = {
