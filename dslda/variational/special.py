@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["exp_shifted", "log_gamma_sum_and_digamma"]
+__all__ = ["exp_shifted", "log", "log_gamma_sum_and_digamma"]
 
 # error_model="numpy": a division that may raise keeps a loop scalar.
 # `nnan`/`ninf` are left out: results must be right, or NaN, also at the ends of the range.
@@ -82,11 +82,12 @@ def exp_shifted(
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
-def _log(x: NDArray[np.float64], out: NDArray[np.float64], bits: NDArray[np.uint64]) -> None:  # pragma: no cover
-    """Write the natural logarithm of numbers of at least 1 to `out`; `x` is overwritten."""
+def log(
+    n: int, x: NDArray[np.float64], out: NDArray[np.float64], bits: NDArray[np.uint64]
+) -> None:  # pragma: no cover - compiled
+    """Write the natural logarithms of the first `n` entries of `x`, positive normal numbers; `x` is overwritten."""
     raw = x.view(np.uint64)
     exponents = bits.view(np.float64)
-    n = x.shape[0]
     for k in range(n):
         bits[k] = (raw[k] >> _SHIFT) | _TWO52_BITS
     for k in range(n):
@@ -135,7 +136,7 @@ def log_gamma_sum_and_digamma(
     logs = work[1]
     for k in range(n):
         shifted[k] = x[k] + 6.0
-    _log(shifted, logs, bits)
+    log(n, shifted, logs, bits)
     total = 0.0
     for k in range(n):
         v = x[k]
@@ -151,7 +152,8 @@ def log_gamma_sum_and_digamma(
             - r2
             * (
                 1.0 / 120.0
-                - r2 * (1.0 / 252.0 - r2 * (1.0 / 240.0 - r2 * (1.0 / 132.0 - r2 * (691.0 / 32760.0 - r2 / 12.0))))
+                - r2
+                * (1.0 / 252.0 - r2 * (1.0 / 240.0 - r2 * (1.0 / 132.0 - r2 * (691.0 / 32760.0 - r2 / 12.0))))
             )
         )
         # sum of 1 / (x + i) = (2 x + 5) (1 / p + 1 / (p + 4) + 1 / (p + 6))
@@ -162,7 +164,11 @@ def log_gamma_sum_and_digamma(
             - r2
             * (
                 1.0 / 360.0
-                - r2 * (1.0 / 1260.0 - r2 * (1.0 / 1680.0 - r2 * (1.0 / 1188.0 - r2 * (691.0 / 360360.0 - r2 / 156.0))))
+                - r2
+                * (
+                    1.0 / 1260.0
+                    - r2 * (1.0 / 1680.0 - r2 * (1.0 / 1188.0 - r2 * (691.0 / 360360.0 - r2 / 156.0)))
+                )
             )
         )
         total += (u - 0.5) * logs[k] - u + _HALF_LOG_2PI + stirling

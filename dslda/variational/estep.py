@@ -1,0 +1,182 @@
+"""The E-step of a block of documents: arrays in, statistics or posteriors out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dslda.families.base import Family
+from dslda.families.gaussian import Gaussian
+from dslda.variational.kernels import SCALARS, e_step_block
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.statistics import SufficientStatistics
+
+__all__ = ["DocumentPosterior", "e_step", "infer"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DocumentPosterior:
+    """Variational posterior of documents, on the scale of the standardised response.
+
+    Attributes
+    ----------
+    gamma : ndarray of float64, shape (D, K)
+        Dirichlet parameters of the topic proportions; the prior's where no term is known.
+    mean, variance : ndarray of float64, shape (D,)
+        Of the linear predictor eta'zbar.
+    elbo : ndarray of float64, shape (D,)
+    n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
+    converged : ndarray of bool, shape (D,)
+    """
+
+    gamma: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    elbo: NDArray[np.float64]
+    n_sweeps: NDArray[np.int64]
+    n_known_tokens: NDArray[np.int64]
+    converged: NDArray[np.bool_]
+
+
+def e_step(
+    indptr: NDArray[np.int64],
+    terms: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    y: NDArray[np.float64],
+    parameters: Parameters,
+    *,
+    family: Family,
+    spec: FitSpec,
+) -> SufficientStatistics:
+    """Sufficient statistics of a block of documents. A pure function of its arguments; the GIL is not held.
+
+    Parameters
+    ----------
+    indptr, terms, counts : ndarray of int64, int32, int32, shapes (D + 1,), (nnz,), (nnz,)
+        Documents as compressed sparse rows; may be read-only or unaligned (arrays that came over the wire are).
+    y : ndarray of float64, shape (D,)
+        Standardised responses, NaN where missing.
+    parameters : Parameters
+    family : Family
+    spec : FitSpec
+    """
+    started = time.thread_time()
+    statistics = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics)
+    scalars = np.zeros(len(SCALARS))
+    information = statistics.information
+    _run(
+        (indptr, terms, counts, y),
+        parameters,
+        family,
+        spec,
+        outputs=(
+            statistics.topic_word,
+            statistics.score,
+            information,
+            scalars,
+            np.empty((0, parameters.n_topics)),
+            np.empty((0, 6)),
+        ),
+    )
+    upper = np.triu_indices(parameters.n_topics, 1)
+    information[upper] = information.T[upper]
+    statistics.dispersion, statistics.elbo = float(scalars[0]), float(scalars[1])
+    (
+        statistics.n_labelled,
+        statistics.n_empty,
+        statistics.n_unconverged,
+        statistics.n_sweeps,
+        statistics.n_tokens,
+    ) = (int(s) for s in scalars[2:])
+    statistics.n_documents = len(indptr) - 1
+    statistics.seconds = time.thread_time() - started
+    return statistics
+
+
+def infer(
+    indptr: NDArray[np.int64],
+    terms: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    parameters: Parameters,
+    *,
+    spec: FitSpec,
+    y: NDArray[np.float64] | None = None,
+    family: Family | None = None,
+) -> DocumentPosterior:
+    """Posterior of documents, the response left out (prediction) unless `y` is given (training posterior).
+
+    Parameters
+    ----------
+    indptr, terms, counts : ndarray of int64, int32, int32
+        Documents as compressed sparse rows.
+    parameters : Parameters
+    spec : FitSpec
+        Sweep cap and tolerance; with `y` also rho and granularity.
+    y : ndarray of float64, shape (D,), optional
+        Standardised responses. With them the posterior is that of training, which has seen y.
+    family : Family, optional
+        Needed with `y`.
+    """
+    n_documents = len(indptr) - 1
+    if y is None:
+        y = np.full(n_documents, np.nan)
+    gamma = np.empty((n_documents, parameters.n_topics))
+    per_document = np.empty((n_documents, 6))
+    n_topics = parameters.n_topics
+    _run(
+        (indptr, terms, counts, y),
+        parameters,
+        family if family is not None else Gaussian(),
+        spec,
+        outputs=(
+            np.empty((0, n_topics)),
+            np.zeros(n_topics),
+            np.zeros((n_topics, n_topics)),
+            np.zeros(len(SCALARS)),
+            gamma,
+            per_document,
+        ),
+    )
+    mean, variance, elbo, sweeps, known, converged = (np.ascontiguousarray(c) for c in per_document.T)
+    return DocumentPosterior(
+        gamma, mean, variance, elbo, sweeps.astype(np.int64), known.astype(np.int64), converged.astype(bool)
+    )
+
+
+def _run(
+    documents: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]],
+    parameters: Parameters,
+    family: Family,
+    spec: FitSpec,
+    *,
+    outputs: tuple[NDArray[np.float64], ...],
+) -> None:
+    indptr, terms, counts, y = documents
+    e_step_block(
+        _plain(indptr, np.int64),
+        _plain(terms, np.int32),
+        _plain(counts, np.int32),
+        _plain(y, np.float64),
+        _plain(parameters.topics, np.float64),
+        _plain(parameters.alpha, np.float64),
+        _plain(parameters.eta, np.float64),
+        parameters.delta,
+        spec.rho,
+        spec.granularity == "term",
+        spec.max_sweeps,
+        spec.sweep_tol,
+        family.log_likelihood,
+        family.first_derivative,
+        family.second_derivative,
+        family.third_derivative,
+        family.dispersion_statistic,
+        *outputs,
+    )
+
+
+def _plain(array: NDArray[np.generic], dtype: DTypeLike) -> NDArray[np.generic]:
+    # distributed hands over buffers at odd addresses (xgboost#8690 met the same)
+    return np.require(array, dtype=dtype, requirements=["C", "A"])
