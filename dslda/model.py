@@ -15,7 +15,6 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import InputError
-from dslda.families.registry import get_family
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import read_model, write_model
 from dslda.prediction import (
@@ -28,7 +27,6 @@ from dslda.prediction import (
     predict_block,
     topic_proportions,
 )
-from dslda.variational.estep import infer
 from dslda.variational.parameters import FitSpec
 
 if TYPE_CHECKING:
@@ -341,6 +339,9 @@ class Model:
         -------
         ndarray of float64, shape (n_documents, n_topics)
         """
+        from dslda.families.registry import get_family
+        from dslda.variational.estep import infer
+
         observed = self.record.scaling.to_model(np.asarray(y, dtype=np.float64))
         blocks = [counted.block for counted, _ in self._blocks(documents, **options)]
         if observed.shape != (sum(b.n_documents for b in blocks),):

@@ -18,9 +18,7 @@ from dslda.corpus.block import MAX_COUNT, DocumentBlock
 from dslda.corpus.text import Analyzer, Document, count_documents
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError, VocabularyMismatchError
-from dslda.families.registry import get_family
 from dslda.persistence.record import ModelRecord
-from dslda.variational.estep import DocumentPosterior, infer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dslda.corpus.store import Corpus
+    from dslda.variational.estep import DocumentPosterior
 
 __all__ = [
     "CountedBlock",
@@ -104,6 +103,10 @@ class Predictions:
 
 def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
     """Predictions for a block of documents, their responses left out."""
+    # here, so that reading a model does not wait for compiled code
+    from dslda.families.registry import get_family
+    from dslda.variational.estep import infer
+
     block = counted.block
     posterior = infer(block.indptr, block.terms, block.counts, record.parameters, spec=record.spec)
     mean = get_family(record.spec.family).mean(posterior.mean, posterior.variance)

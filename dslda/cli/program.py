@@ -80,12 +80,15 @@ def program() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; errors are one line on stderr."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = program.main(
-            args=None if arguments is None else list(arguments), prog_name="dslda", standalone_mode=False
-        )
+        # not program.main(): it ends a closed pipe with 1
+        with program.make_context("dslda", given) as context:
+            program.invoke(context)
         # what is left in the buffer of a closed pipe must fail here, not when Python exits
         sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return EXIT_USAGE
@@ -104,7 +107,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return EXIT_OK
     except (DsldaError, OSError) as error:
         return _fail(_text(error), EXIT_FAILURE)
-    return code if isinstance(code, int) else EXIT_OK
+    return EXIT_OK
 
 
 def _drop_output() -> None:

@@ -51,6 +51,7 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
             n_unconverged=0,
             n_iterations=2,
             converged=True,
+            interrupted=False,
         ),
         trace={"elbo": np.array([-10.1, -9.7]), "seconds": np.array([0.1, np.nan])},
         vocabulary=None if terms is None else Vocabulary(terms, np.arange(1, n_terms + 1)),

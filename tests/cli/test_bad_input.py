@@ -1,0 +1,216 @@
+"""Bad input: one line, exit code 2, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Dslda = Callable[..., Any]
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = '{"text": "good shirt", "stars": 1}\n{"text": "bad shirt", "stars": 2}\n'
+
+INGEST = {
+    "no such file": (None, [], "no file is there"),
+    "missing text field": (GOOD.replace("text", "body"), [], r"no field 'text'.*'body'"),
+    "missing response field": (GOOD.replace("stars", "rating"), [], r"no field 'stars'.*'rating'"),
+    "response not a number": (
+        GOOD.replace("2}", '"many"}'),
+        [],
+        r"line 2: response 'stars' must be a number.*many",
+    ),
+    "response infinite": (GOOD.replace("2}", "Infinity}"), [], r"line 2: response 'stars' must be finite"),
+    "all responses equal": (GOOD.replace("2}", "1}"), [], r"response 'stars' is 1 in all 2 documents"),
+    "all responses missing": (
+        GOOD.replace("1}", "null}").replace("2}", "null}"),
+        [],
+        "response 'stars' is missing in all 2",
+    ),
+    "empty file": ("", [], "is empty"),
+    "not JSON": (GOOD + "good\n", [], "line 3: not JSON"),
+    "wrong encoding": (GOOD.replace("good", "caf\xe9").encode("latin-1"), [], "line 1.*UTF-8"),
+    "vocabulary empty after filters": (GOOD, ["--min-df", "3"], "min_df"),
+    "min-df is no number": (GOOD, ["--min-df", "few"], r"'--min-df': must be a number of documents.*'few'"),
+    "ngrams are no range": (GOOD, ["--ngrams", "1:2"], r"'--ngrams': must be a length.*'1:2'"),
+    "unknown ending": (GOOD, ["--format", "xml"], "'xml' is not one of"),
+    "bad pattern": (GOOD, ["--token-pattern", "("], "token_pattern must be a regular expression"),
+    "words without counts": (GOOD, ["--words", "w"], "both|together"),
+}
+
+
+@pytest.mark.parametrize("case", INGEST)
+def test_ingest_refuses(dslda: Dslda, tmp_path: Path, case: str) -> None:
+    content, extra, message = INGEST[case]
+    path = tmp_path / "in.jsonl"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = sorted(tmp_path.iterdir())
+    base = ["--text", "text", "--response", "stars", "--min-df", "1", "--max-df", "1.0"]
+    done = dslda("ingest", path, "--out", tmp_path / "out.corpus", *base, *extra)
+    assert done.code == 2, done.err
+    assert done.out == ""
+    assert re.search(message, done.error), done.error
+    assert sorted(tmp_path.iterdir()) == before
+
+
+TRAIN = {
+    "no such corpus": (["no.corpus", "--response", "stars"], "no.corpus does not exist"),
+    "a model for a corpus": (["stars.model", "--response", "stars"], "is a model, not a corpus"),
+    "a file for a corpus": (["reviews.jsonl", "--response", "stars"], "not written by dslda"),
+    "no such response": (
+        ["reviews.corpus", "--response", "rating"],
+        "response must name one of.*'stars', 'age'; got 'rating'",
+    ),
+    "no response named": (["reviews.corpus"], "Missing option '--response'"),
+    "no topics": (
+        ["reviews.corpus", "--response", "stars", "--topics", "0"],
+        "n_topics must be .* at least 1, got 0",
+    ),
+    "rho is 0": (
+        ["reviews.corpus", "--response", "stars", "--rho", "0"],
+        "rho must be a finite number above 0",
+    ),
+    "alpha is a word": (
+        ["reviews.corpus", "--response", "stars", "--alpha", "auto"],
+        "must be 1/K or a number",
+    ),
+    "unknown family": (
+        ["reviews.corpus", "--response", "stars", "--family", "poisson"],
+        "'poisson' is not 'gaussian'",
+    ),
+    "two clusters": (
+        ["reviews.corpus", "--response", "stars", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"],
+        "workers are for workers on this machine, got a scheduler",
+    ),
+    "output exists": (
+        ["reviews.corpus", "--response", "stars", "--out", "stars.model"],
+        "stars.model is there already",
+    ),
+    "output is no model": (
+        ["reviews.corpus", "--response", "stars", "--out", "reviews.corpus", "--overwrite"],
+        "is not a dslda-model, so it is never replaced",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TRAIN)
+def test_train_refuses(
+    dslda: Dslda, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    arguments, message = TRAIN[case]
+    for name in ("reviews.jsonl", "reviews.corpus", "stars.model"):
+        copy = shutil.copytree if (made / name).is_dir() else shutil.copy
+        copy(made / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    out = [] if "--out" in arguments else ["--out", "new.model"]
+    done = dslda("train", *arguments, *out)
+    assert done.code == 2, done.err
+    assert re.search(message, done.error), done.error
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    for name, command in (
+        ("reviews.corpus", ["train", "{}", "--response", "stars", "--out", str(tmp_path / "x.model")]),
+        ("stars.model", ["predict", "{}", str(made / "reviews.jsonl")]),
+        ("stars.model", ["topics", "{}"]),
+        ("stars.model", ["info", "{}"]),
+        ("reviews.corpus", ["info", "{}"]),
+    ):
+        path = tmp_path / name
+        shutil.copytree(made / name, path, dirs_exist_ok=True)
+        metadata = json.loads((path / "zarr.json").read_text())
+        metadata["attributes"]["encoding-version"] = "9"
+        (path / "zarr.json").write_text(json.dumps(metadata))
+        done = dslda(*(part.format(path) for part in command))
+        assert done.code == 2
+        assert "of version '9'" in done.error
+        assert "update dslda" in done.error
+    assert not (tmp_path / "x.model").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "stars.model", "no.jsonl"], "no file is there"),
+        (["predict", "reviews.corpus", "reviews.jsonl"], "is a corpus, not a model"),
+        (["predict", "stars.model", "reviews.jsonl", "--text", "body"], r"no field 'body'"),
+        (["predict", "stars.model", "reviews.jsonl", "--words", "w"], "words= and counts= belong together"),
+        (["predict", "stars.model", "-", "--id", "key"], "reads lines of text"),
+        (["predict", "stars.model", "other.corpus"], "another vocabulary.*--realign"),
+        (["topics", "stars.model", "--top", "0"], "is not in the range"),
+        (["info", "reviews.jsonl"], "not written by dslda"),
+        (["info", "nowhere"], "does not exist"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["train", "--no-such-option"], "No such option"),
+    ],
+)
+def test_other_commands_refuse(
+    dslda: Dslda,
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write_reviews: Callable[..., Path],
+    arguments: list[str],
+    message: str,
+) -> None:
+    for name in ("reviews.jsonl", "reviews.corpus", "stars.model"):
+        (tmp_path / name).symlink_to(made / name)
+    monkeypatch.chdir(tmp_path)
+    if "other.corpus" in arguments:
+        write_reviews(tmp_path / "few.jsonl", 20)
+        assert (
+            dslda("ingest", "few.jsonl", "--out", "other.corpus", "--text", "text", "--max-df", "1.0").code
+            == 0
+        )
+    done = dslda(*arguments)
+    assert done.code == 2, done.err
+    assert re.search(message, done.error), done.error
+    if "other.corpus" in arguments:
+        assert dslda(*arguments, "--realign").code == 0
+
+
+def test_a_scheduler_that_does_not_answer_is_a_failure(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    import dask
+    import distributed  # noqa: F401 - its defaults must be there before one is changed
+
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+        done = dslda(
+            *("train", made / "reviews.corpus", "--response", "stars", "--out", tmp_path / "m.model"),
+            *("--scheduler", "tcp://127.0.0.1:9"),
+        )
+    assert done.code == 1
+    assert "scheduler at tcp://127.0.0.1:9 must answer" in done.error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_error_is_a_failure_in_one_line(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    done = dslda(
+        "predict", made / "stars.model", made / "reviews.jsonl", "--out", tmp_path / "no" / "folder" / "p.csv"
+    )
+    assert done.code == 2
+    assert "No such file or directory" in done.error
+
+
+def test_the_program_says_errors_the_same_way_as_a_process(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from dslda.cli import main; main()", "info", str(tmp_path / "nothing")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("dslda: error: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,243 @@
+"""The commands, one after the other, as a newcomer would use them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dslda.cli.program import COMMANDS
+from dslda.corpus.store import open_corpus
+from dslda.model import load_model
+
+Dslda = Callable[..., Any]
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-c", "from dslda.cli import main; main()"]
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_ingest_writes_a_corpus_and_says_what_is_in_it(made: Path, dslda: Dslda) -> None:
+    corpus = open_corpus(made / "reviews.corpus")
+    assert corpus.response_names == ("stars", "age")
+    assert corpus.n_documents == 80
+    told = dslda("info", made / "reviews.corpus")
+    assert told.code == 0
+    assert "documents:           80 (0 empty)" in told.out
+    assert "stars: real, 79 values, 1 missing" in told.out
+    assert corpus.content_hash in told.out
+
+
+def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> None:
+    model = load_model(made / "stars.model")
+    assert model.response == "stars"
+    assert (model.n_topics, model.spec.rho) == (2, 2.0)
+    assert model.training.n_labelled == 79
+    told = dslda("info", made / "stars.model")
+    assert told.code == 0
+    assert "80 documents (79 labelled, 0 empty)" in told.out
+    assert "rho=2.0" in told.out
+    assert open_corpus(made / "reviews.corpus").content_hash in told.out
+
+
+def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> None:
+    found = rows(dslda("topics", made / "stars.model", "--top", 3).out)
+    model = load_model(made / "stars.model")
+    assert [float(r["coefficient"]) for r in found] == [c.coefficient for c in model.coefficients()]
+    assert [float(r["standard_error"]) for r in found] == [c.standard_error for c in model.coefficients()]
+    assert [r["words"].split() for r in found] == [list(t.words) for t in model.topics(top=3)]
+
+
+def test_predict_prints_what_the_model_predicts(made: Path, dslda: Dslda) -> None:
+    model = load_model(made / "stars.model")
+    from_file = dslda("predict", made / "stars.model", made / "reviews.jsonl")
+    assert from_file.code == 0
+    found = rows(from_file.out)
+    assert [r["id"] for r in found] == [f"k{i}" for i in range(80)]
+    texts = [json.loads(line)["text"] for line in (made / "reviews.jsonl").read_text().splitlines()]
+    assert [float(r["prediction"]) for r in found] == model.predict(texts).tolist()
+    assert list(found[0]) == ["id", "prediction", "known_tokens", "oov_share", "flag"]
+    from_corpus = rows(dslda("predict", made / "stars.model", made / "reviews.corpus", "--topics").out)
+    assert [r["prediction"] for r in from_corpus] == [r["prediction"] for r in found]
+    proportions = [[float(r["topic_0"]), float(r["topic_1"])] for r in from_corpus]
+    np.testing.assert_array_equal(proportions, model.transform(texts))
+
+
+def test_predict_writes_a_file_whole_or_not_at_all(made: Path, dslda: Dslda, tmp_path: Path) -> None:
+    out = tmp_path / "p.csv"
+    assert dslda("predict", made / "stars.model", made / "reviews.jsonl", "--out", out).code == 0
+    before = out.read_text()
+    assert len(rows(before)) == 80
+    assert (
+        "is there already"
+        in dslda("predict", made / "stars.model", made / "reviews.jsonl", "--out", out).error
+    )
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"text": "good", "key": "a"}\n{"text": 3, "key": "b"}\n')
+    failed = dslda("predict", made / "stars.model", broken, "--out", out, "--overwrite")
+    assert failed.code == 2
+    assert "broken.jsonl, line 2" in failed.error
+    assert out.read_text() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["broken.jsonl", "p.csv"]
+
+
+def test_predict_reads_lines_from_stdin_one_row_each(made: Path) -> None:
+    done = subprocess.run(
+        [*PROGRAM, "predict", str(made / "stars.model"), "-"],
+        input=b"good lovely coat\n\nxyzzy\nawful coat",
+        capture_output=True,
+        cwd=ROOT,
+        check=True,
+    )
+    found = rows(done.stdout.decode())
+    assert [r["flag"] for r in found] == ["", "empty", "no_known_word", ""]
+    assert float(found[0]["prediction"]) > 4 > 2 > float(found[3]["prediction"])
+    assert "1 of 4 documents have no word that the model knows" in done.stderr.decode()
+
+
+def test_a_closed_pipe_is_no_error(made: Path) -> None:
+    many = "good coat\n" * 20000
+    program = " ".join(f"'{part}'" for part in PROGRAM)
+    done = subprocess.run(
+        ["bash", "-c", f"{program} predict {made / 'stars.model'} - | head -1; echo ${{PIPESTATUS[0]}}"],
+        input=many.encode(),
+        capture_output=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert done.stdout.decode().split() == ["id,prediction,known_tokens,oov_share,flag", "0"]
+    assert done.stderr.decode() == ""
+
+
+def test_json_logs_are_one_object_a_line(made: Path, dslda: Dslda, tmp_path: Path) -> None:
+    trained = dslda(
+        *("train", made / "reviews.corpus", "--response", "stars", "--out", tmp_path / "m.model"),
+        *("--topics", 2, "--max-iter", 3, "--tol", 0, "--json"),
+    )
+    assert trained.code == 0
+    logged = [json.loads(line) for line in trained.err.splitlines()]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in logged)
+    iterations = [line for line in logged if line.get("event") == "iteration"]
+    elbo = load_model(tmp_path / "m.model").trace["elbo"].tolist()
+    assert [line["elbo"] for line in iterations] == elbo
+    (warned,) = [line for line in logged if line["level"] == "warning"]
+    assert warned["category"] == "ConvergenceWarning"
+    predicted = dslda("predict", made / "stars.model", made / "reviews.jsonl", "--json")
+    assert [json.loads(line) for line in predicted.err.splitlines()] == []
+
+
+@pytest.mark.slow
+def test_workers_change_nothing_in_corpus_or_model(
+    made: Path, dslda: Dslda, tmp_path: Path, write_reviews: Callable[..., Path]
+) -> None:
+    reviews = write_reviews(tmp_path / "r.jsonl", 300)
+    arguments = ("--text", "text", "--response", "stars", "--max-df", "1.0", "--partition-tokens", 200)
+    assert dslda("ingest", reviews, "--out", tmp_path / "a.corpus", *arguments).code == 0
+    assert (
+        dslda(
+            "ingest", reviews, "--out", tmp_path / "b.corpus", *arguments, "--workers", 2, "--threads", 1
+        ).code
+        == 0
+    )
+    a, b = open_corpus(tmp_path / "a.corpus"), open_corpus(tmp_path / "b.corpus")
+    assert a.n_partitions > 2
+    assert a.content_hash == b.content_hash
+    settings = ("--response", "stars", "--topics", 3, "--max-iter", 4, "--tol", 0)
+    for name, workers in (("one", 1), ("two", 2)):
+        trained = dslda(
+            "train",
+            a.path,
+            "--out",
+            tmp_path / f"{name}.model",
+            *settings,
+            "--workers",
+            workers,
+            "--threads",
+            1,
+        )
+        assert trained.code == 0, trained.err
+    one, two = (load_model(tmp_path / f"{name}.model") for name in ("one", "two"))
+    assert one.topic_word.tobytes() == two.topic_word.tobytes()
+    assert one.coefficients() == two.coefficients()
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_there_with_examples(dslda: Dslda, command: str) -> None:
+    told = dslda(*command.split(), "--help")
+    assert told.code == 0
+    assert "Usage: dslda" in told.out
+    assert f"dslda {command or 'ingest'} " in told.out.replace("\n", " ")
+    assert ("Exit codes" if not command else "Examples:") in told.out
+
+
+def test_the_version_is_told(dslda: Dslda) -> None:
+    from dslda import __version__
+
+    assert __version__ in dslda("--version").out
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_the_last_complete_iteration(tmp_path: Path, write_reviews: Callable[..., Path]) -> None:
+    import signal
+    import time
+
+    reviews = write_reviews(tmp_path / "r.jsonl", 2000)
+    from dslda.cli.program import run
+
+    assert (
+        run(
+            [
+                "ingest",
+                str(reviews),
+                "--out",
+                str(tmp_path / "r.corpus"),
+                "--text",
+                "text",
+                "--response",
+                "stars",
+            ]
+        )
+        == 0
+    )
+    train = [
+        "train",
+        str(tmp_path / "r.corpus"),
+        "--response",
+        "stars",
+        "--out",
+        str(tmp_path / "m.model"),
+        "--json",
+    ]
+    process = subprocess.Popen(
+        [*PROGRAM, *train, "--max-iter", "100000", "--tol", "0", "--topics", "5"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        for line in process.stderr:
+            if '"iteration": 3' in line or time.monotonic() > deadline:
+                break
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert rest.splitlines()[-1].startswith("dslda: error: interrupted: iteration ")
+    model = load_model(tmp_path / "m.model")
+    assert model.training.interrupted
+    assert model.training.n_iterations >= 3
+    assert f"iteration {model.training.n_iterations}, the last complete one, is saved" in rest

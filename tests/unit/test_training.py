@@ -1,0 +1,262 @@
+"""Training: one function of documents and settings, whatever the documents come from."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from dslda.corpus.ingest import ingest
+from dslda.corpus.store import Corpus
+from dslda.datasets import simulate_corpus
+from dslda.engine.em import IterationRecord
+from dslda.engine.progress import LogProgress
+from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
+from dslda.families.registry import get_family
+from dslda.model import Model
+from dslda.prediction import matrix_block
+from dslda.training import train
+from dslda.variational.estep import e_step
+from dslda.variational.mstep import objective
+
+K, V, D = 3, 60, 120
+TERMS = [f"w{t:02d}" for t in range(V)]
+
+
+@pytest.fixture(scope="module")
+def simulated() -> tuple[sparse.csr_array, np.ndarray]:
+    drawn = simulate_corpus(D, K, V, mean_tokens=40, seed=3, missing=0.1)
+    block = drawn.block
+    return sparse.csr_array((block.counts, block.terms, block.indptr), shape=(D, V)), block.responses["y"]
+
+
+@pytest.fixture(scope="module")
+def corpus(
+    simulated: tuple[sparse.csr_array, np.ndarray], tmp_path_factory: pytest.TempPathFactory
+) -> Corpus:
+    """In one partition, which is fitted in this process."""
+    counts, y = simulated
+    path = tmp_path_factory.mktemp("training") / "one.corpus"
+    response = {"y": y, "other": np.arange(D, dtype=float), "flat": np.where(y > 0, 1.0, np.nan)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        return ingest(
+            counts, path, vocabulary=TERMS, response={k: v for k, v in response.items() if k != "flat"}
+        )
+
+
+def assert_same_bits(one: Model, other: Model) -> None:
+    for name in ("topics", "alpha", "eta"):
+        assert (
+            getattr(one.record.parameters, name).tobytes() == getattr(other.record.parameters, name).tobytes()
+        )
+    assert one.record.parameters.delta == other.record.parameters.delta
+    assert one.trace["elbo"].tobytes() == other.trace["elbo"].tobytes()
+    assert one.record.covariance.tobytes() == other.record.covariance.tobytes()
+    assert one.record.scaling == other.record.scaling
+
+
+def test_store_path_and_matrix_give_the_same_bits(
+    simulated: tuple[sparse.csr_array, np.ndarray], corpus: Corpus
+) -> None:
+    counts, y = simulated
+    model = train(corpus, response="y", n_topics=K)
+    assert_same_bits(train(corpus.path, response="y", n_topics=K), model)
+    assert_same_bits(train(counts, response=y, terms=TERMS, n_topics=K), model)
+    assert model.record.corpus_hash == corpus.content_hash
+    assert model.vocabulary == corpus.vocabulary
+    assert model.training.n_labelled == int((~np.isnan(y)).sum()) < model.training.n_documents == D
+
+
+@pytest.mark.slow
+def test_store_and_bag_on_a_cluster_give_the_same_bits_and_leave_the_client_open(
+    simulated: tuple[sparse.csr_array, np.ndarray], tmp_path: Path
+) -> None:
+    import dask.bag
+    from distributed import wait
+
+    from dslda.engine.cluster import ClusterOptions, cluster
+
+    counts, y = simulated
+    records = [
+        {
+            "words": [TERMS[t] for t in counts[[d]].indices],
+            "counts": counts[[d]].data.tolist(),
+            "y": None if np.isnan(y[d]) else float(y[d]),
+        }
+        for d in range(D)
+    ]
+    bag = dask.bag.from_sequence(records, npartitions=4)
+    reading = {"words": "words", "counts": "counts", "partition_tokens": 500}
+    stored = ingest(bag, tmp_path / "bag.corpus", response="y", min_df=2, max_df=0.9, **reading)
+    assert stored.n_partitions > 2
+    settings = {"response": "y", "n_topics": K, "max_iter": 5, "tol": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        with cluster(options=ClusterOptions(workers=2, threads=1)) as client:
+            from_store = train(stored, client=client, **settings)
+            from_bag = train(bag, client=client, min_df=2, max_df=0.9, **reading, **settings)
+            wait(client.submit(sum, [1, 2]))  # still ours
+            with pytest.raises(InputError, match="is missing in all"):
+                train(bag, client=client, min_df=2, **reading, **(settings | {"response": "stars"}))
+        own = train(stored, **settings)
+    assert_same_bits(from_store, own)
+    assert_same_bits(from_bag, own)
+    assert from_bag.vocabulary == stored.vocabulary
+    assert from_bag.text_settings == stored.text_settings
+
+
+def test_documents_left_out_are_left_out(
+    simulated: tuple[sparse.csr_array, np.ndarray], corpus: Corpus
+) -> None:
+    counts, y = simulated
+    rows = np.flatnonzero(np.arange(D) % 5)
+    by_rows = train(corpus, response="y", n_topics=K, documents=rows)
+    by_mask = train(corpus, response="y", n_topics=K, documents=np.arange(D) % 5 > 0)
+    alone = train(counts[rows], response=y[rows], n_topics=K)
+    assert_same_bits(by_rows, by_mask)
+    assert by_rows.training.n_documents == len(rows)
+    assert by_rows.response_summary == alone.response_summary
+    assert_allclose(by_rows.predict(counts), alone.predict(counts), rtol=1e-9)
+
+
+def test_the_last_elbo_is_that_of_the_model(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
+    counts, y = simulated
+    model = train(counts, response=y, n_topics=K)
+    block, record = matrix_block(counts), model.record
+    statistics = e_step(
+        block.indptr,
+        block.terms,
+        block.counts,
+        record.scaling.to_model(y),
+        record.parameters,
+        family=get_family("gaussian"),
+        spec=record.spec,
+    )
+    assert model.trace["elbo"][-1] == pytest.approx(
+        objective(statistics, record.parameters, spec=record.spec), rel=1e-12
+    )
+    assert set(model.trace) == {f.name for f in dataclasses.fields(IterationRecord)}
+    assert model.training.converged
+    assert not model.training.interrupted
+
+
+def test_a_cap_that_is_reached_is_said(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
+    counts, y = simulated
+    with pytest.warns(ConvergenceWarning, match="EM stopped at its cap of 2 iterations.*raise max_iter"):
+        model = train(counts, response=y, n_topics=K, max_iter=2)
+    assert not model.training.converged
+    assert len(model.trace["elbo"]) == 2
+    with pytest.warns(ConvergenceWarning, match="documents reached the cap of 2 sweeps.*raise max_sweeps"):
+        model = train(counts, response=y, n_topics=K, max_sweeps=2, tol=1e-2)
+    assert model.training.n_unconverged > D / 2
+
+
+def test_more_topics_than_labelled_documents_are_warned_of(
+    simulated: tuple[sparse.csr_array, np.ndarray],
+) -> None:
+    counts, y = simulated
+    with pytest.warns(DataWarning, match="30 topics for .* documents with a response"):
+        train(counts[:20], response=y[:20], n_topics=30, tol=1e-2)
+
+
+class InterruptedAt(LogProgress):
+    """Presses Ctrl-C in an iteration."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.left = number
+
+    def partition(self, n_documents: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_keeps_the_last_complete_iteration(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
+    counts, y = simulated
+    model = train(counts, response=y, n_topics=K, progress=InterruptedAt(4))
+    assert model.training.interrupted
+    assert not model.training.converged
+    with pytest.warns(ConvergenceWarning):
+        assert_same_bits(model, train(counts, response=y, n_topics=K, max_iter=3))
+    with pytest.raises(KeyboardInterrupt):
+        train(counts, response=y, n_topics=K, progress=InterruptedAt(1))
+
+
+def test_the_only_response_need_not_be_named(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
+    counts, y = simulated
+    single = ingest(counts, vocabulary=TERMS, response={"stars": y})
+    assert train(single, n_topics=K, tol=1e-2).response == "stars"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"response": "stars"}, r"'y', 'other'; got 'stars'"),
+        ({}, r"response must name one of .*'y', 'other'; got none"),
+        ({"response": "y", "n_topics": 0}, "n_topics must be a whole number of at least 1, got 0"),
+        ({"response": "y", "family": "poisson"}, "family must be one of gaussian, got 'poisson'"),
+        ({"response": "y", "response_weight": 0.0}, "rho must be a finite number above 0"),
+        ({"response": "y", "doc_topic_prior": -1.0}, "alpha must be a finite number above 0"),
+        ({"response": "y", "documents": [0, D]}, f"row numbers in 0..{D - 1}, got {D}"),
+        (
+            {"response": "y", "documents": [5]},
+            "response 'y' must have at least two distinct values.*nothing to learn",
+        ),
+        ({"response": "y", "terms": TERMS}, "terms must be left out"),
+        ({"response": "y", "text": "body", "min_df": 3}, "text, min_df must be left out"),
+    ],
+)
+def test_bad_settings_are_refused_before_any_work(corpus: Corpus, arguments: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train(corpus, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (x, np.where(np.arange(D) == 7, np.inf, y)), "must be finite.*inf in row 7"),
+        (lambda x, y: (x, np.full(D, np.nan)), "missing in all documents"),
+        (lambda x, y: (x, np.full(D, 2.5)), r"two distinct values.*got 2\.5 in all 120"),
+        (lambda x, y: (x, y[:5]), r"one number for each of 120 rows, got shape \(5,\)"),
+        (lambda x, y: (x, None), "an array with a number for each row"),
+        (lambda x, y: (x.toarray() / 2, y), r"must hold counts.*0\.5 in row"),
+        (lambda x, y: (x[:, :0], y), "at least one column"),
+        (lambda x, y: (["a text"], y), "data must be a corpus, .*got list"),
+    ],
+)
+def test_bad_matrices_and_responses_are_refused(
+    simulated: tuple[sparse.csr_array, np.ndarray], change: object, message: str
+) -> None:
+    data, response = change(*simulated)
+    with pytest.raises(InputError, match=message):
+        train(data, response=response)
+
+
+def test_importing_dslda_is_quick_because_nothing_heavy_comes_along() -> None:
+    heavy = ["numpy", "numba", "dask", "distributed", "zarr", "sklearn", "pyarrow", "pandas", "scipy", "rich"]
+    code = f"import dslda, sys; print([m for m in {heavy} if m in sys.modules]); print(sorted(dslda.__all__))"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    loaded, public = found.stdout.splitlines()
+    assert loaded == "[]"
+    import dslda
+
+    for name in dslda.__all__:
+        assert getattr(dslda, name) is not None
+    assert public == str(sorted(dslda.__all__))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = dslda.nothing
