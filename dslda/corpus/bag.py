@@ -99,10 +99,11 @@ def blocks_from_bag(
         plan = plan_corpus(
             runner, counted, fields, settings=settings, given=given, partition_tokens=partition_tokens
         )
-        futures = [
-            runner.submit(assemble, partition.pieces, *(plan.blocks[b] for b in partition.blocks))
-            for partition in plan.partitions
-        ]
+        futures = runner.map(
+            assemble,
+            [partition.pieces for partition in plan.partitions],
+            [[plan.blocks[b] for b in partition.blocks] for partition in plan.partitions],
+        )
         plan.blocks.clear()
         summaries = runner.results(runner.map(_summaries, futures), stage="write")
     except BaseException:

@@ -217,24 +217,19 @@ def ingest(
 
 def _write(runner: Runner, writer: CorpusWriter, plan: PlannedCorpus) -> None:
     """Write every partition where its blocks are, then the manifest; or leave nothing."""
+    pieces = [partition.pieces for partition in plan.partitions]
+    blocks = [[plan.blocks[b] for b in partition.blocks] for partition in plan.partitions]
+    n = len(pieces)
     try:
         writer.prepare()
-        parts = [
-            (partition.pieces, [plan.blocks[b] for b in partition.blocks]) for partition in plan.partitions
-        ]
-        if writer.path.startswith("memory://"):
+        if writer.path.startswith("memory://") and isinstance(runner, DaskRunner):
             # the memory of this process, which workers do not share
-            written = []
-            for i, (pieces, blocks) in enumerate(parts):
-                block = runner.results([runner.submit(assemble, pieces, *blocks)])[0]
-                written.append(writer.write_partition(i, block))
+            made = runner.map(assemble, pieces, blocks)
+            written = [writer.write_partition(i, runner.results([made[i]])[0]) for i in range(n)]
         else:
-            tasks = [
-                runner.submit(_write_partition, writer, i, pieces, *blocks)
-                for i, (pieces, blocks) in enumerate(parts)
-            ]
+            tasks = runner.map(_write_partition, [writer] * n, range(n), pieces, blocks, stage="write")
             plan.blocks.clear()
-            del parts
+            blocks.clear()
             written = runner.results(tasks, stage="write")
         writer.finish(written)
     except BaseException:
@@ -245,9 +240,9 @@ def _write(runner: Runner, writer: CorpusWriter, plan: PlannedCorpus) -> None:
 
 
 def _write_partition(
-    writer: CorpusWriter, partition: int, pieces: Sequence[Piece], *blocks: DocumentBlock
+    writer: CorpusWriter, partition: int, pieces: Sequence[Piece], blocks: Sequence[DocumentBlock]
 ) -> WrittenPartition:
-    return writer.write_partition(partition, assemble(pieces, *blocks))
+    return writer.write_partition(partition, assemble(pieces, blocks))
 
 
 @contextlib.contextmanager

@@ -148,7 +148,7 @@ def join_pieces(pieces_of_blocks: Iterable[Sequence[Piece]]) -> list[Partition]:
     ]
 
 
-def assemble(pieces: Sequence[Piece], *blocks: DocumentBlock) -> DocumentBlock:
+def assemble(pieces: Sequence[Piece], blocks: Sequence[DocumentBlock]) -> DocumentBlock:
     """Make a partition of its pieces; `blocks` holds the block of each piece.
 
     Returns

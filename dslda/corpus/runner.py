@@ -209,7 +209,7 @@ def embedded_client(n_workers: int | None = None) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch:
         if sys.platform == "win32":  # no subprocess workers there: distributed#7434
             cluster: Any = LocalCluster(
-                n_workers=n, threads_per_worker=1, dashboard_address=None, local_directory=scratch
+                n_workers=n, threads_per_worker=1, dashboard_address=":0", local_directory=scratch
             )
         else:
             from distributed.deploy.subprocess import SubprocessWorker

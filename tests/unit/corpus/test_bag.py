@@ -23,7 +23,7 @@ RATED = Fields(text="text", responses=("rating",))
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with Client(
-        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None, set_as_default=False
+        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0", set_as_default=False
     ) as client:
         yield client
 

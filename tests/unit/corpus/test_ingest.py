@@ -102,7 +102,7 @@ def chunked(
         for a, b in pairwise(cuts)
     ]
     plan = plan_corpus(runner, counted, fields, settings=text_settings, partition_tokens=partition_tokens)
-    return plan.vocabulary, [assemble(p.pieces, *(plan.blocks[b] for b in p.blocks)) for p in plan.partitions]
+    return plan.vocabulary, [assemble(p.pieces, [plan.blocks[b] for b in p.blocks]) for p in plan.partitions]
 
 
 @settings(max_examples=80, deadline=None)
@@ -448,7 +448,7 @@ def test_progress_is_told_by_stage(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(json_lines({"text": t} for t in TINY))
     seen = []
     ingest(tmp_path / "a.jsonl", text="text", progress=lambda *told: seen.append(told), **ALL)
-    assert ("read", 1, 1) in seen
+    assert seen == [("read", 1, 1), ("write", 1, 1)]
 
 
 # bad input
