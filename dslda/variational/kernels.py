@@ -43,12 +43,11 @@ _REBASE_LIMIT = 1e-3
 SMALLEST_WEIGHT = 1e-100
 # terms in a tile are a multiple of this: the compiled loops take sixteen at a time, the rest one by one
 _LANES = 16
-_WIDEST = 128
+_WIDEST = 112
 # doubles in a tile of K x terms, so that it stays in a second-level cache
 _TILE_DOUBLES = 1 << 15
 # doubles of one document's gathered topic weights; longer documents gather tile by tile in every sweep
 _RESIDENT_DOUBLES = 1 << 19
-_OUTER_ROWS = 8
 
 _OPTIONS = {"cache": True, "nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
 
@@ -69,15 +68,28 @@ def _tile_width(n: int, n_topics: int) -> int:  # pragma: no cover - compiled
 
 
 @njit(**_OPTIONS)
+def _cut(weight: float) -> float:  # pragma: no cover - compiled
+    return weight if weight >= SMALLEST_WEIGHT else 0.0
+
+
+@njit(**_OPTIONS)
 def _gather(
     topics: Matrix, terms: NDArray[np.int32], start: int, stop: int, tiles: Matrix, row: int
 ) -> None:  # pragma: no cover - compiled
     """Write the tile of terms[start:stop]."""
+    n = stop - start
+    blocked = n - n % 4
+    for e in range(0, blocked, 4):
+        w0, w1, w2, w3 = terms[start + e], terms[start + e + 1], terms[start + e + 2], terms[start + e + 3]
+        for k in range(topics.shape[1]):
+            tiles[row + k, e] = _cut(topics[w0, k])
+            tiles[row + k, e + 1] = _cut(topics[w1, k])
+            tiles[row + k, e + 2] = _cut(topics[w2, k])
+            tiles[row + k, e + 3] = _cut(topics[w3, k])
     for k in range(topics.shape[1]):
-        for e in range(stop - start):
-            weight = topics[terms[start + e], k]
-            tiles[row + k, e] = weight if weight >= SMALLEST_WEIGHT else 0.0
-        for e in range(stop - start, tiles.shape[1]):
+        for e in range(blocked, n):
+            tiles[row + k, e] = _cut(topics[terms[start + e], k])
+        for e in range(n, tiles.shape[1]):
             tiles[row + k, e] = 0.0
 
 
@@ -457,96 +469,134 @@ def _sum_of_logs(
 
 
 @njit(**_OPTIONS)
-def _write_out(
-    phi: Vector,
-    topics: Matrix,
-    term: int,
-    eta: Vector,
-    c: float,
-    assigned: Vector,
-    topic_word: Matrix,
-    rows: Matrix,
+def _write_phi(
+    tiles: Matrix,
     row: int,
-) -> tuple[float, float]:  # pragma: no cover - compiled
-    """Normalise phi * topics[term], add c times it to `assigned` and topic_word[term], sqrt(c) times it to rows[row].
-
-    Returns mean and variance of eta under it.
-    """
-    z = 0.0
-    first = 0.0
-    second = 0.0
-    for k in range(phi.shape[0]):
-        weight = topics[term, k]
-        p = phi[k] * (weight if weight >= SMALLEST_WEIGHT else 0.0)
-        phi[k] = p
-        z += p
-        first += p * eta[k]
-        second += p * eta[k] * eta[k]
-    share = c / z
-    own = math.sqrt(c) / z
-    for k in range(phi.shape[0]):
-        p = phi[k]
-        assigned[k] += share * p
-        rows[row, k] = own * p
-    if topic_word.shape[0] > 0:
-        for k in range(phi.shape[0]):
-            topic_word[term, k] += share * phi[k]
-    first /= z
-    return first, max(second / z - first * first, 0.0)
+    r: Matrix,
+    eta: Vector,
+    t: Vector,
+    phi: Matrix,
+    z: Vector,
+    first: Vector,
+    second: Vector,
+) -> None:  # pragma: no cover - compiled
+    """Unnormalised phi of a tile, shape (K, width), at every entry's t, with the sums of phi, phi eta and phi eta^2."""
+    width = tiles.shape[1]
+    for e in range(width):
+        z[e] = 0.0
+        first[e] = 0.0
+        second[e] = 0.0
+    for k in range(eta.shape[0]):
+        rk = r[0, k]
+        eta_k = eta[k]
+        for e in range(width):
+            u = t[e] * eta_k
+            p = rk * tiles[row + k, e] * (1.0 + u * (1.0 + u * (0.5 + u / 6.0)))
+            phi[k, e] = p
+            z[e] += p
+            first[e] += p * eta_k
+            second[e] += p * eta_k * eta_k
 
 
 @njit(**_OPTIONS)
-def _outer(rows: Matrix, n: int, n_topics: int, gram: Matrix) -> None:  # pragma: no cover - compiled
-    """Lower triangle of gram += rows[:n]' rows[:n]; both have columns padded to a multiple of `_LANES`."""
-    for i in range(n, _OUTER_ROWS):
-        for k in range(n_topics):
-            rows[i, k] = 0.0
+def _scale_phi(
+    width: int,
+    factor: Vector,
+    root: Vector,
+    root_m: Vector,
+    phi: Matrix,
+    assigned: Vector,
+    assigned_m: Vector,
+) -> None:  # pragma: no cover - compiled
+    """phi[:, e] *= factor[e]; assigned += phi root; assigned_m += phi root_m."""
+    for k in range(assigned.shape[0]):
+        total = 0.0
+        total_m = 0.0
+        for e in range(width):
+            p = phi[k, e] * factor[e]
+            phi[k, e] = p
+            total += p * root[e]
+            total_m += p * root_m[e]
+        assigned[k] += total
+        assigned_m[k] += total_m
+
+
+@njit(**_OPTIONS)
+def _add_expected_counts(
+    terms: NDArray[np.int32], start: int, stop: int, root: Vector, phi: Matrix, topic_word: Matrix
+) -> None:  # pragma: no cover - compiled
+    """topic_word[term of e] += root[e] phi[:, e]."""
+    n = stop - start
+    blocked = n - n % 4
+    for e in range(0, blocked, 4):
+        w0, w1, w2, w3 = terms[start + e], terms[start + e + 1], terms[start + e + 2], terms[start + e + 3]
+        r0, r1, r2, r3 = root[e], root[e + 1], root[e + 2], root[e + 3]
+        for k in range(topic_word.shape[1]):
+            topic_word[w0, k] += r0 * phi[k, e]
+            topic_word[w1, k] += r1 * phi[k, e + 1]
+            topic_word[w2, k] += r2 * phi[k, e + 2]
+            topic_word[w3, k] += r3 * phi[k, e + 3]
+    for e in range(blocked, n):
+        w0 = terms[start + e]
+        for k in range(topic_word.shape[1]):
+            topic_word[w0, k] += root[e] * phi[k, e]
+
+
+@njit(**_OPTIONS)
+def _add_gram(width: int, phi: Matrix, n_topics: int, gram: Matrix) -> None:  # pragma: no cover - compiled
+    """Lower triangle of gram += phi phi', two rows by four columns at a time; what lies right of it is never read."""
     for i in range(0, n_topics, 2):
-        # two rows of the product share the loads; what is written right of the diagonal is never read
-        p0, p1, p2, p3 = rows[0, i], rows[1, i], rows[2, i], rows[3, i]
-        p4, p5, p6, p7 = rows[4, i], rows[5, i], rows[6, i], rows[7, i]
-        q0, q1, q2, q3 = rows[0, i + 1], rows[1, i + 1], rows[2, i + 1], rows[3, i + 1]
-        q4, q5, q6, q7 = rows[4, i + 1], rows[5, i + 1], rows[6, i + 1], rows[7, i + 1]
-        for j in range((i + 1) // _LANES * _LANES + _LANES):
-            b0, b1, b2, b3 = rows[0, j], rows[1, j], rows[2, j], rows[3, j]
-            b4, b5, b6, b7 = rows[4, j], rows[5, j], rows[6, j], rows[7, j]
-            gram[i, j] += p0 * b0 + p1 * b1 + p2 * b2 + p3 * b3 + p4 * b4 + p5 * b5 + p6 * b6 + p7 * b7
-            gram[i + 1, j] += q0 * b0 + q1 * b1 + q2 * b2 + q3 * b3 + q4 * b4 + q5 * b5 + q6 * b6 + q7 * b7
+        for j in range(0, i + 1, 4):
+            s00 = s01 = s02 = s03 = 0.0
+            s10 = s11 = s12 = s13 = 0.0
+            for e in range(width):
+                p0 = phi[i, e]
+                p1 = phi[i + 1, e]
+                q0 = phi[j, e]
+                q1 = phi[j + 1, e]
+                q2 = phi[j + 2, e]
+                q3 = phi[j + 3, e]
+                s00 += p0 * q0
+                s01 += p0 * q1
+                s02 += p0 * q2
+                s03 += p0 * q3
+                s10 += p1 * q0
+                s11 += p1 * q1
+                s12 += p1 * q2
+                s13 += p1 * q3
+            gram[i, j] += s00
+            gram[i, j + 1] += s01
+            gram[i, j + 2] += s02
+            gram[i, j + 3] += s03
+            gram[i + 1, j] += s10
+            gram[i + 1, j + 1] += s11
+            gram[i + 1, j + 2] += s12
+            gram[i + 1, j + 3] += s13
 
 
 @njit(**_OPTIONS)
 def _add_response_statistics(
     gram: Matrix,
     assigned: Vector,
+    assigned_m: Vector,
     eta: Vector,
     length: float,
     first: float,
     curvature: float,
-    covariance_eta: Vector,
     score: Vector,
     information: Matrix,
 ) -> None:  # pragma: no cover - compiled
     """Add one document's score l1 E[zbar] + l2 Cov[zbar] eta and information -l2 E[zbar zbar'] (lower triangle).
 
-    length^2 E[zbar zbar'] = s s' - gram + diag(s) with s = assigned, the sum of the phi_n.
+    length^2 E[zbar zbar'] = s s' - gram + diag(s) with s = assigned, the sum of the phi_n; gram eta = assigned_m.
     """
-    n_topics = assigned.shape[0]
     scale = -curvature / (length * length)
-    for i in range(n_topics):
-        covariance_eta[i] = assigned[i] * eta[i]
-    for i in range(n_topics):
-        eta_i = eta[i]
-        s_i = scale * assigned[i]
-        own = 0.0
-        for j in range(i):
-            g = gram[i, j]
-            own += g * eta[j]
-            covariance_eta[j] -= g * eta_i
-            information[i, j] += s_i * assigned[j] - scale * g
-        covariance_eta[i] -= own + gram[i, i] * eta_i
-        information[i, i] += s_i * assigned[i] - scale * gram[i, i] + s_i
-    for i in range(n_topics):
-        score[i] += first * assigned[i] / length - scale * covariance_eta[i]
+    for i in range(assigned.shape[0]):
+        s_i = assigned[i]
+        score[i] += first * s_i / length - scale * (s_i * eta[i] - assigned_m[i])
+        for j in range(i + 1):
+            information[i, j] += scale * (s_i * assigned[j] - gram[i, j])
+        information[i, i] += scale * s_i
 
 
 _READ_ONLY_1D = {t: types.Array(t, 1, "C", readonly=True) for t in (float64, int32, int64)}
@@ -663,9 +713,12 @@ def e_step_block(
     sums = np.zeros((3, n_topics))
     work = np.empty((2, n_topics))
     bits = np.empty(n_topics, dtype=np.uint64)
-    padded = (n_topics + _LANES - 1) // _LANES * _LANES
-    rows = np.zeros((_OUTER_ROWS, padded))
+    padded = (n_topics + 3) // 4 * 4
+    # rows an odd number of cache lines apart: a column of it does not fall into a few cache sets
+    phi_tile = np.zeros((padded, _WIDEST + 8))
+    t_tile = np.empty(_WIDEST)
     gram = np.empty((padded, padded))
+    assigned_m = np.empty(n_topics)
     learn = topic_word.shape[0] > 0
 
     lowest, highest = eta_given[0], eta_given[0]
@@ -882,50 +935,60 @@ def e_step_block(
             converged = abs(bound - elbo) <= sweep_tol * abs(bound)
             elbo = bound
 
-        # write out phi of the last sweep, once
+        # write out phi of the last sweep, once: sqrt(c) phi, so that its square is what the second moments need
         for k in range(n_topics):
             assigned[k] = 0.0
-        gather_gram = labelled and learn
-        if gather_gram:
-            for i in range(padded):
-                for j in range(padded):
+            assigned_m[k] = 0.0
+        second_moments = labelled and learn
+        if second_moments:
+            for i in range(gram.shape[0]):
+                for j in range(gram.shape[0]):
                     gram[i, j] = 0.0
-        filled = 0
         m_total = 0.0
         spread = 0.0
-        for e in range(n):
-            term = known[e]
-            t = state_a[e] - a_base if labelled else 0.0
-            if abs(t) * reach > TAYLOR_LIMIT:
-                best = -np.inf
-                for k in range(n_topics):
-                    x[k] = h[k] + (a_base + t) * eta[k]
-                    if topics[term, k] >= SMALLEST_WEIGHT:
-                        best = max(best, x[k])
-                for k in range(n_topics):
-                    x[k] = min(x[k], best + 1.0)
-                exp_shifted(x, best, phi, bits)
-            else:
-                for k in range(n_topics):
-                    shifted = t * eta[k]
-                    phi[k] = r[0, k] * (1.0 + shifted * (1.0 + shifted * (0.5 + shifted / 6.0)))
-            mean, variance = _write_out(phi, topics, term, eta, copies[e], assigned, topic_word, rows, filled)
-            m_total += copies[e] * mean
-            spread += copies[e] * variance
-            if gather_gram:
-                filled += 1
-                if filled == _OUTER_ROWS:
-                    _outer(rows, filled, n_topics, gram)
-                    filled = 0
+        for start in range(0, n, width):
+            stop = min(start + width, n)
+            row = n_topics * (start // width) if resident else 0
+            if not resident:
+                _gather(topics, known, start, stop, tiles, 0)
+            for e in range(stop - start):
+                t_tile[e] = state_a[start + e] - a_base if labelled else 0.0
+            for e in range(stop - start, width):
+                t_tile[e] = 0.0
+            _write_phi(tiles, row, r, eta, t_tile, phi_tile, z0, z1, z2)
+            for e in range(stop - start):
+                if abs(t_tile[e]) * reach > TAYLOR_LIMIT:
+                    _, z1[e], z2[e] = _exact(tiles, row, e, h, eta, state_a[start + e], x, phi, bits)
+                    z0[e] = 1.0
+                    for k in range(n_topics):
+                        phi_tile[k, e] = phi[k]
+            for e in range(stop - start):
+                c = copies[start + e]
+                mean = z1[e] / z0[e]
+                root = math.sqrt(c)
+                w0[e] = root / z0[e]
+                w1[e] = root
+                w2[e] = root * mean
+                m_total += c * mean
+                spread += c * max(z2[e] / z0[e] - mean * mean, 0.0)
+            for e in range(stop - start, width):
+                w0[e] = 0.0
+                w1[e] = 0.0
+                w2[e] = 0.0
+            _scale_phi(width, w0, w1, w2, phi_tile, assigned, assigned_m)
+            if learn:
+                _add_expected_counts(known, start, stop, w1, phi_tile, topic_word)
+            if second_moments:
+                _add_gram(width, phi_tile, n_topics, gram)
 
         omega = middle + m_total / length
         v = spread / (length * length)
-        if gather_gram:
-            if filled > 0:
-                _outer(rows, filled, n_topics, gram)
+        if second_moments:
             first_l = l1(y[d], omega, delta) + 0.5 * l3(y[d], omega, delta) * v
             curvature = l2(y[d], omega, delta)
-            _add_response_statistics(gram, assigned, eta, length, first_l, curvature, x, score, information)
+            _add_response_statistics(
+                gram, assigned, assigned_m, eta, length, first_l, curvature, score, information
+            )
             scalars[0] += dispersion_statistic(y[d], omega, v)
             scalars[2] += 1
         scalars[1] += elbo
