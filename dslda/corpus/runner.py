@@ -30,6 +30,7 @@ Handle: TypeAlias = Any
 T = TypeVar("T")
 
 FAN_IN = 8
+START_SECONDS = 120
 
 
 class Runner(Protocol):
@@ -242,7 +243,13 @@ def embedded_client(n_workers: int | None = None) -> Iterator[Any]:
             )
         with cluster, Client(cluster, set_as_default=False) as client:
             logger.info("started %d worker processes on this machine", n)
-            client.wait_for_workers(1, timeout=120)
+            try:
+                client.wait_for_workers(1, timeout=START_SECONDS)
+            except TimeoutError as error:
+                raise EngineError(
+                    f"a worker process must start within {START_SECONDS} s, none did; look at the messages above, "
+                    "or give a client of a cluster that runs"
+                ) from error
             yield client
 
 

@@ -51,8 +51,8 @@ CHUNKS_WANTED = 64
 """A chunk is 1/64 of the input, from 1 MB (so that a task is worth its cost) to 16 MB (a few seconds of
 tokenising)."""
 
-OPENING_BYTES = 32 << 10
-"""What opening a file costs, as bytes read: keeps thousands of tiny files from becoming one chunk."""
+OPENING_BYTES = 16 << 10
+"""What opening a file costs, as bytes of text: keeps thousands of tiny files from becoming one chunk."""
 
 COMPRESSED_PIECES = 8
 MAX_COMPRESSED_PIECE_BYTES = 512 << 20
@@ -82,8 +82,8 @@ class InputFiles:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes to be read, about: compressed files are counted three times."""
-        return sum(_cost(file, self.format) for file in self.files)
+        """Bytes of text, about: compressed files and Parquet are counted three times."""
+        return sum(_text_bytes(file, self.format) for file in self.files)
 
 
 def list_files(
@@ -150,7 +150,7 @@ def check_first_records(inputs: InputFiles, fields: Fields) -> None:
         present = None if empty else makers[inputs.format](file).field_names()
         if present is None:
             continue
-        where = f"{file.name}: the first thousand records" if inputs.format == "jsonl" else file.name
+        where = f"{file.name} (its first thousand records)" if inputs.format == "jsonl" else file.name
         if fields.text is None and fields.words is None:
             raise InputError(
                 f"{file.name}: name the field of the texts with text=, or those of counted words with words= "
@@ -171,7 +171,7 @@ def target_bytes(inputs: InputFiles) -> int:
 def whole_files(inputs: InputFiles, *, n_terms: int) -> list[tuple[Source, int]]:
     """A source for each file, uncut, and its cost in bytes."""
     return [
-        (_whole(file, doc_id, inputs.format, n_terms), _cost(file, inputs.format))
+        (_whole(file, doc_id, inputs.format, n_terms), _text_bytes(file, inputs.format) + OPENING_BYTES)
         for file, doc_id in zip(inputs.files, inputs.ids, strict=True)
     ]
 
@@ -287,9 +287,9 @@ def _whole(file: InputFile, doc_id: str, format: FileFormat, n_terms: int) -> So
     return TextFile(file, doc_id)
 
 
-def _cost(file: InputFile, format: FileFormat) -> int:
+def _text_bytes(file: InputFile, format: FileFormat) -> int:
     expands = file.compression is not None or format == "parquet"
-    return file.size * (EXPANSION if expands else 1) + OPENING_BYTES
+    return file.size * (EXPANSION if expands else 1)
 
 
 def _compressed_target(size: int, target: int) -> int:
