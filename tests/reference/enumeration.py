@@ -1,0 +1,64 @@
+"""Exact quantities of small documents, by summing over every assignment of topics to tokens."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dslda.families.base import Family
+from dslda.variational.parameters import Parameters
+
+__all__ = ["log_evidence", "moments_of_assignments", "tokens_of"]
+
+
+def tokens_of(rows: NDArray, counts: NDArray[np.integer]) -> NDArray:
+    """What belongs to each entry of a document (its term, its phi), written out for every token."""
+    return np.repeat(rows, counts, axis=0)
+
+
+def every_assignment(n_tokens: int, n_topics: int) -> NDArray[np.int64]:
+    """All K^N vectors z, shape (K^N, N)."""
+    return np.array(list(itertools.product(range(n_topics), repeat=n_tokens)), dtype=np.int64)
+
+
+def mean_assignments(assignments: NDArray[np.int64], n_topics: int) -> NDArray[np.float64]:
+    """zbar of every assignment, shape (K^N, K)."""
+    return np.eye(n_topics)[assignments].mean(axis=1)
+
+
+def moments_of_assignments(
+    phi: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Every zbar, shape (K^N, K), its probability under q(z) = prod_n phi_n, and E[zbar zbar'].
+
+    E[f(zbar)] is ``probability @ f(zbar)`` for any f.
+    """
+    n_tokens, n_topics = phi.shape
+    assignments = every_assignment(n_tokens, n_topics)
+    probability = phi[np.arange(n_tokens), assignments].prod(axis=1)
+    zbar = mean_assignments(assignments, n_topics)
+    return zbar, probability, np.einsum("a,ai,aj->ij", probability, zbar, zbar)
+
+
+def log_evidence(
+    tokens: NDArray[np.integer], y: float, parameters: Parameters, family: Family, *, rho: float = 1.0
+) -> float:
+    """log p(w, y): theta integrated out in closed form (Dirichlet-multinomial), z summed over.
+
+    A missing y (NaN) gives log p(w). `rho` weighs log p(y | z) as in the E-step.
+    """
+    alpha, n_topics = parameters.alpha, parameters.n_topics
+    assignments = every_assignment(len(tokens), n_topics)
+    zbar = mean_assignments(assignments, n_topics)
+    gamma = alpha + len(tokens) * zbar
+    log_p = special.gammaln(gamma).sum(axis=1) - special.gammaln(gamma.sum(axis=1))
+    log_p -= special.gammaln(alpha).sum() - special.gammaln(alpha.sum())
+    with np.errstate(divide="ignore"):
+        log_p += np.log(parameters.topics[tokens, assignments]).sum(axis=1)
+    if not np.isnan(y):
+        omega = zbar @ parameters.eta
+        log_p += rho * np.array([family.log_likelihood(y, o, parameters.delta) for o in omega])
+    return float(special.logsumexp(log_p))

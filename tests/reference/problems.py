@@ -1,0 +1,196 @@
+"""Small random documents and parameters, a response that is not Gaussian, and EM without an engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from dslda.families.base import SCALAR_SIGNATURE, Family, Interval
+from dslda.variational import reference
+from dslda.variational.estep import e_step
+from dslda.variational.initial import initial_parameters
+from dslda.variational.mstep import m_step, objective
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.statistics import SufficientStatistics
+
+__all__ = [
+    "Documents",
+    "PoissonLike",
+    "documents_of",
+    "fit_in_a_loop",
+    "random_document",
+    "random_documents",
+    "random_parameters",
+    "reference_statistics",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Documents:
+    """Documents as compressed sparse rows with their standardised responses, NaN where missing."""
+
+    indptr: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    y: NDArray[np.float64]
+
+    @property
+    def csr(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+        return self.indptr, self.terms, self.counts
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        return self.indptr, self.terms, self.counts, self.y
+
+    @property
+    def n_tokens(self) -> int:
+        return int(self.counts.sum())
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def document(self, d: int) -> tuple[NDArray[np.int32], NDArray[np.int32], float]:
+        own = slice(self.indptr[d], self.indptr[d + 1])
+        return self.terms[own], self.counts[own], float(self.y[d])
+
+    def take(self, which: Sequence[int]) -> Documents:
+        return documents_of([self.document(d) for d in which])
+
+    def with_response(self, y: ArrayLike) -> Documents:
+        return Documents(*self.csr, np.array(y, dtype=np.float64))
+
+
+def documents_of(rows: Sequence[tuple[ArrayLike, ArrayLike, float]]) -> Documents:
+    """Documents from (terms, counts, y) each."""
+    terms = [np.asarray(row[0], dtype=np.int32) for row in rows]
+    counts = [np.asarray(row[1], dtype=np.int32) for row in rows]
+    empty = [np.zeros(0, dtype=np.int32)]
+    return Documents(
+        np.cumsum([0, *map(len, terms)], dtype=np.int64),
+        np.concatenate(terms + empty),
+        np.concatenate(counts + empty),
+        np.array([row[2] for row in rows], dtype=np.float64),
+    )
+
+
+def random_document(
+    rng: np.random.Generator, n_terms: int, *, distinct: int, most: int = 5, labelled: bool = True
+) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
+    """`distinct` terms of `n_terms`, each 1 to `most` times."""
+    terms = np.sort(rng.choice(n_terms, distinct, replace=False))
+    return terms, rng.integers(1, most + 1, distinct), float(rng.normal()) if labelled else math.nan
+
+
+def random_documents(
+    rng: np.random.Generator, n_terms: int, n_documents: int, *, longest: int = 8, unlabelled: float = 0.2
+) -> Documents:
+    return documents_of(
+        [
+            random_document(
+                rng, n_terms, distinct=int(rng.integers(1, longest + 1)), labelled=rng.random() >= unlabelled
+            )
+            for _ in range(n_documents)
+        ]
+    )
+
+
+def random_parameters(
+    rng: np.random.Generator,
+    n_terms: int,
+    n_topics: int,
+    *,
+    delta: float = 0.5,
+    eta_scale: float = 1.0,
+    alpha: float | None = None,
+) -> Parameters:
+    """Peaked topics, random coefficients."""
+    topics = rng.gamma(0.3, 1.0, (n_terms, n_topics)) + 1e-4
+    eta = eta_scale * rng.normal(size=n_topics)
+    return Parameters(topics / topics.sum(axis=0), np.full(n_topics, alpha or 1.0 / n_topics), eta, delta)
+
+
+def reference_statistics(
+    states: Sequence[reference.DocumentState],
+    y: NDArray[np.float64],
+    parameters: Parameters,
+    *,
+    family: Family,
+    spec: FitSpec,
+) -> SufficientStatistics:
+    """What the E-step would send to the M-step from explicit variational distributions."""
+    sums = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics)
+    for state, y_d in zip(states, y, strict=True):
+        np.add.at(sums.topic_word, state.terms, state.copies[:, np.newaxis] * state.phi)
+        sums.elbo += reference.document_elbo(state, y_d, parameters, family=family, rho=spec.rho)
+        sums.n_documents += 1
+        if not np.isnan(y_d):
+            score, information = reference.document_statistics(state, y_d, parameters, family=family)
+            sums.score += score
+            sums.information += information
+            sums.dispersion += family.dispersion_statistic(y_d, *reference.moments(state, parameters.eta))
+            sums.n_labelled += 1
+    return sums
+
+
+def fit_in_a_loop(
+    documents: Documents, n_terms: int, *, family: Family, spec: FitSpec
+) -> tuple[Parameters, list[float]]:
+    """EM as the engine runs it, for tests that need no engine: the parameters of the last E-step, and the trace."""
+    parameters = initial_parameters(n_terms, spec=spec)
+    trace: list[float] = []
+    while True:
+        statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
+        trace.append(objective(statistics, parameters, spec=spec))
+        settled = len(trace) > 1 and abs(trace[-1] - trace[-2]) < spec.tol * abs(trace[-1])
+        if settled or len(trace) == spec.max_iter:
+            return parameters, trace
+        parameters = m_step(parameters, statistics, family=family, spec=spec)
+
+
+@njit(SCALAR_SIGNATURE, nogil=True)
+def _log_likelihood(y: float, omega: float, delta: float) -> float:
+    return y * omega - math.exp(omega)
+
+
+@njit(SCALAR_SIGNATURE, nogil=True)
+def _first_derivative(y: float, omega: float, delta: float) -> float:
+    return y - math.exp(omega)
+
+
+@njit(SCALAR_SIGNATURE, nogil=True)
+def _minus_exp(y: float, omega: float, delta: float) -> float:
+    return -math.exp(omega)
+
+
+@njit(SCALAR_SIGNATURE, nogil=True)
+def _squared_residual(y: float, m: float, v: float) -> float:
+    return (y - math.exp(m)) ** 2
+
+
+class PoissonLike(Family):
+    """l = y omega - exp(omega): a response with a third derivative, to hold the delta-method form to."""
+
+    name = "poisson-like"
+    link = "log"
+    domain = Interval(0.0, low_closed=True)
+
+    log_likelihood = staticmethod(_log_likelihood)
+    first_derivative = staticmethod(_first_derivative)
+    second_derivative = staticmethod(_minus_exp)
+    third_derivative = staticmethod(_minus_exp)
+    dispersion_statistic = staticmethod(_squared_residual)
+
+    def scaling(self, mean: float, variance: float) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def mean(self, m: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.exp(m) * (1.0 + 0.5 * v)
+
+    def update_dispersion(self, total: float, n: int, **_: Any) -> float:
+        return 1.0

@@ -1,0 +1,155 @@
+"""What every registered response family must keep; a new family joins by entering the registry."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import integrate, stats
+
+from dslda.exceptions import InputError
+from dslda.families.base import Family, Interval
+from dslda.families.registry import FAMILIES, get_family
+
+EVERY_FAMILY = pytest.mark.parametrize(
+    "family", [get_family(name) for name in FAMILIES], ids=lambda f: f.name
+)
+# (omega, delta)
+POINTS = [(o, d) for o in (-2.0, -0.3, 0.0, 1.7) for d in (0.05, 1.0, 6.0)]
+# the densities themselves, for normalisation and value
+DENSITIES = {
+    "gaussian": lambda y, omega, delta: stats.norm.logpdf(y, omega, math.sqrt(delta)),
+}
+
+
+def responses(family: Family) -> np.ndarray:
+    """Values inside the family's domain."""
+    candidates = np.array([-3.0, -0.5, 0.0, 0.25, 1.0, 2.0, 7.0])
+    inside = candidates[family.domain.contains(candidates)]
+    assert len(inside) > 0
+    return inside
+
+
+@EVERY_FAMILY
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_each_derivative_is_the_slope_of_the_one_before(family: Family, order: int) -> None:
+    functions = [
+        family.log_likelihood,
+        family.first_derivative,
+        family.second_derivative,
+        family.third_derivative,
+    ]
+    before, this = functions[order - 1], functions[order]
+    h = 1e-5
+    for y in responses(family):
+        for omega, delta in POINTS:
+            slope = (before(y, omega + h, delta) - before(y, omega - h, delta)) / (2 * h)
+            assert_allclose(this(y, omega, delta), slope, rtol=1e-7, atol=1e-7 / delta)
+
+
+@EVERY_FAMILY
+def test_log_likelihood_is_the_log_density_with_its_normalisation(family: Family) -> None:
+    for y in responses(family):
+        for omega, delta in POINTS:
+            expected = DENSITIES[family.name](y, omega, delta)
+            assert_allclose(family.log_likelihood(y, omega, delta), expected, rtol=1e-12)
+
+
+@EVERY_FAMILY
+@pytest.mark.parametrize("delta", [0.2, 3.0])
+def test_density_integrates_to_one(family: Family, delta: float) -> None:
+    if family.domain.integer:
+        pytest.skip("a density over numbers is integrated; probabilities of whole numbers need a sum")
+    width = 12 * math.sqrt(delta)
+    low, high = max(family.domain.low, 0.4 - width), min(family.domain.high, 0.4 + width)
+    total, _ = integrate.quad(lambda y: math.exp(family.log_likelihood(y, 0.4, delta)), low, high)
+    assert_allclose(total, 1.0, rtol=1e-8)
+
+
+@EVERY_FAMILY
+def test_family_is_found_by_its_name_and_says_what_it_accepts(family: Family) -> None:
+    assert FAMILIES[family.name] is type(get_family(family.name))
+    assert family.link
+    assert "numbers" in str(family.domain)
+    assert not family.domain.contains(np.array([np.nan]))[0]
+    assert not family.domain.contains(np.array([np.inf, -np.inf])).any()
+
+
+@EVERY_FAMILY
+def test_scaling_gives_responses_inside_the_domain_back(family: Family) -> None:
+    y = responses(family)
+    center, scale = family.scaling(float(y.mean()), float(y.var()))
+    assert scale > 0
+    assert_allclose(center + scale * ((y - center) / scale), y, atol=1e-12)
+
+
+def test_gaussian_scaling_standardises() -> None:
+    y = np.array([1.0, 5.0, 9.0, 20.0])
+    center, scale = get_family("gaussian").scaling(float(y.mean()), float(y.var()))
+    standardised = (y - center) / scale
+    assert_allclose([standardised.mean(), standardised.var()], [0, 1], atol=1e-12)
+
+
+def test_gaussian_mean_is_the_mean_of_the_linear_predictor() -> None:
+    m, v = np.array([-1.0, 0.5]), np.array([0.3, 2.0])
+    assert_array_equal(get_family("gaussian").mean(m, v), m)
+
+
+def test_gaussian_dispersion_is_the_expected_squared_residual_at_the_new_eta() -> None:
+    """Paper, eq. 18, from statistics gathered at the old eta; checked by drawing the design matrix itself."""
+    family = get_family("gaussian")
+    rng = np.random.default_rng(0)
+    n, k, delta = 40, 3, 0.6
+    # q gives every document two equally likely zbar
+    zbar = rng.dirichlet(np.ones(k), size=(n, 2))
+    y, old, new = rng.normal(size=n), rng.normal(size=k), rng.normal(size=k)
+    mean = zbar.mean(axis=1)
+    second = np.einsum("dsi,dsj->ij", zbar, zbar) / 2
+    m = mean @ old
+    v = (zbar @ old).var(axis=1)
+    updated = family.update_dispersion(
+        sum(family.dispersion_statistic(*each) for each in zip(y, m, v, strict=True)),
+        n,
+        delta=delta,
+        score=(mean.T @ y - second @ old) / delta,
+        information=second / delta,
+        step=new - old,
+    )
+    assert_allclose(updated, np.mean((y[:, np.newaxis] - zbar @ new) ** 2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["normal", "", "Gaussian", None, ["gaussian"]])
+def test_an_unknown_family_is_refused_with_the_known_ones(name: object) -> None:
+    with pytest.raises(InputError, match="family must be one of .*gaussian.*, got "):
+        get_family(name)
+
+
+@pytest.mark.parametrize(
+    ("interval", "inside", "outside", "text"),
+    [
+        (Interval(), [-1e300, 0.0], [np.nan, np.inf, -np.inf], "finite numbers"),
+        (
+            Interval(0.0, low_closed=True, integer=True),
+            [0, 3],
+            [-1, 0.5, np.inf],
+            "whole numbers in [0, inf)",
+        ),
+        (Interval(0.0, 1.0), [0.5], [0.0, 1.0, np.nan], "numbers in (0, 1)"),
+        (Interval(0.0, 1.0, high_closed=True), [1.0], [0.0], "numbers in (0, 1]"),
+    ],
+)
+def test_interval_membership_and_wording(
+    interval: Interval, inside: list[float], outside: list[float], text: str
+) -> None:
+    assert interval.contains(np.array(inside, float)).all()
+    assert not interval.contains(np.array(outside, float)).any()
+    assert str(interval) == text
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_the_unbounded_interval_holds_exactly_the_finite_numbers(y: float) -> None:
+    assert Interval().contains(np.array([y]))[0] == math.isfinite(y)

@@ -1,0 +1,209 @@
+"""The compiled E-step against the readable one, sweep for sweep."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from problems import (
+    Documents,
+    PoissonLike,
+    documents_of,
+    random_document,
+    random_parameters,
+    reference_statistics,
+)
+
+from dslda.families.base import Family
+from dslda.families.gaussian import Gaussian
+from dslda.variational import reference
+from dslda.variational.estep import e_step, infer
+from dslda.variational.parameters import FitSpec, Parameters
+
+GRANULARITIES = pytest.mark.parametrize("granularity", ["term", "token"])
+
+
+def assert_kernel_equals_reference(
+    documents: Documents, parameters: Parameters, spec: FitSpec, family: Family, *, elbo_rtol: float = 1e-10
+) -> None:
+    states = []
+    elbo = []
+    for d in range(len(documents)):
+        terms, counts, y = documents.document(d)
+        state, trace = reference.update_until_converged(
+            reference.cold_start(terms, counts, parameters, granularity=spec.granularity),
+            y,
+            parameters,
+            family=family,
+            rho=spec.rho,
+            tol=spec.sweep_tol,
+            max_sweeps=spec.max_sweeps,
+        )
+        states.append(state)
+        elbo.append(trace[-1])
+    posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
+    lengths = np.array([s.length for s in states])
+    # the ELBO is a difference of numbers as large as the squared reach of omega over delta
+    reach = max(np.abs(parameters.eta).max(), np.nanmax(np.abs(documents.y), initial=0.0))
+    rounding = np.finfo(float).eps * reach**2 / parameters.delta * spec.rho
+    assert_allclose(posterior.elbo, elbo, rtol=elbo_rtol, atol=elbo_rtol * lengths.max() + rounding)
+    for d, state in enumerate(states):
+        assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
+        m, v = reference.moments(state, parameters.eta)
+        spread = np.ptp(parameters.eta)
+        assert_allclose(posterior.mean[d], m, rtol=1e-9, atol=1e-6 * spread)
+        assert_allclose(posterior.variance[d], v, rtol=1e-6, atol=1e-6 * spread**2)
+    assert_allclose(posterior.n_known_tokens, lengths)
+
+    statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
+    expected = reference_statistics(states, documents.y, parameters, family=family, spec=spec)
+    assert_allclose(statistics.topic_word, expected.topic_word, rtol=1e-6, atol=1e-6)
+    for name in ("score", "information"):
+        wanted = getattr(expected, name)
+        assert_allclose(getattr(statistics, name), wanted, atol=1e-6 * np.abs(wanted).max(initial=1e-300))
+    assert_allclose(
+        statistics.dispersion, expected.dispersion, rtol=1e-6, atol=1e-9 * np.ptp(parameters.eta) ** 2
+    )
+    rounding *= len(documents)
+    assert_allclose(statistics.elbo, expected.elbo, rtol=elbo_rtol, atol=elbo_rtol * lengths.sum() + rounding)
+    assert (statistics.n_documents, statistics.n_labelled) == (expected.n_documents, expected.n_labelled)
+    assert statistics.n_tokens == documents.n_tokens
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Documents, Parameters, FitSpec]:
+    n_topics = draw(st.integers(1, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    parameters = random_parameters(
+        rng,
+        30,
+        n_topics,
+        delta=10.0 ** draw(st.floats(-3, 1)),
+        eta_scale=draw(st.sampled_from([0.0, 0.3, 1.0, 4.0])),
+        alpha=draw(st.sampled_from([0.01, 0.1, 1.0, 5.0])),
+    )
+    document = st.tuples(st.integers(1, 10), st.sampled_from([1, 2, 9]), st.booleans())
+    documents = documents_of(
+        [
+            random_document(rng, 30, distinct=distinct, most=most, labelled=labelled)
+            for distinct, most, labelled in draw(st.lists(document, min_size=1, max_size=3))
+        ]
+    )
+    spec = FitSpec(
+        n_topics=n_topics,
+        rho=draw(st.sampled_from([0.5, 1.0, 4.0])),
+        granularity=draw(st.sampled_from(["term", "token"])),
+        max_sweeps=draw(st.integers(1, 4)),
+        sweep_tol=0.0,
+    )
+    return documents, parameters, spec
+
+
+@given(problem=problems())
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_documents(problem: tuple[Documents, Parameters, FitSpec]) -> None:
+    assert_kernel_equals_reference(*problem, Gaussian())
+
+
+@given(problem=problems())
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_a_response_that_is_not_quadratic(problem: tuple[Documents, Parameters, FitSpec]) -> None:
+    documents, parameters, spec = problem
+    # A mild spread of omega, or exp(omega) makes single sweeps overshoot in both. Sweeps linearise l1, so that phi is not
+    # at the ELBO's maximum and the series' error in it (3e-8) counts once, not squared.
+    milder = Parameters(parameters.topics, parameters.alpha, np.clip(parameters.eta, -1, 1), 1.0)
+    documents = documents.with_response(np.abs(documents.y))
+    assert_kernel_equals_reference(documents, milder, spec, PoissonLike(), elbo_rtol=1e-7)
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("delta", [1e-8, 1e-4])
+@pytest.mark.parametrize("n_topics", [2, 5, 17])
+def test_short_documents_with_tiny_dispersion(granularity: str, delta: float, n_topics: int) -> None:
+    """Every token needs exponentials of its own."""
+    rng = np.random.default_rng(n_topics)
+    parameters = random_parameters(rng, 30, n_topics, delta=delta, eta_scale=3.0)
+    documents = documents_of(
+        [random_document(rng, 30, distinct=distinct, most=3) for distinct in (1, 1, 2, 4)]
+        + [([3], [1], 0.5), ([7], [6], -2.0)]
+    )
+    spec = FitSpec(n_topics=n_topics, granularity=granularity, max_sweeps=3, sweep_tol=0.0)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("n_topics", [3, 16, 21])
+def test_documents_longer_than_a_tile(granularity: str, n_topics: int) -> None:
+    rng = np.random.default_rng(n_topics)
+    parameters = random_parameters(rng, 400, n_topics, delta=0.1, eta_scale=2.0)
+    documents = documents_of(
+        [random_document(rng, 400, distinct=distinct, most=2) for distinct in (128, 129, 300)]
+        + [random_document(rng, 400, distinct=200, most=2, labelled=False)]
+    )
+    spec = FitSpec(n_topics=n_topics, granularity=granularity, max_sweeps=2, sweep_tol=0.0)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_documents_too_long_to_keep_their_topic_weights_gathered(labelled: bool) -> None:
+    rng = np.random.default_rng(0)
+    parameters = random_parameters(rng, 1200, 600, delta=0.1, eta_scale=2.0)
+    documents = documents_of([random_document(rng, 1200, distinct=1000, most=2, labelled=labelled)])
+    spec = FitSpec(n_topics=600, max_sweeps=2, sweep_tol=0.0)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("delta", [1e-8, 1e-3, 0.1])
+@pytest.mark.parametrize("possible", [1, 2])
+def test_a_term_possible_only_in_topics_the_response_rejects(
+    granularity: str, delta: float, possible: int
+) -> None:
+    """Its topics lie hundreds below the best one, which the term cannot take."""
+    eta = np.array([-50.0, -49.0, 50.0])
+    topics = np.full((4, 3), 0.25)
+    topics[0, possible:] = 0.0
+    topics /= topics.sum(axis=0)
+    parameters = Parameters(topics, np.full(3, 0.5), eta, delta)
+    documents = documents_of([([0], [1], 50.0), ([0], [3], 50.0), ([0, 1], [1, 1], 50.0)])
+    spec = FitSpec(n_topics=3, granularity=granularity, max_sweeps=3, sweep_tol=0.0)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
+
+
+@GRANULARITIES
+def test_convergence_is_judged_like_the_reference(granularity: str) -> None:
+    rng = np.random.default_rng(11)
+    parameters = random_parameters(rng, 30, 5, delta=0.2, eta_scale=2.0)
+    documents = documents_of([random_document(rng, 30, distinct=8) for _ in range(10)])
+    spec = FitSpec(n_topics=5, granularity=granularity, sweep_tol=1e-5, max_sweeps=8)
+    posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=Gaussian())
+    sweeps = []
+    for d in range(len(documents)):
+        terms, counts, y = documents.document(d)
+        state = reference.cold_start(terms, counts, parameters, granularity=granularity)
+        _, trace = reference.update_until_converged(
+            state, y, parameters, family=Gaussian(), rho=1.0, tol=1e-5, max_sweeps=8
+        )
+        sweeps.append(len(trace))
+    assert posterior.n_sweeps.tolist() == sweeps
+    assert np.all(posterior.converged[np.array(sweeps) < 8])
+    statistics = e_step(*documents.arrays, parameters, family=Gaussian(), spec=spec)
+    assert statistics.n_sweeps == sum(sweeps)
+    assert statistics.n_unconverged == int((~posterior.converged).sum()) > 0
+
+
+def test_a_term_without_mass_in_any_topic_is_left_out() -> None:
+    rng = np.random.default_rng(12)
+    parameters = random_parameters(rng, 10, 3)
+    parameters.topics[4] = 0.0
+    with_it = documents_of([([1, 4, 7], [2, 5, 1], 0.3), ([4], [2], 0.3)])
+    without = documents_of([([1, 7], [2, 1], 0.3), ([], [], 0.3)])
+    spec = FitSpec(n_topics=3)
+    one, other = (infer(*d.csr, parameters, spec=spec, y=d.y, family=Gaussian()) for d in (with_it, without))
+    assert one.gamma.tobytes() == other.gamma.tobytes()
+    assert one.elbo.tobytes() == other.elbo.tobytes()
+    assert one.n_known_tokens.tolist() == [3, 0]
+    statistics = e_step(*with_it.arrays, parameters, family=Gaussian(), spec=spec)
+    assert (statistics.n_empty, statistics.n_labelled, statistics.n_tokens) == (1, 1, 3)

@@ -1,0 +1,122 @@
+"""Settings, starting values and the records that travel."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dslda.exceptions import InputError
+from dslda.variational.initial import initial_parameters
+from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.statistics import SufficientStatistics
+
+
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [
+        *(
+            (name, bad)
+            for name in ("n_topics", "max_iter", "max_sweeps")
+            for bad in (0, -1, 2.0, "3", True, None)
+        ),
+        *(("seed", bad) for bad in (-1, 0.5, None)),
+        *((name, bad) for name in ("rho", "delta_floor") for bad in (0, -1.0, math.nan, math.inf, "1", None)),
+        *(
+            (name, bad)
+            for name in ("topic_prior", "tol", "sweep_tol")
+            for bad in (-1e-9, math.nan, math.inf, None)
+        ),
+        *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "auto")),
+        *(("granularity", bad) for bad in ("word", "", None)),
+    ],
+)
+def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> None:
+    with pytest.raises(InputError, match=rf"^{field} must be .*got {bad!r}$"):
+        FitSpec(**{field: bad})
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        {"n_topics": np.int64(1), "max_iter": 1, "max_sweeps": 1, "seed": 0},
+        {"topic_prior": 0, "tol": 0.0, "sweep_tol": 0},
+        {"alpha": 1, "rho": np.float64(0.5), "delta_floor": 1e-12},
+        {"granularity": "token"},
+    ],
+)
+def test_settings_accept_the_ends_of_their_ranges(good: dict[str, object]) -> None:
+    spec = FitSpec(**good)
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_starting_values_are_a_function_of_vocabulary_size_and_settings() -> None:
+    spec = FitSpec(n_topics=5)
+    start = initial_parameters(200, spec=spec)
+    np.random.default_rng(0).random(10)
+    again = initial_parameters(200, spec=FitSpec(n_topics=5))
+    assert start.topics.tobytes() == again.topics.tobytes()
+    assert not np.array_equal(start.topics, initial_parameters(200, spec=FitSpec(n_topics=5, seed=1)).topics)
+    assert_allclose(start.topics.sum(axis=0), 1.0)
+    # the paper's start: nearly uniform topics, a grid of coefficients, the variance of a standardised response
+    assert_allclose(start.topics, 1 / 200, rtol=0.011)
+    assert len(np.unique(start.topics)) > 900
+    assert_allclose(start.eta, [-1, -0.5, 0, 0.5, 1])
+    assert_allclose(start.alpha, 0.2)
+    assert start.delta == 1.0
+    assert (start.n_terms, start.n_topics) == (200, 5)
+
+
+def test_starting_values_of_one_topic_and_a_given_alpha() -> None:
+    start = initial_parameters(1, spec=FitSpec(n_topics=1, alpha=0.3))
+    assert (start.topics.tolist(), start.eta.tolist(), start.alpha.tolist()) == ([[1.0]], [0.0], [0.3])
+
+
+def test_scaling_is_undone_by_its_inverse() -> None:
+    y = np.array([-3.0, 0.0, 1e6, np.nan])
+    scaling = Scaling(center=50.0, scale=1000.0)
+    assert_allclose(scaling.to_user(scaling.to_model(y)), y, rtol=1e-12, atol=1e-12)
+    assert scaling.to_model(np.array([1050.0])).tolist() == [1.0]
+    assert Scaling().to_model(y) is not None
+    assert_allclose(Scaling().to_user(y), y)
+
+
+def statistics(value: float) -> SufficientStatistics:
+    sums = SufficientStatistics.zeros(4, 3)
+    sums.topic_word += value
+    sums.score += 2 * value
+    sums.information += 3 * value
+    sums.dispersion, sums.elbo, sums.seconds = value, -value, value
+    sums.n_documents = sums.n_labelled = sums.n_empty = int(value)
+    sums.n_unconverged = sums.n_sweeps = sums.n_tokens = int(10 * value)
+    return sums
+
+
+def test_statistics_add_every_field_in_place_and_leave_the_other_alone() -> None:
+    one, other = statistics(1.0), statistics(4.0)
+    assert one.add(other) is one
+    total = statistics(5.0)
+    unchanged = statistics(4.0)
+    for name in SufficientStatistics.__dataclass_fields__:
+        assert np.array_equal(getattr(one, name), getattr(total, name)), name
+        assert np.array_equal(getattr(other, name), getattr(unchanged, name)), name
+
+
+def test_a_copy_shares_no_memory() -> None:
+    one = statistics(1.0)
+    copy = one.copy()
+    copy.add(one)
+    assert np.array_equal(one.topic_word, statistics(1.0).topic_word)
+    assert one.n_tokens == 10
+
+
+def test_records_tell_dask_their_size() -> None:
+    """A dataclass without __sizeof__ looks like 0 bytes to the scheduler."""
+    sums = SufficientStatistics.zeros(1000, 50)
+    parameters = Parameters(np.zeros((1000, 50)), np.ones(50), np.zeros(50), 1.0)
+    assert 8 * (1000 * 50 + 50 + 50 * 50) < sys.getsizeof(sums) < 430_000
+    assert 8 * (1000 * 50 + 100) < sys.getsizeof(parameters) < 405_000
