@@ -1,0 +1,88 @@
+"""Settings of the place dslda runs at, from Dask's configuration (namespace ``dslda``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from dslda.exceptions import InputError
+
+__all__ = ["ClusterSettings", "EngineSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """A section of ``dslda.yaml``, which documents each setting and holds its default; times in seconds."""
+
+    @classmethod
+    def _section(cls) -> str:
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls) -> Self:
+        """The settings in force now.
+
+        Raises
+        ------
+        InputError
+            A setting is not a number or a time, or is not above 0.
+        """
+        import dask.config
+
+        _update_defaults()
+        values = {}
+        for field in fields(cls):
+            name = f"{cls._section()}.{field.name.replace('_', '-')}"
+            values[field.name] = _positive(name, dask.config.get(name))
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings(_Settings):
+    """Section ``dslda.engine``."""
+
+    stall_timeout: float
+    iteration_budget: float
+    publish_timeout: float
+    resident_fraction: float
+
+    @classmethod
+    def _section(cls) -> str:
+        return "dslda.engine"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings(_Settings):
+    """Section ``dslda.cluster``."""
+
+    cores_per_process: float
+    start_timeout: float
+
+    @classmethod
+    def _section(cls) -> str:
+        return "dslda.cluster"
+
+
+@cache
+def _update_defaults() -> None:
+    import dask.config
+    import yaml
+
+    defaults: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("dslda.yaml").read_text("utf-8"))
+    dask.config.update_defaults(defaults)
+
+
+def _positive(name: str, value: object) -> float:
+    from dask.utils import parse_timedelta
+
+    try:
+        number = float(value) if isinstance(value, (int, float)) else float(parse_timedelta(value))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        number = -1.0
+    if not number > 0:
+        raise InputError(
+            f"setting {name} must be a number or a time such as '10 minutes' above 0, got {value!r}"
+        )
+    return number

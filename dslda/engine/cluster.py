@@ -1,0 +1,226 @@
+"""The cluster a command works on: the user's, one that is named, or one on this machine while needed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dslda.config import ClusterSettings
+from dslda.exceptions import EngineError, InputError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["ClusterOptions", "cluster"]
+
+logger = logging.getLogger("dslda.engine")
+
+CONFIG = {
+    # a peer on this machine that does not answer at once is dead
+    "distributed.comm.timeouts.connect": "10s",
+    # its nanny starts a worker again, which takes longer than the usual 15 seconds on a busy machine
+    "distributed.deploy.lost-worker-timeout": "10 minutes",
+    # Partitions are gone over in full in every iteration, so spilling the least recently used would thrash:
+    # start it late, and stop before the machine does.
+    "distributed.worker.memory.target": 0.75,
+    "distributed.worker.memory.spill": 0.85,
+    "distributed.worker.memory.pause": 0.90,
+    "distributed.worker.memory.terminate": 0.95,
+    # Samples every thread a hundred times a second for a dashboard that is not there.
+    "distributed.worker.profile.enabled": False,
+}
+
+# a server for metrics starts all the same; on its usual port it warns when another scheduler is there
+NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """Which cluster: the options that every command that works has.
+
+    Attributes
+    ----------
+    scheduler : str or None
+        Address of a running scheduler, such as ``tcp://host:8786``; None starts workers on this machine.
+    tls_ca_file, tls_cert, tls_key : str or None
+        Files for a ``tls://`` scheduler.
+    workers : int or None
+        Worker processes to start; by default one for every 8 cores.
+    threads : int or None
+        Threads of each; by default all cores together.
+    memory_limit : str, int or None
+        Memory of each, as "4 GiB" or bytes; by default its share of the machine's.
+
+    Raises
+    ------
+    InputError
+        A number is below 1, or options of both kinds are given.
+    """
+
+    scheduler: str | None = None
+    tls_ca_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    workers: int | None = None
+    threads: int | None = None
+    memory_limit: str | int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        local = [n for n in ("workers", "threads", "memory_limit") if getattr(self, n) is not None]
+        if self.scheduler is not None and local:
+            raise InputError(
+                f"{', '.join(local)} are for workers on this machine, got a scheduler at {self.scheduler} "
+                "too: give one or the other"
+            )
+        if self.scheduler is None and (self.tls_ca_file or self.tls_cert or self.tls_key):
+            raise InputError(
+                "files for TLS are for a scheduler that is running, got none: give its address too"
+            )
+
+
+@contextmanager
+def cluster(client: Client | None = None, *, options: ClusterOptions | None = None) -> Iterator[Client]:
+    """A client to work with, closed at the end together with what was started for it.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        The user's own: given back as it is and left open.
+    options : ClusterOptions, optional
+        Where no client is given: which cluster. By default workers on this machine that use all of it.
+
+    Raises
+    ------
+    EngineError
+        The scheduler does not answer, or workers do not start.
+    """
+    if client is not None:
+        yield client
+        return
+    options = ClusterOptions() if options is None else options
+    opened = _local(options) if options.scheduler is None else _remote(options)
+    # current, but not the default: the user's own `dask.compute` elsewhere must not come to us
+    with opened as ours, ours.as_current():
+        yield ours
+
+
+@contextmanager
+def _remote(options: ClusterOptions) -> Iterator[Client]:
+    from distributed import Client, Security
+
+    security = None
+    if options.tls_ca_file or options.tls_cert or options.tls_key:
+        security = Security(
+            tls_ca_file=options.tls_ca_file,
+            tls_client_cert=options.tls_cert,
+            tls_client_key=options.tls_key,
+            require_encryption=True,
+        )
+    try:
+        client = Client(options.scheduler, security=security, set_as_default=False)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise EngineError(
+            f"the scheduler at {options.scheduler} must answer, got: {error}; check its address, the "
+            "network and the files for TLS"
+        ) from error
+    with client:
+        yield client
+
+
+@contextmanager
+def _local(options: ClusterOptions) -> Iterator[Client]:
+    import dask.config
+    from dask.system import CPU_COUNT
+    from distributed import Client
+    from distributed.system import MEMORY_LIMIT
+    from distributed.worker_memory import parse_memory_limit
+
+    settings = ClusterSettings.load()
+    n_workers, threads = _shape(options, CPU_COUNT, settings.cores_per_process)
+    memory = options.memory_limit if options.memory_limit is not None else MEMORY_LIMIT // n_workers
+    try:
+        memory_limit = parse_memory_limit(memory, threads, n_workers, logger=logger)
+    except ValueError as error:
+        raise InputError(f"memory_limit must be a size such as '4 GiB', got {memory!r}") from error
+    with (
+        tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch,
+        dask.config.set(CONFIG),
+        _quiet(),
+    ):
+        worker = {
+            "host": "127.0.0.1",
+            "nthreads": threads,
+            "memory_limit": memory_limit,
+            "local_directory": scratch,
+            "silence_logs": logging.CRITICAL,
+            "dashboard": False,
+        }
+        with _start(n_workers, worker) as started, Client(started, set_as_default=False) as client:
+            try:
+                client.wait_for_workers(n_workers, timeout=settings.start_timeout)
+            except TimeoutError as error:
+                raise EngineError(
+                    f"{n_workers} worker processes must start on this machine within "
+                    f"{settings.start_timeout:.0f} seconds, got {len(client.nthreads())}; see the setting "
+                    "dslda.cluster.start-timeout"
+                ) from error
+            logger.info("started %d worker processes of %d threads on this machine", n_workers, threads)
+            yield client
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what `distributed` says of our own cluster out of the user's log: we log what matters."""
+    names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] == "distributed"]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name, level in levels.items():
+        if level != logging.NOTSET:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def _start(n_workers: int, worker: dict[str, Any]) -> Any:
+    """A cluster on this machine, not started yet."""
+    from distributed import LocalCluster, Scheduler, SpecCluster
+
+    if sys.platform == "win32":  # distributed#7434: no subprocess workers there
+        return LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=worker["nthreads"],
+            memory_limit=worker["memory_limit"],
+            local_directory=worker["local_directory"],
+            silence_logs=logging.CRITICAL,
+            dashboard_address=NO_DASHBOARD["dashboard_address"],
+        )
+    from dslda.engine.worker_process import WorkerProgram
+
+    return SpecCluster(
+        scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **NO_DASHBOARD}},
+        workers={i: {"cls": WorkerProgram, "options": {"worker_kwargs": worker}} for i in range(n_workers)},
+        silence_logs=logging.CRITICAL,
+    )
+
+
+def _shape(options: ClusterOptions, cores: int, cores_per_process: float) -> tuple[int, int]:
+    """Worker processes and threads of each."""
+    if options.workers is not None:
+        n_workers = options.workers
+    elif options.threads is not None:
+        n_workers = max(cores // options.threads, 1)
+    else:
+        n_workers = math.ceil(cores / cores_per_process)
+    return n_workers, options.threads or max(cores // n_workers, 1)

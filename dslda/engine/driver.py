@@ -1,0 +1,145 @@
+"""The EM loop."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dslda.engine.em import Decision, EMState, IterationRecord
+from dslda.engine.executor import Executor, single_threaded_blas
+from dslda.engine.progress import FitProgress, default_progress
+from dslda.exceptions import EngineError
+from dslda.families.base import Family
+from dslda.variational.mstep import m_step, objective
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.statistics import SufficientStatistics
+
+__all__ = ["FitResult", "fit"]
+
+logger = logging.getLogger("dslda.engine")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitResult:
+    """What a fit ends with: its last complete iteration.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        Those at which the last ELBO of the trace was computed.
+    statistics : SufficientStatistics
+        Of all documents, at `parameters`.
+    trace : tuple of IterationRecord
+        One record an iteration.
+    converged : bool
+        The ELBO changed by less than ``spec.tol``.
+    interrupted : bool
+        Stopped before it converged or reached the iteration cap, by Ctrl-C or on request.
+    """
+
+    parameters: Parameters
+    statistics: SufficientStatistics
+    trace: tuple[IterationRecord, ...]
+    converged: bool
+    interrupted: bool
+
+
+def fit(
+    executor: Executor,
+    initial: Parameters,
+    *,
+    family: Family,
+    spec: FitSpec,
+    on_iteration: Callable[[IterationRecord, Parameters], None] | None = None,
+    progress: FitProgress | None = None,
+    stop_requested: Callable[[], bool] | None = None,
+) -> FitResult:
+    """Run EM until the ELBO settles.
+
+    The result is a pure function of the documents, `initial` and `spec`: the same bits whatever the executor.
+
+    Parameters
+    ----------
+    executor : Executor
+    initial : Parameters
+    family : Family
+    spec : FitSpec
+    on_iteration : callable, optional
+        Called with the record of each complete iteration and its parameters, in this thread.
+    progress : FitProgress, optional
+        Shows how far the fit is; by default a bar on a terminal, log lines otherwise.
+    stop_requested : callable, optional
+        Asked after each iteration; EM stops when it returns True.
+
+    Returns
+    -------
+    FitResult
+        Also after Ctrl-C, once an iteration is complete: the last complete one, flagged `interrupted`.
+
+    Raises
+    ------
+    EngineError
+        An iteration could not be completed, or the ELBO is not finite.
+    KeyboardInterrupt
+        Ctrl-C before the first iteration was complete: there is nothing to return.
+    """
+    progress = default_progress() if progress is None else progress
+    state = EMState()
+    parameters = initial
+    m_step_seconds = 0.0
+    last: FitResult | None = None
+    try:
+        with progress, single_threaded_blas():
+            progress.started(executor.n_documents, executor.n_partitions, spec)
+            while True:
+                began = time.perf_counter()
+                statistics, times = executor.run(parameters, on_partition=progress.partition)
+                elbo = objective(statistics, parameters, spec=spec)
+                if not math.isfinite(elbo):
+                    raise EngineError(
+                        f"the ELBO must be finite, got {elbo} in iteration {state.iteration + 1}; please "
+                        "report this with the settings of the fit"
+                    )
+                state = state.advance(elbo)
+                seconds = time.perf_counter() - began + m_step_seconds
+                record = IterationRecord(
+                    iteration=state.iteration,
+                    elbo=elbo,
+                    relative_change=state.relative_change,
+                    sweeps_per_document=statistics.n_sweeps / max(statistics.n_documents, 1),
+                    unconverged_documents=statistics.n_unconverged,
+                    delta=parameters.delta,
+                    publish_seconds=times.publish,
+                    e_step_seconds=times.e_step,
+                    reduce_seconds=times.reduce,
+                    m_step_seconds=m_step_seconds,
+                    documents_per_second=statistics.n_documents / seconds,
+                )
+                trace = (*last.trace, record) if last is not None else (record,)
+                # one assignment: Ctrl-C finds either the iteration before or this one, whole
+                last = FitResult(parameters, statistics, trace, converged=False, interrupted=True)
+                progress.iteration(record)
+                if on_iteration is not None:
+                    on_iteration(record, parameters)
+                decision = state.decide(spec, stop_requested=stop_requested is not None and stop_requested())
+                if decision is not Decision.CONTINUE:
+                    break
+                began = time.perf_counter()
+                parameters = m_step(parameters, statistics, family=family, spec=spec)
+                m_step_seconds = time.perf_counter() - began
+    except KeyboardInterrupt:
+        if last is None:
+            raise
+        logger.warning("interrupted: keeping iteration %d, the last complete one", last.trace[-1].iteration)
+        return last
+    logger.info("EM ended after iteration %d: %s", state.iteration, decision.value)
+    return FitResult(
+        parameters,
+        statistics,
+        trace,
+        converged=decision is Decision.CONVERGED,
+        interrupted=decision is Decision.STOPPED,
+    )

@@ -1,0 +1,119 @@
+"""EM as a state machine: what has happened in, what to do next out. No I/O, no clock, no Dask."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dslda.variational.parameters import FitSpec
+
+__all__ = ["Decision", "EMState", "IterationRecord", "remaining_iterations"]
+
+
+class Decision(enum.Enum):
+    """What to do after an iteration."""
+
+    CONTINUE = "continue"
+    CONVERGED = "converged"
+    ITERATION_CAP = "iteration cap"
+    STOPPED = "stopped on request"
+
+
+@dataclass(frozen=True, slots=True)
+class IterationRecord:
+    """One line of the trace: a complete iteration.
+
+    An iteration begins with the M-step that made its parameters (none for the first) and ends when the ELBO
+    at these parameters is known.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1.
+    elbo : float
+        Of the whole corpus, with the log density of the topic prior.
+    relative_change : float
+        ``|elbo - previous| / |previous|``, NaN for the first iteration.
+    sweeps_per_document : float
+        Mean number of coordinate-ascent sweeps over a document.
+    unconverged_documents : int
+        Documents that stopped at the cap on sweeps.
+    delta : float
+        Dispersion, on the scale of the standardised response.
+    publish_seconds, e_step_seconds, reduce_seconds, m_step_seconds : float
+        Wall-clock time: sending the parameters to the workers; until the last partition was done; from
+        there to the sum of all; M-step. On a cluster most sums are made while other partitions are still at
+        work.
+    documents_per_second : float
+        Documents by the wall-clock time of the whole iteration.
+    """
+
+    iteration: int
+    elbo: float
+    relative_change: float
+    sweeps_per_document: float
+    unconverged_documents: int
+    delta: float
+    publish_seconds: float
+    e_step_seconds: float
+    reduce_seconds: float
+    m_step_seconds: float
+    documents_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class EMState:
+    """How far EM has come.
+
+    Attributes
+    ----------
+    iteration : int
+        Complete iterations.
+    elbo : float
+        Of the last one, NaN before the first.
+    relative_change : float
+        From the one before it, NaN before the second.
+    """
+
+    iteration: int = 0
+    elbo: float = math.nan
+    relative_change: float = math.nan
+
+    def advance(self, elbo: float) -> EMState:
+        """The state after one more iteration that ended with `elbo`."""
+        difference = abs(elbo - self.elbo)
+        # an ELBO of exactly 0 divides nothing: any change from it is large
+        change = difference / abs(self.elbo) if self.elbo != 0.0 else (0.0 if difference == 0.0 else math.inf)
+        return replace(self, iteration=self.iteration + 1, elbo=elbo, relative_change=change)
+
+    def decide(self, spec: FitSpec, *, stop_requested: bool = False) -> Decision:
+        """What to do now that an iteration is complete.
+
+        Convergence comes first, so that a fit that converges in its last iteration, or just as a user stops
+        it, is not reported as cut short.
+        """
+        if self.relative_change < spec.tol:
+            return Decision.CONVERGED
+        if self.iteration >= spec.max_iter:
+            return Decision.ITERATION_CAP
+        if stop_requested:
+            return Decision.STOPPED
+        return Decision.CONTINUE
+
+
+def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int:
+    """An estimate of the iterations still to come, for a time of arrival.
+
+    The relative change falls about geometrically, so its fall over the last few iterations is drawn on to
+    `tol`; where it does not fall, only the iteration cap is known.
+    """
+    left = max(spec.max_iter - len(trace), 0)
+    changes = [r.relative_change for r in trace[-5:] if r.relative_change > 0]
+    if len(changes) < 2 or spec.tol <= 0:
+        return left
+    slope = (math.log(changes[-1]) - math.log(changes[0])) / (len(changes) - 1)
+    if slope >= 0:
+        return left
+    return min(left, max(math.ceil((math.log(spec.tol) - math.log(changes[-1])) / slope), 0))

@@ -1,0 +1,253 @@
+"""Where partitions are: in the memory of which worker, or read again wherever they are needed."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.engine.futures import release, wait_for
+from dslda.engine.sources import FutureSource, Source, TrainingBlock, TrainingView
+from dslda.engine.tasks import read_partition
+from dslda.exceptions import EngineError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = [
+    "BorrowedPartitions",
+    "Partitions",
+    "ResidentPartitions",
+    "StreamedPartitions",
+    "contiguous_owners",
+    "place",
+]
+
+logger = logging.getLogger("dslda.engine")
+
+HEAL_PATIENCE = 5.0
+"""Seconds that loads under way get to finish before a lost partition is read anew."""
+
+
+class Partitions(Protocol):
+    """The partitions of a source on a cluster."""
+
+    def argument(self, partition: int, *, kept: bool = True) -> tuple[Any, TrainingView | None]:
+        """What a task is given for a partition, a future or a loader that it calls, and its view of it.
+
+        With `kept` False, a loader where there can be one.
+        """
+
+    def owners(self, groups: Sequence[range]) -> list[str | None]:
+        """For each group of partitions, the worker that holds most of it; None where that does not matter."""
+
+    def drop(self) -> None:
+        """Let go of all that can be read again, until :meth:`heal`."""
+
+    def heal(self) -> None:
+        """After workers were lost: make sure that every partition is there or on its way."""
+
+    def close(self) -> None:
+        """Forget the partitions."""
+
+
+class StreamedPartitions:
+    """Partitions that every task reads for itself: for corpora larger than the workers' memory.
+
+    Reading takes a few milliseconds a megabyte, against seconds of E-step.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._loaders = [source.loader(i) for i in range(source.n_partitions)]
+
+    def argument(self, partition: int, *, kept: bool = True) -> tuple[Any, TrainingView | None]:
+        return self._loaders[partition], None
+
+    def owners(self, groups: Sequence[range]) -> list[str | None]:
+        return [None] * len(groups)
+
+    def drop(self) -> None:
+        pass
+
+    def heal(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._loaders = []
+
+
+class ResidentPartitions:
+    """Partitions read once and kept in the workers' memory.
+
+    They are results of tasks that read them, so that Dask reads a lost one again; documents are never
+    scattered (distributed#3149: scattered data goes with its worker).
+
+    Parameters
+    ----------
+    client : distributed.Client
+    source : Source
+    fit : str
+        Makes keys unique.
+    groups : sequence of range
+        Partitions that one task goes over; they are placed together, and neighbours beside each other, so
+        that sums are made where their terms are.
+    """
+
+    def __init__(self, client: Client, source: Source, fit: str, groups: Sequence[range]) -> None:
+        self._client = client
+        self._loaders = [source.loader(i) for i in range(source.n_partitions)]
+        self._descriptions = [source.describe(i) for i in range(source.n_partitions)]
+        self._fit = fit
+        self._generation = 0
+        weights = np.array([int(source.nbytes[group.start : group.stop].sum()) for group in groups])
+        threads = client.nthreads()
+        # With one worker there is nothing to choose, and a pin would only harm: see `_load`.
+        planned = contiguous_owners(weights, threads) if len(threads) > 1 else [None] * len(groups)
+        self._planned: dict[int, str | None] = {
+            i: owner for group, owner in zip(groups, planned, strict=True) for i in group
+        }
+        self._futures = [self._load(i, self._planned[i]) for i in range(source.n_partitions)]
+
+    def argument(self, partition: int, *, kept: bool = True) -> tuple[Any, TrainingView | None]:
+        return (self._futures[partition] if kept else self._loaders[partition]), None
+
+    def owners(self, groups: Sequence[range]) -> list[str | None]:
+        return _majorities(self._client, self._futures, groups, self._planned)
+
+    def drop(self) -> None:
+        release(self._futures)
+        self._futures = []
+
+    def heal(self) -> None:
+        _wait_a_little(self._client, self._futures)
+        found = {i: future for i, future in enumerate(self._futures) if future.status == "finished"}
+        lost = [i for i in range(len(self._loaders)) if i not in found]
+        if not lost:
+            return
+        logger.info("reading %d of %d partitions again", len(lost), len(self._loaders))
+        release([future for future in self._futures if future.status != "finished"])
+        self._generation += 1
+        for i in lost:
+            self._planned[i] = None
+            found[i] = self._load(i, None)
+        self._futures = [found[i] for i in range(len(self._loaders))]
+
+    def close(self) -> None:
+        self.drop()
+
+    def _load(self, partition: int, worker: str | None) -> Future[TrainingBlock]:
+        # The key is never used for another task: a key of two tasks corrupts the scheduler (dask#9888). A
+        # task whose pins all point to dead workers, while no worker is there, is not run when new ones
+        # join, although the pins are loose (related: distributed#7346, #8600); so what replaces a lost
+        # partition has no pin.
+        return self._client.submit(
+            read_partition,
+            self._loaders[partition],
+            self._descriptions[partition],
+            key=(f"dslda-load-{self._fit}", partition, self._generation),
+            workers=None if worker is None else [worker],
+            allow_other_workers=worker is not None,
+            retries=1,
+        )
+
+
+class BorrowedPartitions:
+    """Blocks that someone else keeps on the workers, of a :class:`~dslda.engine.sources.FutureSource`."""
+
+    def __init__(self, client: Client, source: FutureSource) -> None:
+        self._client = client
+        self._futures = source.futures
+        self._views = [source.view(i) for i in range(source.n_partitions)]
+
+    def argument(self, partition: int, *, kept: bool = True) -> tuple[Any, TrainingView | None]:
+        # the view is taken within the E-step: a result of its own would count the same arrays twice
+        return self._futures[partition], self._views[partition]
+
+    def owners(self, groups: Sequence[range]) -> list[str | None]:
+        return _majorities(self._client, self._futures, groups, {})
+
+    def drop(self) -> None:
+        pass
+
+    def heal(self) -> None:
+        _wait_a_little(self._client, self._futures)
+        failed = [future for future in self._futures if future.status == "error"]
+        if failed:
+            self._client.retry(failed)
+        for i, future in enumerate(self._futures):
+            if future.status in ("cancelled", "lost"):
+                raise EngineError(
+                    f"partition {i} of the documents was lost with its worker and cannot be computed again "
+                    "from the collection it came from; persist nothing that was scattered, or ingest the "
+                    "collection to a corpus"
+                )
+
+    def close(self) -> None:
+        self._futures = []
+
+
+def place(
+    client: Client, source: Source, fit: str, groups: Sequence[range], *, resident_fraction: float
+) -> Partitions:
+    """Bring the partitions of a source to a cluster, in memory where they fill less than a share of it."""
+    if isinstance(source, FutureSource):
+        return BorrowedPartitions(client, source)
+    if int(source.nbytes.sum()) > resident_fraction * _memory(client):
+        logger.info("the corpus is large for the workers' memory: partitions are read in every iteration")
+        return StreamedPartitions(source)
+    return ResidentPartitions(client, source, fit, groups)
+
+
+def contiguous_owners(weights: NDArray[np.int64], threads: Mapping[str, int]) -> list[str]:
+    """A worker for each of consecutive groups: contiguous blocks, by weight, in proportion to threads.
+
+    Parameters
+    ----------
+    weights : ndarray of int, shape (G,)
+    threads : mapping of str to int
+        Threads of each worker, at least one worker.
+    """
+    workers = sorted(threads)
+    shares = np.cumsum([threads[w] for w in workers]) / sum(threads.values())
+    total = max(float(weights.sum()), 1.0)
+    centres = (np.cumsum(weights) - weights / 2) / total
+    return [workers[i] for i in np.minimum(np.searchsorted(shares, centres, side="right"), len(workers) - 1)]
+
+
+def _majorities(
+    client: Client,
+    futures: Sequence[Future[Any]],
+    groups: Sequence[range],
+    planned: Mapping[int, str | None],
+) -> list[str | None]:
+    alive = client.nthreads()
+    if len(alive) == 1:
+        return [None] * len(groups)
+    holders = client.who_has(futures)
+    owners: list[str | None] = []
+    for group in groups:
+        votes: Counter[str] = Counter()
+        for i in group:
+            # partitions that are still being read count where they are meant to be
+            votes.update(holders.get(futures[i].key) or [w for w in [planned.get(i)] if w is not None])
+        there = [(n, worker) for worker, n in votes.items() if worker in alive]
+        owners.append(max(there)[1] if there else None)
+    return owners
+
+
+def _wait_a_little(client: Client, futures: Sequence[Future[Any]]) -> None:
+    from distributed import CancelledError
+
+    with suppress(TimeoutError, CancelledError):
+        wait_for(client, futures, timeout=HEAL_PATIENCE)
+
+
+def _memory(client: Client) -> float:
+    """Memory of all workers in bytes, infinite where one has no limit."""
+    limits = [w["memory_limit"] for w in client.scheduler_info()["workers"].values()]
+    return float(sum(limits)) if all(limits) else float("inf")

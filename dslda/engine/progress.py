@@ -1,0 +1,170 @@
+"""How far a fit is: on a terminal, in the log, or as the caller wishes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from dslda.engine.em import IterationRecord, remaining_iterations
+from dslda.variational.parameters import FitSpec
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["FitProgress", "LogProgress", "TerminalProgress", "default_progress"]
+
+logger = logging.getLogger("dslda.engine")
+
+
+class FitProgress(Protocol):
+    """Is told of every step of a fit. Entered before the first and left after the last, whatever happens."""
+
+    def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
+        """The fit goes over this many documents in every iteration."""
+
+    def partition(self, n_documents: int) -> None:
+        """This many documents more are done, fewer if negative; may come from another thread."""
+
+    def iteration(self, record: IterationRecord) -> None:
+        """An iteration is complete."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class LogProgress:
+    """A line in the log ``dslda.engine`` for every iteration, and one a minute within long ones."""
+
+    EVERY_SECONDS = 60.0
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._trace: list[IterationRecord] = []
+        self._done = 0
+        self._n_documents = 0
+        self._began = self._said = time.monotonic()
+
+    def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
+        self._n_documents, self._spec = n_documents, spec
+        logger.info(
+            "EM over %s documents in %d partitions: %d topics, at most %d iterations",
+            f"{n_documents:,}",
+            n_partitions,
+            spec.n_topics,
+            spec.max_iter,
+        )
+
+    def partition(self, n_documents: int) -> None:
+        with self._lock:
+            self._done += n_documents
+            now = time.monotonic()
+            if now - self._said < self.EVERY_SECONDS:
+                return
+            self._said = now
+            rate = self._done / max(now - self._began, 1e-9)
+            logger.info(
+                "iteration %d: %s of %s documents, %s documents/s",
+                len(self._trace) + 1,
+                f"{self._done:,}",
+                f"{self._n_documents:,}",
+                f"{rate:,.0f}",
+            )
+
+    def iteration(self, record: IterationRecord) -> None:
+        with self._lock:
+            self._trace.append(record)
+            self._done = 0
+            self._began = self._said = time.monotonic()
+        left = remaining_iterations(self._trace, self._spec)
+        logger.info("%s, about %s to go", _line(record), _duration(left * self._n_documents / _rate(record)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class TerminalProgress:
+    """A bar on standard error: documents of this iteration, documents/s, and an estimate of the rest."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._progress: Progress = Progress(
+            TextColumn("[bold]EM"),
+            TextColumn("iteration {task.fields[number]}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} documents"),
+            TextColumn("{task.fields[text]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._trace: list[IterationRecord] = []
+
+    def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
+        self._n_documents, self._spec = n_documents, spec
+        self._task = self._progress.add_task("EM", total=n_documents, number=1, text="")
+
+    def partition(self, n_documents: int) -> None:
+        if self._task is not None:
+            self._progress.advance(self._task, n_documents)
+
+    def iteration(self, record: IterationRecord) -> None:
+        assert self._task is not None
+        self._trace.append(record)
+        left = remaining_iterations(self._trace, self._spec)
+        eta = _duration(left * self._n_documents / _rate(record))
+        change = "" if len(self._trace) < 2 else f" (changed by {record.relative_change:.1e})"
+        self._progress.update(
+            self._task,
+            completed=0,
+            number=record.iteration + 1,
+            text=f"{record.documents_per_second:,.0f} documents/s, ELBO {record.elbo:.6g}{change}, "
+            f"about {eta} to go",
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+def default_progress() -> FitProgress:
+    """A bar where standard error is a terminal, log lines otherwise."""
+    return TerminalProgress() if sys.stderr is not None and sys.stderr.isatty() else LogProgress()
+
+
+def _line(record: IterationRecord) -> str:
+    change = "" if record.iteration == 1 else f" (changed by {record.relative_change:.2e})"
+    return (
+        f"iteration {record.iteration}: ELBO {record.elbo:.8g}{change}, "
+        f"{record.sweeps_per_document:.1f} sweeps/document, {record.documents_per_second:,.0f} documents/s"
+    )
+
+
+def _rate(record: IterationRecord) -> float:
+    return max(record.documents_per_second, 1e-9)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (
+        f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    )

@@ -1,0 +1,99 @@
+"""What to do when an iteration fails on a cluster: which failures are worth a retry, and for how long."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from distributed import CancelledError, KilledWorker
+from distributed.scheduler import NoValidWorkerError, NoWorkerError
+
+__all__ = ["Action", "Failure", "Retries", "Step", "WorkersLostError", "classify"]
+
+FIRST_DELAY = 1.0
+LONGEST_DELAY = 30.0
+
+
+class WorkersLostError(Exception):
+    """Workers, or what they held, went away under an iteration."""
+
+
+class Failure(enum.Enum):
+    """Why an iteration did not complete."""
+
+    LOST = "workers or data were lost"
+    KILLED = "a task was on several workers as they died"
+
+
+def classify(error: BaseException, *, raised_by_task: bool) -> Failure | None:
+    """The kind of failure if a retry can help, None if it is an error of the computation itself.
+
+    Parameters
+    ----------
+    error : exception
+    raised_by_task : bool
+        The error is the outcome of a task, not of talking to the cluster. A missing file is an OSError too,
+        but then the task raised it and would raise it again.
+    """
+    if isinstance(error, KilledWorker):
+        return Failure.KILLED
+    # distributed#3149: data that was scattered goes with its worker, and what needs it is cancelled;
+    # distributed#7346, #8600: tasks that found no worker for too long
+    if isinstance(error, (WorkersLostError, CancelledError, NoWorkerError, NoValidWorkerError)):
+        return Failure.LOST
+    # TimeoutError and CommClosedError are OSErrors
+    if isinstance(error, OSError) and not raised_by_task:
+        return Failure.LOST
+    return None
+
+
+class Action(enum.Enum):
+    """What to do after a failed attempt."""
+
+    RETRY = "retry"
+    EXAMINE = "look for a partition that crashes its worker, then retry"
+    GIVE_UP = "give up"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action, after some seconds."""
+
+    action: Action
+    delay: float = 0.0
+
+
+class Retries:
+    """The retries of one iteration, as a state machine without a clock.
+
+    Parameters
+    ----------
+    budget : float
+        Seconds from the first failure after which to give up.
+    """
+
+    def __init__(self, budget: float) -> None:
+        self._budget = budget
+        self._began: float | None = None
+        self._not_examined: list[Failure] = []
+        self.n_failures = 0
+
+    def failed(self, failure: Failure, now: float) -> Step:
+        """What to do after an attempt that failed at `now` (seconds of any clock that does not go back)."""
+        self._began = now if self._began is None else self._began
+        self.n_failures += 1
+        if now - self._began >= self._budget:
+            return Step(Action.GIVE_UP)
+        delay = min(FIRST_DELAY * 2.0 ** (self.n_failures - 1), LONGEST_DELAY)
+        # Once is no proof: every task assigned to a dead worker is blamed, not only the one that ran
+        # (distributed#5234), and preemptible machines die by themselves. On a cluster of one worker no task is
+        # blamed at all, since the parameters are lost first.
+        self._not_examined.append(failure)
+        if self._not_examined.count(Failure.KILLED) >= 2 or len(self._not_examined) >= 3:
+            self._not_examined.clear()
+            return Step(Action.EXAMINE, delay)
+        return Step(Action.RETRY, delay)
+
+    def time_left(self, now: float) -> float:
+        """Seconds until giving up."""
+        return self._budget if self._began is None else max(self._budget - (now - self._began), 0.0)

@@ -1,0 +1,402 @@
+"""What an executor reads: the documents of a corpus as the E-step sees them, partition by partition."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.partitioning import choose_partition_tokens, cut, join_pieces, number_of_partitions, work
+from dslda.corpus.summary import ResponseSummary
+from dslda.exceptions import InputError
+from dslda.variational.parameters import Scaling
+
+if TYPE_CHECKING:
+    from distributed import Future
+
+    from dslda.corpus.store import Corpus
+
+__all__ = [
+    "CorpusSource",
+    "FutureSource",
+    "MemorySource",
+    "PartitionLoader",
+    "Source",
+    "TrainingBlock",
+    "TrainingView",
+    "document_mask",
+]
+
+# one (document, term) entry: an int32 term and an int32 count; one document: its indptr entry and its
+# response
+_ENTRY_BYTES = 8
+_DOCUMENT_BYTES = 16
+
+UNSCALED = Scaling()
+"""The response as the user gave it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingBlock:
+    """A partition as the E-step sees it.
+
+    Attributes
+    ----------
+    indptr, terms, counts : ndarray of int64, int32, int32, shapes (D + 1,), (nnz,), (nnz,)
+        Term counts as in :class:`~dslda.corpus.block.DocumentBlock`.
+    y : ndarray of float64, shape (D,)
+        Standardised response, NaN where missing.
+    """
+
+    indptr: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    y: NDArray[np.float64]
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.indptr) - 1
+
+    def __sizeof__(self) -> int:
+        # Dask sees a dataclass as 0 bytes without this: no spilling, wrong placement (kartothek#175,
+        # xarray#9088).
+        return self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + self.y.nbytes + 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingView:
+    """From a block of documents to what one fit trains on. Small, and a pure function of the block.
+
+    Attributes
+    ----------
+    response : str
+        Which response.
+    scaling : Scaling
+        Maps the user's units to the model's.
+    kept : ndarray of uint8 or None
+        Bits of the documents to keep (`numpy.packbits`), None to keep all. Packed, since it travels with
+        every task.
+    """
+
+    response: str
+    scaling: Scaling = UNSCALED
+    kept: NDArray[np.uint8] | None = None
+
+    def __call__(self, block: DocumentBlock) -> TrainingBlock:
+        y = self.raw(block)
+        y = self.scaling.to_model(y)
+        if self.kept is None:
+            return TrainingBlock(block.indptr, block.terms, block.counts, y)
+        keep = self._mask(block)
+        lengths = np.diff(block.indptr)
+        entries = np.repeat(keep, lengths)
+        indptr = np.zeros(len(y) + 1, dtype=np.int64)
+        np.cumsum(lengths[keep], out=indptr[1:])
+        return TrainingBlock(indptr, block.terms[entries], block.counts[entries], y)
+
+    def raw(self, block: DocumentBlock) -> NDArray[np.float64]:
+        """The responses of the documents kept, in the user's units."""
+        y = block.responses[self.response]
+        return y if self.kept is None else y[self._mask(block)]
+
+    def summary(self, block: DocumentBlock) -> ResponseSummary:
+        return ResponseSummary.of(self.raw(block))
+
+    def _mask(self, block: DocumentBlock) -> NDArray[np.bool_]:
+        assert self.kept is not None
+        return np.unpackbits(self.kept, count=block.n_documents).view(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoader:
+    """Reads one partition for training when called. Picklable and small, so that any worker can have one."""
+
+    read: Callable[[], DocumentBlock]
+    view: TrainingView
+
+    def __call__(self) -> TrainingBlock:
+        return self.view(self.read())
+
+
+class Source(ABC):
+    """The documents of one fit, in partitions that the data alone decide.
+
+    Parameters
+    ----------
+    n_terms : int
+        V.
+    n_documents : sequence of int, length P
+        Stored documents of each partition.
+    n_entries : sequence of int, length P
+        (document, term) entries of each partition.
+    response : str
+        Name of the response.
+    scaling : Scaling
+        From the user's units to the model's.
+    documents : array_like, optional
+        The documents to train on: a boolean mask of all of them, or their row numbers. All by default.
+        Partitions stay those of all documents, so a subset is a pure function of the row numbers.
+
+    Attributes
+    ----------
+    n_terms : int
+    response : str
+    scaling : Scaling
+    n_documents : ndarray of int64, shape (P,)
+        Documents of each partition that are trained on.
+    nbytes : ndarray of int64, shape (P,)
+        Size in memory of each partition, before documents are left out.
+
+    Raises
+    ------
+    InputError
+        `documents` is not a mask of the right length or has a row number that is not there, or selects
+        nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_terms: int,
+        n_documents: Sequence[int] | NDArray[np.int64],
+        n_entries: Sequence[int] | NDArray[np.int64],
+        response: str,
+        scaling: Scaling,
+        documents: ArrayLike | None,
+    ) -> None:
+        stored = np.asarray(n_documents, dtype=np.int64)
+        self.n_terms = n_terms
+        self.response = response
+        self.scaling = scaling
+        self.nbytes = np.asarray(n_entries, dtype=np.int64) * _ENTRY_BYTES + stored * _DOCUMENT_BYTES
+        self._first = np.concatenate([[0], np.cumsum(stored)])
+        self._kept: list[NDArray[np.uint8]] | None = None
+        self.n_documents = stored
+        if documents is not None:
+            mask = document_mask(documents, int(stored.sum()))
+            parts = [mask[a:b] for a, b in zip(self._first[:-1], self._first[1:], strict=True)]
+            self._kept = [np.packbits(part) for part in parts]
+            self.n_documents = np.array([int(part.sum()) for part in parts], dtype=np.int64)
+
+    @property
+    def n_partitions(self) -> int:
+        return len(self.n_documents)
+
+    def with_scaling(self, scaling: Scaling) -> Self:
+        """The same documents with another standardisation of the response."""
+        new = copy.copy(self)
+        new.scaling = scaling
+        return new
+
+    def view(self, partition: int) -> TrainingView:
+        """From the stored documents of a partition to what is trained on."""
+        return TrainingView(
+            self.response, self.scaling, None if self._kept is None else self._kept[partition]
+        )
+
+    def loader(self, partition: int) -> PartitionLoader:
+        """What reads a partition, for a task."""
+        return PartitionLoader(self.reader(partition), self.view(partition))
+
+    def load(self, partition: int) -> TrainingBlock:
+        """Read a partition now."""
+        return self.loader(partition)()
+
+    @abstractmethod
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        """What reads the stored documents of a partition."""
+
+    def response_summary(self) -> ResponseSummary:
+        """Summary of the responses trained on, in the user's units; same bits for every kind of source.
+
+        Raises
+        ------
+        InputError
+            A response is infinite.
+        """
+        return ResponseSummary.merge_all(
+            self.view(i).summary(self.reader(i)()) for i in range(self.n_partitions)
+        )
+
+    def describe(self, start: int, stop: int | None = None) -> str:
+        """Partitions ``start`` to ``stop - 1`` and their documents in words, for messages."""
+        stop = start + 1 if stop is None else stop
+        what = f"partition {start}" if stop == start + 1 else f"partitions {start} to {stop - 1}"
+        return f"{what} (documents {self._first[start]} to {self._first[stop] - 1})"
+
+
+class CorpusSource(Source):
+    """The partitions of a stored corpus, read where they are needed; parameters as :class:`Source`."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        response: str,
+        scaling: Scaling = UNSCALED,
+        documents: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(
+            n_terms=corpus.n_terms,
+            n_documents=[p.n_documents for p in corpus.partitions],
+            n_entries=[p.nnz for p in corpus.partitions],
+            response=response,
+            scaling=scaling,
+            documents=documents,
+        )
+        self._corpus = corpus
+        corpus.reader(0, responses=[response])  # refuses an unknown response now, not on a worker
+
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        return self._corpus.reader(partition, responses=[self.response])
+
+    def response_summary(self) -> ResponseSummary:
+        if self._kept is None:
+            return self._corpus.response_summaries[self.response]
+        return super().response_summary()
+
+
+class MemorySource(Source):
+    """Documents in memory, cut into the partitions that a stored corpus of them would have.
+
+    For the process that holds them: documents are not sent to a cluster. See :class:`Source` for the
+    parameters.
+    """
+
+    def __init__(
+        self,
+        block: DocumentBlock,
+        n_terms: int,
+        *,
+        response: str,
+        scaling: Scaling = UNSCALED,
+        documents: ArrayLike | None = None,
+    ) -> None:
+        n_tokens = block.n_tokens
+        n_partitions = number_of_partitions(n_tokens, choose_partition_tokens(n_tokens, None))
+        # one block gives one piece a partition
+        pieces = [p.pieces[0] for p in join_pieces([cut(block, 0, work(block), n_partitions)])]
+        super().__init__(
+            n_terms=n_terms,
+            n_documents=[piece.stop - piece.start for piece in pieces],
+            n_entries=[piece.n_entries for piece in pieces],
+            response=response,
+            scaling=scaling,
+            documents=documents,
+        )
+        self._blocks = [_rows(block, piece.start, piece.stop) for piece in pieces]
+
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        return _Held(self._blocks[partition])
+
+
+class FutureSource(Source):
+    """Blocks of documents that live on the workers of a cluster, such as those counted from a Dask bag.
+
+    Parameters
+    ----------
+    futures : sequence of distributed.Future, length P
+        Of :class:`~dslda.corpus.block.DocumentBlock`, in the order of the corpus. They must be results of
+        tasks, so that Dask makes a lost one again. The caller keeps them alive and releases them.
+    n_terms, n_documents, n_entries, response, scaling, documents
+        See :class:`Source`.
+    """
+
+    def __init__(
+        self,
+        futures: Sequence[Future[DocumentBlock]],
+        *,
+        n_terms: int,
+        n_documents: Sequence[int],
+        n_entries: Sequence[int],
+        response: str,
+        scaling: Scaling = UNSCALED,
+        documents: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(
+            n_terms=n_terms,
+            n_documents=n_documents,
+            n_entries=n_entries,
+            response=response,
+            scaling=scaling,
+            documents=documents,
+        )
+        self.futures = list(futures)
+
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        return self.futures[partition].result
+
+    def response_summary(self) -> ResponseSummary:
+        views = [self.view(i) for i in range(self.n_partitions)]
+        client = self.futures[0].client
+        # the blocks stay where they are
+        summaries = client.map(_summarise, self.futures, views, pure=False)
+        return ResponseSummary.merge_all(client.gather(summaries))
+
+
+def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
+    """A boolean mask of shape (n_documents,) from a mask or from row numbers.
+
+    Raises
+    ------
+    InputError
+        The mask is of another length, a row number is not there or comes twice, or nothing is selected.
+    """
+    given: NDArray[Any] = np.asarray(documents)
+    if given.ndim != 1 or given.dtype.kind not in "biu":
+        raise InputError(
+            "documents must be a boolean mask or row numbers, in one dimension, got an array of "
+            f"{given.dtype} with shape {given.shape}"
+        )
+    if given.dtype.kind == "b":
+        if len(given) != n_documents:
+            raise InputError(
+                f"documents must have one entry for each of {n_documents} documents, got {len(given)}"
+            )
+        mask = given
+    else:
+        outside = given[(given < 0) | (given >= n_documents)]
+        if len(outside):
+            raise InputError(f"documents must be row numbers in 0..{n_documents - 1}, got {outside[0]}")
+        mask = np.zeros(n_documents, dtype=np.bool_)
+        mask[given] = True
+        if int(mask.sum()) != len(given):
+            raise InputError(
+                f"documents must name each row once, got {len(given) - int(mask.sum())} rows again"
+            )
+    if not mask.any():
+        raise InputError(f"documents must select at least one of {n_documents} documents, got none")
+    return mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    block: DocumentBlock
+
+    def __call__(self) -> DocumentBlock:
+        return self.block
+
+
+def _rows(block: DocumentBlock, start: int, stop: int) -> DocumentBlock:
+    """Documents ``start`` to ``stop - 1``; the arrays are views."""
+    first, last = int(block.indptr[start]), int(block.indptr[stop])
+    return replace(
+        block,
+        indptr=block.indptr[start : stop + 1] - first,
+        terms=block.terms[first:last],
+        counts=block.counts[first:last],
+        responses={name: values[start:stop] for name, values in block.responses.items()},
+        covariates={},
+        weight=None,
+        doc_id=None,
+    )
+
+
+def _summarise(block: DocumentBlock, view: TrainingView) -> ResponseSummary:
+    return view.summary(block)

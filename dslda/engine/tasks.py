@@ -1,0 +1,101 @@
+"""The functions that run on workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from distributed import Worker, get_worker
+
+from dslda.engine.events import report_partition
+from dslda.engine.executor import noting, run_partition
+from dslda.engine.plugin import PLUGIN_NAME
+from dslda.engine.reduction import sum_subtree
+from dslda.engine.sources import PartitionLoader, TrainingBlock, TrainingView
+from dslda.exceptions import EngineError
+from dslda.families.base import Family
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.statistics import SufficientStatistics
+
+__all__ = ["GroupTask", "read_partition", "run_group", "try_partition"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTask:
+    """What a task is told of the partitions it goes over: a whole node of the tree of sums.
+
+    Attributes
+    ----------
+    start, stop : int
+        Partitions ``start`` to ``stop - 1``.
+    level : int
+        Level of the node.
+    descriptions : tuple of str
+        Each partition in words, for errors.
+    topic, attempt : str
+        Where to report partitions that are done.
+    family : Family
+    spec : FitSpec
+    """
+
+    start: int
+    stop: int
+    level: int
+    descriptions: tuple[str, ...]
+    topic: str
+    attempt: str
+    family: Family
+    spec: FitSpec
+
+
+def read_partition(loader: PartitionLoader, description: str) -> TrainingBlock:
+    """Read a partition to keep it on this worker."""
+    with noting(f"reading {description} on worker {get_worker().address}"):
+        return loader()
+
+
+def run_group(
+    parts: Sequence[Any], views: Sequence[TrainingView | None], parameters: Parameters, task: GroupTask
+) -> SufficientStatistics:
+    """The E-step of a node's partitions and their sum, in place: one object to hold and move, not many."""
+    worker = _usable_worker()
+    parameters = _aligned(parameters)
+
+    def leaf(partition: int) -> SufficientStatistics:
+        offset = partition - task.start
+        with noting(f"E-step of {task.descriptions[offset]} on worker {worker.address}"):
+            block = _block(parts[offset], views[offset])
+            statistics = run_partition(block, parameters, task.family, task.spec)
+        report_partition(worker, task.topic, task.attempt, partition, statistics.n_documents)
+        return statistics
+
+    return sum_subtree(leaf, task.start, task.stop, level=task.level)
+
+
+def try_partition(part: Any, view: TrainingView | None, parameters: Parameters, task: GroupTask) -> None:
+    """The E-step of one partition for nothing but to see whether its worker survives."""
+    run_partition(_block(part, view), _aligned(parameters), task.family, task.spec)
+
+
+def _usable_worker() -> Worker:
+    worker = get_worker()
+    # A worker that joins later runs its plugins too, but goes on if one of them fails.
+    plugin = worker.plugins.get(PLUGIN_NAME)
+    problem = getattr(plugin, "problem", None)
+    if problem is not None:
+        raise EngineError(problem)
+    return worker
+
+
+def _block(part: Any, view: TrainingView | None) -> TrainingBlock:
+    if isinstance(part, PartitionLoader):
+        return part()
+    block: TrainingBlock = part if view is None else view(part)
+    return block
+
+
+def _aligned(parameters: Parameters) -> Parameters:
+    # Arrays arrive at odd addresses (xgboost#8690); aligned once for all partitions of the task.
+    return replace(parameters, topics=np.require(parameters.topics, requirements=["C", "A"]))

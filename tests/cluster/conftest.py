@@ -1,0 +1,118 @@
+"""A small stored corpus, what its fit gives in one process, and clusters to fit it on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from scipy import sparse
+
+from dslda.corpus.ingest import ingest
+from dslda.corpus.store import Corpus
+from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.dask_executor import DaskExecutor
+from dslda.engine.driver import FitResult, fit
+from dslda.engine.executor import Executor, SerialExecutor
+from dslda.engine.sources import CorpusSource, Source
+from dslda.families.base import Family
+from dslda.families.gaussian import Gaussian
+from dslda.variational.initial import initial_parameters
+from dslda.variational.parameters import FitSpec, Scaling
+
+N_TERMS = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One fit of a small corpus, and the digest it must give everywhere."""
+
+    corpus: Corpus
+    source: Source
+    family: Family
+    spec: FitSpec
+
+    def fit(self, executor: Executor, **keywords: Any) -> FitResult:
+        initial = initial_parameters(self.source.n_terms, spec=self.spec)
+        return fit(executor, initial, family=self.family, spec=self.spec, **keywords)
+
+    def executor(self, client: Client, source: Source | None = None) -> DaskExecutor:
+        return DaskExecutor(client, source or self.source, self.family, self.spec)
+
+    def fit_on(self, client: Client, source: Source | None = None, **keywords: Any) -> str:
+        with self.executor(client, source) as executor:
+            return digest(self.fit(executor, **keywords))
+
+
+def digest(result: FitResult) -> str:
+    parameters = result.parameters
+    sha = hashlib.sha256()
+    for array in (parameters.topics, parameters.eta, np.float64(parameters.delta)):
+        sha.update(np.ascontiguousarray(array).tobytes())
+    sha.update(repr([record.elbo for record in result.trace]).encode())
+    return sha.hexdigest()
+
+
+@pytest.fixture(scope="session")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    block = simulate_corpus(1300, 4, N_TERMS, mean_tokens=60, missing=0.1, seed=5).block
+    matrix = sparse.csr_array((block.counts, block.terms, block.indptr), shape=(block.n_documents, N_TERMS))
+    corpus = ingest(
+        matrix,
+        tmp_path_factory.mktemp("cluster") / "simulated.corpus",
+        vocabulary=[f"t{i}" for i in range(N_TERMS)],
+        response={"y": block.responses["y"]},
+        partition_tokens=6000,
+    )
+    family = Gaussian()
+    source = CorpusSource(corpus, response="y")
+    summary = source.response_summary()
+    source = source.with_scaling(Scaling(*family.scaling(summary.mean, summary.variance)))
+    assert source.n_partitions == 13
+    return Problem(corpus, source, family, FitSpec(n_topics=4, max_iter=5, tol=0.0))
+
+
+@pytest.fixture(scope="session")
+def expected(problem: Problem) -> str:
+    """The digest of the fit in this process."""
+    with SerialExecutor(problem.source, problem.family, problem.spec) as executor:
+        return digest(problem.fit(executor))
+
+
+@pytest.fixture(scope="session")
+def digest_of() -> Callable[[FitResult], str]:
+    return digest
+
+
+@contextmanager
+def _processes(n_workers: int) -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="session")
+def processes() -> Callable[[int], AbstractContextManager[Client]]:
+    """Clusters of worker processes of one thread."""
+    return _processes
+
+
+@pytest.fixture
+def in_process() -> Iterator[Client]:
+    """One worker of two threads in this process: quick to start, and its scheduler can be looked into."""
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client

@@ -1,0 +1,204 @@
+"""Workers die, partitions are deadly, kernels raise: the same bits, or an error that says where."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import dask.config
+import pytest
+from distributed import Client, Status
+
+from dslda.corpus.block import DocumentBlock
+from dslda.engine.sources import CorpusSource
+from dslda.exceptions import EngineError
+
+pytestmark = pytest.mark.slow
+
+QUICK = {
+    "dslda.engine.stall-timeout": "60s",
+    "dslda.engine.iteration-budget": "60s",
+    # a task that sees one worker die is given up, so that a deadly partition is found in seconds
+    "distributed.scheduler.allowed-failures": 0,
+    # LocalCluster gives up a worker that does not come back in 15 seconds
+    "distributed.deploy.lost-worker-timeout": "5 minutes",
+}
+
+
+@pytest.fixture(scope="module")
+def two_workers(processes: Any) -> Iterator[Client]:
+    with dask.config.set(QUICK), processes(2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _by_value() -> Iterator[None]:
+    """Workers cannot import this module."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
+
+
+def worker_pids(client: Client) -> list[int]:
+    """Processes of two workers that are up, and that their nannies know to be up: a nanny that still waits
+    for its worker to start does not start it again."""
+    deadline = time.monotonic() + 60
+    while len(client.nthreads()) < 2 or {n.status for n in client.cluster.workers.values()} != {
+        Status.running
+    }:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return list(client.run(os.getpid).values())
+
+
+class Killer:
+    """Kills worker processes once, when the n-th partition of a fit is done."""
+
+    def __init__(self, pids: list[int], *, at: int) -> None:
+        self.pids = pids
+        self.left = at
+
+    def partition(self, n_documents: int) -> None:
+        self.left -= n_documents > 0
+        if self.left == 0:
+            for pid in self.pids:
+                os.kill(pid, signal.SIGKILL)
+
+    def started(self, *_: Any) -> None: ...
+    def iteration(self, _: Any) -> None: ...
+    def __enter__(self) -> Killer:
+        return self
+
+    def __exit__(self, *_: Any) -> None: ...
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+def test_workers_killed_in_mid_iteration_change_no_bit(
+    problem: Any, expected: str, two_workers: Client, victims: int
+) -> None:
+    killer = Killer(worker_pids(two_workers)[:victims], at=problem.source.n_partitions + 3)
+    assert problem.fit_on(two_workers, progress=killer) == expected
+    assert killer.left <= 0
+
+
+def test_a_worker_killed_between_iterations_changes_no_bit(
+    problem: Any, expected: str, two_workers: Client
+) -> None:
+    pids = worker_pids(two_workers)
+
+    def kill(record: Any, parameters: Any) -> None:
+        if record.iteration == 2:
+            os.kill(pids[0], signal.SIGKILL)
+
+    assert problem.fit_on(two_workers, on_iteration=kill) == expected
+
+
+def test_a_worker_killed_while_parameters_are_sent_changes_no_bit(
+    problem: Any, expected: str, two_workers: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = worker_pids(two_workers)
+    scatter: Callable[..., Any] = two_workers.scatter
+    calls = 0
+
+    def scatter_and_kill(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        sent = scatter(*arguments, **keywords)
+        if calls == 2:
+            # the one that holds them, before any other has fetched them
+            holder = two_workers.who_has([sent])[sent.key][0]
+            os.kill(two_workers.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
+        return sent
+
+    assert pids
+    monkeypatch.setattr(two_workers, "scatter", scatter_and_kill)
+    assert problem.fit_on(two_workers) == expected
+    assert calls > problem.spec.max_iter - 1
+
+
+@dataclass(frozen=True)
+class Trap:
+    """Reads a partition, unless it is the one that does harm."""
+
+    reader: Callable[[], DocumentBlock]
+    harm: Callable[[], Any] | None
+
+    def __call__(self) -> DocumentBlock:
+        if self.harm is not None:
+            self.harm()
+        return self.reader()
+
+
+class TrappedSource(CorpusSource):
+    """A corpus with one harmful partition."""
+
+    def __init__(self, problem: Any, partition: int, harm: Callable[[], Any]) -> None:
+        super().__init__(problem.corpus, response="y", scaling=problem.source.scaling)
+        self.partition, self.harm = partition, harm
+
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        return Trap(super().reader(partition), self.harm if partition == self.partition else None)
+
+
+def die() -> None:
+    time.sleep(0.5)  # see worker_pids
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail() -> None:
+    raise ZeroDivisionError("no luck")
+
+
+def file_is_missing() -> None:
+    raise FileNotFoundError("chunk 7")
+
+
+@pytest.mark.parametrize("fraction", [0.5, 1e-9], ids=["in a load", "in an E-step"])
+def test_a_partition_that_crashes_its_workers_is_named(
+    problem: Any, two_workers: Client, fraction: float
+) -> None:
+    worker_pids(two_workers)
+    source = TrappedSource(problem, 7, die)
+    with (
+        dask.config.set({"dslda.engine.resident-fraction": fraction}),
+        pytest.raises(EngineError, match=r"^partition 7 \(documents \d+ to \d+\) crashed every worker"),
+    ):
+        problem.fit_on(two_workers, source)
+
+
+@pytest.mark.parametrize("harm", [fail, file_is_missing])
+@pytest.mark.parametrize("fraction", [0.5, 1e-9], ids=["in a load", "in an E-step"])
+def test_an_error_of_a_task_is_raised_with_its_place(
+    problem: Any, two_workers: Client, harm: Callable[[], None], fraction: float
+) -> None:
+    worker_pids(two_workers)
+    source = TrappedSource(problem, 7, harm)
+    with (
+        dask.config.set({"dslda.engine.resident-fraction": fraction}),
+        pytest.raises((ZeroDivisionError, FileNotFoundError)) as raised,
+    ):
+        problem.fit_on(two_workers, source)
+    (note,) = raised.value.__notes__
+    assert "partition 7 (documents " in note
+    assert "on worker tcp://" in note
+
+
+def test_giving_up_says_why(problem: Any, two_workers: Client) -> None:
+    worker_pids(two_workers)
+
+    def kill_all(record: Any, parameters: Any) -> None:
+        for pid in two_workers.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+
+    with (
+        dask.config.set({"dslda.engine.iteration-budget": "1ms"}),
+        pytest.raises(EngineError, match=r"iteration 2 could not be completed|at least one worker"),
+    ):
+        problem.fit_on(two_workers, on_iteration=kill_all)

@@ -1,0 +1,133 @@
+"""The same bits, whatever runs the fit; and nothing of it stays on the cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import dask.config
+import numpy as np
+import pytest
+from distributed import Client
+
+from dslda.engine.placement import ResidentPartitions, StreamedPartitions
+from dslda.engine.sources import FutureSource, MemorySource
+from dslda.exceptions import InputError
+
+# fixtures of this folder: problem, expected, processes, in_process
+
+
+def wait_until_forgotten(client: Client) -> list[Any]:
+    """Tasks the scheduler still knows once releases have arrived."""
+    for _ in range(100):
+        tasks = list(client.cluster.scheduler.tasks)
+        if not tasks:
+            break
+        time.sleep(0.05)
+    return tasks
+
+
+def test_two_threads_give_the_bits_of_one_process_and_leave_no_task(
+    problem: Any, expected: str, in_process: Client
+) -> None:
+    # a warning about a large graph would be an error here
+    assert problem.fit_on(in_process) == expected
+    assert wait_until_forgotten(in_process) == []
+
+
+def test_nothing_of_an_iteration_stays_on_the_cluster(problem: Any, in_process: Client) -> None:
+    from dslda.variational.initial import initial_parameters
+
+    scheduler = in_process.cluster.scheduler
+    n = problem.source.n_partitions
+    with problem.executor(in_process) as executor:
+        parameters = initial_parameters(problem.source.n_terms, spec=problem.spec)
+        for _ in range(2):
+            executor.run(parameters)
+            for _ in range(100):
+                if len(scheduler.tasks) == n:
+                    break
+                time.sleep(0.05)
+            assert {key[0].rsplit("-", 1)[0] for key in scheduler.tasks} == {"dslda-load"}
+            assert len(scheduler.tasks) == n
+    assert wait_until_forgotten(in_process) == []
+
+
+def test_partitions_read_in_every_iteration_give_the_same_bits(
+    problem: Any, expected: str, in_process: Client
+) -> None:
+    with dask.config.set({"dslda.engine.resident-fraction": 1e-9}), problem.executor(in_process) as executor:
+        assert isinstance(executor._partitions, StreamedPartitions)
+    with problem.executor(in_process) as executor:
+        assert isinstance(executor._partitions, ResidentPartitions)
+    with dask.config.set({"dslda.engine.resident-fraction": 1e-9}):
+        assert problem.fit_on(in_process) == expected
+
+
+def test_blocks_of_a_bag_give_the_same_bits(problem: Any, expected: str, in_process: Client) -> None:
+    corpus = problem.corpus
+    futures = [in_process.submit(corpus.read, i, pure=False) for i in range(corpus.n_partitions)]
+    source = FutureSource(
+        futures,
+        n_terms=corpus.n_terms,
+        n_documents=[p.n_documents for p in corpus.partitions],
+        n_entries=[p.nnz for p in corpus.partitions],
+        response="y",
+    )
+    assert source.response_summary() == problem.source.response_summary()
+    assert problem.fit_on(in_process, source.with_scaling(problem.source.scaling)) == expected
+    assert {future.status for future in futures} == {"finished"}
+
+
+def test_a_subset_gives_the_bits_of_one_process(problem: Any, digest_of: Any, in_process: Client) -> None:
+    from dslda.engine.executor import SerialExecutor
+    from dslda.engine.sources import CorpusSource
+
+    subset = CorpusSource(problem.corpus, response="y", documents=np.arange(0, problem.corpus.n_documents, 3))
+    with SerialExecutor(subset, problem.family, problem.spec) as executor:
+        serial = problem.fit(executor)
+    assert serial.statistics.n_documents == int(subset.n_documents.sum())
+    assert problem.fit_on(in_process, subset) == digest_of(serial)
+
+
+def test_documents_in_memory_are_not_sent_to_a_cluster(problem: Any, in_process: Client) -> None:
+    block = problem.corpus.read(0)
+    source = MemorySource(block, problem.corpus.n_terms, response="y")
+    with pytest.raises(InputError, match="ingest them"):
+        problem.executor(in_process, source)
+
+
+def test_progress_counts_every_document_once(problem: Any, in_process: Client) -> None:
+    from dslda.variational.initial import initial_parameters
+
+    seen: list[int] = []
+    with problem.executor(in_process) as executor:
+        statistics, times = executor.run(
+            initial_parameters(problem.source.n_terms, spec=problem.spec), on_partition=seen.append
+        )
+        assert len(seen) == problem.source.n_partitions
+        assert sum(seen) == executor.n_documents == statistics.n_documents
+        assert min(times.publish, times.e_step, times.reduce) >= 0.0
+
+
+@pytest.mark.slow
+def test_worker_processes_that_leave_and_join_change_no_bit(
+    problem: Any, expected: str, processes: Any
+) -> None:
+    with processes(2) as client:
+        assert problem.fit_on(client) == expected
+
+        def leave(record: Any, parameters: Any) -> None:
+            if record.iteration == 2:
+                client.cluster.scale(1)  # retires the worker: its partitions move to the other one
+
+        assert problem.fit_on(client, on_iteration=leave) == expected
+        assert len(client.nthreads()) == 1
+
+        def join(record: Any, parameters: Any) -> None:
+            if record.iteration == 2:
+                client.cluster.scale(2)
+                client.wait_for_workers(2, timeout=60)
+
+        assert problem.fit_on(client, on_iteration=join) == expected
+        assert wait_until_forgotten(client) == []

@@ -1,0 +1,45 @@
+"""Settings come from Dask's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import dask.config
+import pytest
+import yaml
+
+import dslda.config
+from dslda.config import ClusterSettings, EngineSettings
+from dslda.exceptions import InputError
+
+
+def test_every_setting_has_a_documented_default_and_a_user() -> None:
+    path = Path(dslda.config.__file__).with_name("dslda.yaml")
+    defaults = yaml.safe_load(path.read_text("utf-8"))["dslda"]
+    assert set(defaults) == {"engine", "cluster"}
+    for section, settings in (("engine", EngineSettings), ("cluster", ClusterSettings)):
+        assert set(defaults[section]) == {f.name.replace("_", "-") for f in fields(settings)}
+    lines = path.read_text("utf-8").splitlines()
+    for line, before in zip(lines[1:], lines[:-1], strict=True):
+        if line.startswith("    ") and not line.lstrip().startswith("#"):
+            assert before.lstrip().startswith("#"), line
+
+
+def test_times_are_seconds() -> None:
+    assert EngineSettings.load().stall_timeout == 600.0
+
+
+def test_dask_config_sets_them() -> None:
+    with dask.config.set({"dslda.engine.stall-timeout": "3s", "dslda.engine.iteration-budget": 7}):
+        settings = EngineSettings.load()
+    assert (settings.stall_timeout, settings.iteration_budget) == (3.0, 7.0)
+
+
+@pytest.mark.parametrize("value", ["soon", 0, "-3s", None, [1]])
+def test_nonsense_is_refused_by_name(value: object) -> None:
+    with (
+        dask.config.set({"dslda.engine.stall-timeout": value}),
+        pytest.raises(InputError, match=r"dslda\.engine\.stall-timeout must be"),
+    ):
+        EngineSettings.load()

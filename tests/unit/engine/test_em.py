@@ -1,0 +1,74 @@
+"""EM's decisions, without documents, clocks or clusters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pytest
+
+from dslda.engine.em import Decision, EMState, IterationRecord, remaining_iterations
+from dslda.variational.parameters import FitSpec
+
+
+def after(elbos: Iterable[float]) -> EMState:
+    state = EMState()
+    for elbo in elbos:
+        state = state.advance(elbo)
+    return state
+
+
+def record(iteration: int, change: float) -> IterationRecord:
+    return IterationRecord(
+        iteration=iteration,
+        elbo=-1.0,
+        relative_change=change,
+        sweeps_per_document=1.0,
+        unconverged_documents=0,
+        delta=1.0,
+        publish_seconds=0.0,
+        e_step_seconds=1.0,
+        reduce_seconds=0.0,
+        m_step_seconds=0.0,
+        documents_per_second=1.0,
+    )
+
+
+def test_first_iteration_never_converges() -> None:
+    state = after([-100.0])
+    assert math.isnan(state.relative_change)
+    assert state.decide(FitSpec(tol=1.0)) is Decision.CONTINUE
+
+
+def test_change_is_relative_to_the_iteration_before() -> None:
+    assert after([-100.0, -99.0]).relative_change == pytest.approx(0.01)
+    # an ELBO that falls is a change as well
+    assert after([-100.0, -101.0]).relative_change == pytest.approx(0.01)
+
+
+def test_stops_at_the_cap() -> None:
+    spec = FitSpec(max_iter=3, tol=1e-9)
+    assert after([-3.0, -2.0]).decide(spec) is Decision.CONTINUE
+    assert after([-3.0, -2.0, -1.0]).decide(spec) is Decision.ITERATION_CAP
+
+
+def test_stops_on_request() -> None:
+    assert after([-3.0, -2.0]).decide(FitSpec(), stop_requested=True) is Decision.STOPPED
+
+
+def test_an_elbo_of_zero_divides_nothing() -> None:
+    assert after([0.0, 0.0]).relative_change == 0.0
+    assert after([0.0, 1.0]).relative_change == math.inf
+
+
+def test_remaining_iterations_follow_a_geometric_fall() -> None:
+    trace = [record(1, math.nan)] + [record(i, 10.0**-i) for i in range(2, 5)]
+    # 1e-4 now, a factor of 10 each: 2e-7 is three iterations away
+    assert remaining_iterations(trace, FitSpec(tol=2e-7)) == 3
+
+
+def test_remaining_iterations_never_pass_the_cap() -> None:
+    flat = [record(1, math.nan)] + [record(i, 0.1) for i in range(2, 7)]
+    assert remaining_iterations(flat, FitSpec(max_iter=20)) == 14
+    assert remaining_iterations([record(1, math.nan)], FitSpec(max_iter=20)) == 19
+    assert remaining_iterations(flat, FitSpec(max_iter=6)) == 0
