@@ -122,7 +122,8 @@ def given_vocabulary(
     elif isinstance(vocabulary, (str, os.PathLike)):
         path = os.fspath(vocabulary)
         file = InputFile(path, 0, compression_of(path), dict(storage_options or {}))
-        lines = read_text(file).splitlines()
+        # not splitlines(), which takes characters for line ends that a term may hold
+        lines = read_text(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 raise InputError(f"{path}, line {number}: a vocabulary must have one term a line, got none")
@@ -131,4 +132,5 @@ def given_vocabulary(
         vocabulary = Vocabulary(str(term) if isinstance(term, np.str_) else term for term in vocabulary)
     if len(vocabulary) == 0:
         raise InputError("vocabulary must have at least one term, got none")
+    vocabulary.to_bytes()  # refuses what no file can hold
     return GivenVocabulary(vocabulary, by_position)

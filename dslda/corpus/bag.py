@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.corpus.counting import CountedChunk, count_chunk
-from dslda.corpus.partitioning import Partition, assemble
+from dslda.corpus.partitioning import Partition, assemble, choose_partition_tokens
 from dslda.corpus.passes import GivenVocabulary, plan_corpus
 from dslda.corpus.readers import BagRecords, Fields, FrameRows
 from dslda.corpus.runner import DaskRunner, Progress, Runner, guarded
@@ -92,6 +92,7 @@ def blocks_from_bag(
     InputError
         As :func:`~dslda.corpus.ingest.ingest`.
     """
+    choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
     runner = DaskRunner(client, progress)
     try:
         counted = count_collection(runner, bag, fields, settings)

@@ -15,7 +15,7 @@ from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
 from dslda.corpus.bag import count_collection, is_dask_collection
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import count_chunk
-from dslda.corpus.partitioning import Piece, assemble
+from dslda.corpus.partitioning import Piece, assemble, choose_partition_tokens
 from dslda.corpus.passes import PlannedCorpus, plan_corpus
 from dslda.corpus.readers import Fields, Source
 from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
@@ -154,6 +154,7 @@ def ingest(
         corpus = dslda.ingest("reviews.jsonl.gz", "reviews.corpus", text="text", response="rating")
     """
     target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
+    choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
     check_corpus_output(target, storage_options=storage_options, overwrite=overwrite)
     is_matrix = hasattr(inputs, "tocsr")
     is_collection = not is_matrix and is_dask_collection(inputs)

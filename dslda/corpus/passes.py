@@ -136,7 +136,7 @@ def plan_corpus(
         f"{selected.n_tokens:,}",
     )
 
-    keys = runner.share(pa.array(vocabulary.terms if given is None else given.keys, type=pa.large_string()))
+    keys = _share_keys(runner, vocabulary.terms if given is None else given.keys)
     first = list(accumulate((summary.n_documents for summary in summaries), initial=0))[:-1]
     blocks = runner.map(restrict, counted, [keys] * len(counted), first)
     counted.clear()
@@ -173,9 +173,14 @@ def _select(
     if given is None:
         chosen = runner.submit(select_terms, table, settings, n_documents)
     else:
-        chosen = runner.submit(select_given, table, given.keys, given.vocabulary)
+        keys = _share_keys(runner, given.keys)
+        chosen = runner.submit(select_given, table, keys, runner.share(given.vocabulary))
     selected: SelectedTerms = runner.results([chosen])[0]
     return selected
+
+
+def _share_keys(runner: Runner, keys: Sequence[str]) -> Any:
+    return runner.share(pa.array(keys, type=pa.large_string()))
 
 
 def _check_responses(responses: dict[str, ResponseSummary], n_documents: int) -> None:

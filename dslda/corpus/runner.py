@@ -1,6 +1,6 @@
-"""Where the tasks of ingestion run: in this process, on the user's cluster, or on one that lives as long as
-needed.
- All three are given the same functions on the same pieces of data and put the results together in the same
+"""Where the tasks of ingestion run: in this process, on the user's cluster, or on one started for them.
+
+All three are given the same functions on the same pieces of data and put the results together in the same
 order, so they give the same bits.
 """
 

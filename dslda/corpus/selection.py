@@ -6,7 +6,6 @@ documents and their outcome cannot depend on how the input was cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,17 +106,17 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
     return SelectedTerms(vocabulary, int(tokens[kept].sum()), len(table))
 
 
-def select_given(table: pa.Table, keys: Sequence[str], vocabulary: Vocabulary) -> SelectedTerms:
+def select_given(table: pa.Table, keys: pa.LargeStringArray, vocabulary: Vocabulary) -> SelectedTerms:
     """Take a vocabulary as it is, and find the document frequencies of its terms.
 
     Parameters
     ----------
     table : pyarrow Table
-    keys : sequence of str, length V
+    keys : pyarrow array of large_string, length V
         How the terms are written in the table.
     vocabulary : Vocabulary
     """
-    at = pc.index_in(pa.array(keys, type=pa.large_string()), value_set=table["term"].combine_chunks())
+    at = pc.index_in(keys, value_set=table["term"].combine_chunks())
     found = at.fill_null(-1).to_numpy(zero_copy_only=False)
     there = found >= 0
     frequency = np.zeros(len(vocabulary), dtype=np.int64)

@@ -38,7 +38,7 @@ def client() -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def lines(shared_data) -> list[bytes]:
     with gzip.open(shared_data / "womens_clothing" / "womens_clothing.jsonl.gz", "rb") as file:
-        return [line for _, line in zip(range(2000), file, strict=False)]
+        return [line for _, line in zip(range(1500), file, strict=False)]
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,8 @@ def test_two_processes_write_the_bits_of_one(client, lines, in_process, tmp_path
     elif kind == "many files":
         path = tmp_path / "folder"
         path.mkdir()
-        for i in range(0, len(lines), 10):
-            (path / f"{i:05d}.jsonl").write_bytes(b"".join(lines[i : i + 10]))
+        for i in range(0, len(lines), 40):
+            (path / f"{i:05d}.jsonl").write_bytes(b"".join(lines[i : i + 40]))
     else:
         frame = pd.DataFrame(map(json.loads, lines))
         if kind == "csv":

@@ -31,17 +31,17 @@ def client() -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def reviews(shared_data) -> list[dict]:
     with gzip.open(shared_data / "womens_clothing" / "womens_clothing.jsonl.gz", "rt") as lines:
-        return [json.loads(line) for _, line in zip(range(300), lines, strict=False)]
+        return [json.loads(line) for _, line in zip(range(200), lines, strict=False)]
 
 
 @pytest.mark.parametrize("n_partitions", [1, 7])
 def test_blocks_of_a_bag_are_the_partitions_of_the_store(client, reviews, tmp_path, n_partitions):
     settings = TextSettings(min_df=2, max_df=0.5)
     bag = dask.bag.from_sequence(reviews, npartitions=n_partitions)
-    found = blocks_from_bag(bag, client, fields=RATED, settings=settings, partition_tokens=1500)
+    found = blocks_from_bag(bag, client, fields=RATED, settings=settings, partition_tokens=800)
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(review) + "\n" for review in reviews))
     corpus = ingest(
-        tmp_path / "a.jsonl", text="text", response="rating", min_df=2, max_df=0.5, partition_tokens=1500
+        tmp_path / "a.jsonl", text="text", response="rating", min_df=2, max_df=0.5, partition_tokens=800
     )
     assert found.vocabulary == corpus.vocabulary
     assert found.vocabulary.document_frequency.tolist() == corpus.vocabulary.document_frequency.tolist()
