@@ -35,6 +35,8 @@ SCALARS = ("dispersion", "elbo", "n_labelled", "n_empty", "n_unconverged", "n_sw
 # |t| max|eta| = x up to which a Taylor series with three cumulants stands in for exp. Its error is x^4 / 24 < 3e-11 in the
 # ELBO of a token and in the phi that is written out, and x^3 / 6 < 3e-8 in its share of sum phi during the sweeps.
 TAYLOR_LIMIT = 5e-3
+# and up to which a series of degree 8 does, for one token by itself: error x^9 / 9! < 2e-11
+SERIES_LIMIT = 0.25
 # entries tried at once after one that needed exponentials, when more are likely to
 _SHORT_RUN = 4
 # a_base moves when the expected |t| max|eta| of the next tile exceeds this
@@ -46,6 +48,8 @@ _LANES = 16
 _WIDEST = 112
 # doubles in a tile of K x terms, so that it stays in a second-level cache
 _TILE_DOUBLES = 1 << 15
+# a term whose normaliser is below this lives only in topics at the floor of exp_shifted: it gets a shift of its own
+SMALLEST_NORMALISER = 1e-80
 # doubles of one document's gathered topic weights; longer documents gather tile by tile in every sweep
 _RESIDENT_DOUBLES = 1 << 19
 
@@ -53,6 +57,25 @@ _OPTIONS = {"cache": True, "nogil": True, "fastmath": FASTMATH, "error_model": "
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+
+# A vectorised loop that reads one array and writes another first compares their addresses, and takes another order of
+# summation where they lie closer than a few vectors: the last bits would depend on the allocator. Hence the guards.
+_GUARD = 64
+
+
+@njit(**_OPTIONS)
+def _vector(n: int) -> Vector:  # pragma: no cover - compiled
+    """Uninitialised scratch, at least 2 * _GUARD doubles away from any other."""
+    return np.empty(n + 2 * _GUARD)[_GUARD : _GUARD + n]
+
+
+@njit(**_OPTIONS)
+def _matrix(n_rows: int, n_columns: int) -> Matrix:  # pragma: no cover - compiled
+    """Scratch of zeros, at least 2 * _GUARD doubles away from any other."""
+    return np.zeros(n_rows * n_columns + 2 * _GUARD)[_GUARD : _GUARD + n_rows * n_columns].reshape(
+        (n_rows, n_columns)
+    )
 
 
 @njit(**_OPTIONS)
@@ -211,51 +234,69 @@ def _flush(sums: Matrix, r: Matrix, assigned: Vector) -> None:  # pragma: no cov
 
 
 @njit(**_OPTIONS)
-def _exact(
-    tiles: Matrix,
-    row: int,
-    e: int,
+def _single(
+    topics: Matrix,
+    term: int,
+    a: float,
+    a_base: float,
+    top: float,
+    r: Matrix,
     h: Vector,
     eta: Vector,
-    a: float,
+    reach: float,
     x: Vector,
     phi: Vector,
     bits: NDArray[np.uint64],
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Normalised phi of one token at `a`, with exponentials of its own; its weights are tiles[row : row + K, e].
+    """Normalised phi of one term at `a`, by itself: a longer series from the base, or exponentials.
 
     Returns (log Z, eta'phi, (eta*eta)'phi).
     """
     n_topics = h.shape[0]
-    top = -np.inf
-    for k in range(n_topics):
-        x[k] = h[k] + a * eta[k]
-        if tiles[row + k, e] > 0.0:
-            top = max(top, x[k])
-    for k in range(n_topics):
-        x[k] = min(x[k], top + 1.0)
-    exp_shifted(x, top, phi, bits)
+    t = a - a_base
     z = 0.0
-    for k in range(n_topics):
-        phi[k] *= tiles[row + k, e]
-        z += phi[k]
+    if abs(t) * reach <= SERIES_LIMIT:
+        for k in range(n_topics):
+            u = t * eta[k]
+            p = 1.0 / 720.0 + u * (1.0 / 5040.0 + u / 40320.0)
+            p = 1.0 + u * (1.0 + u * (0.5 + u * (1.0 / 6.0 + u * (1.0 / 24.0 + u * (1.0 / 120.0 + u * p)))))
+            phi[k] = r[0, k] * p * _cut(topics[term, k])
+            z += phi[k]
+    if z < SMALLEST_NORMALISER:
+        # far from the base, or the term lives only in topics that are all but impossible at the base
+        top = -np.inf
+        for k in range(n_topics):
+            x[k] = h[k] + a * eta[k]
+            if topics[term, k] >= SMALLEST_WEIGHT:
+                top = max(top, x[k])
+        for k in range(n_topics):
+            x[k] = min(x[k], top + 1.0)
+        exp_shifted(x, top, phi, bits)
+        z = 0.0
+        for k in range(n_topics):
+            phi[k] *= _cut(topics[term, k])
+            z += phi[k]
     m = 0.0
     square = 0.0
+    share = 1.0 / z
     for k in range(n_topics):
-        phi[k] /= z
-        m += phi[k] * eta[k]
-        square += phi[k] * eta[k] * eta[k]
+        p = phi[k] * share
+        phi[k] = p
+        m += p * eta[k]
+        square += p * eta[k] * eta[k]
     return top + math.log(z), m, square
 
 
 @njit(**_OPTIONS)
-def _exact_update(
-    tiles: Matrix,
-    row: int,
-    e: int,
+def _single_update(
+    topics: Matrix,
+    term: int,
     rest: float,
     coupling: float,
     m: float,
+    a_base: float,
+    top: float,
+    r: Matrix,
     h: Vector,
     eta: Vector,
     reach: float,
@@ -263,28 +304,31 @@ def _exact_update(
     phi: Vector,
     bits: NDArray[np.uint64],
 ) -> tuple[float, float, float, float]:  # pragma: no cover - compiled
-    """Update of one token, or of all tied occurrences of one term: solves m = eta'phi(rest + coupling m).
+    """Update of one token, or of all tied occurrences of one term: solves m = eta'phi(rest + coupling m) from a guess.
 
-    Safeguarded Newton; the right side falls in m (coupling <= 0), so the root is unique. A token is coupled to none. Returns (a, log Z, m, (eta*eta)'phi).
+    Safeguarded Newton; the right side falls in m (coupling <= 0), so the root is unique. A token is coupled to none.
+    The ELBO is flat at the root: an error of 1e-9 in m is one of 1e-18 in it. Returns (a, log Z, m, (eta*eta)'phi).
     """
+    low, high = -reach, reach
+    if not low <= m <= high:  # NaN too
+        m = 0.0
     a = rest + coupling * m
-    log_z, new, square = _exact(tiles, row, e, h, eta, a, x, phi, bits)
+    log_z, new, square = _single(topics, term, a, a_base, top, r, h, eta, reach, x, phi, bits)
     if coupling == 0.0:
         return a, log_z, new, square
-    low, high = -reach, reach
     for _ in range(60):
         gap = new - m
         if gap > 0.0:
             low = m
         else:
             high = m
-        if abs(gap) <= 1e-12 * reach or high - low <= 1e-14 * reach:
+        if abs(gap) <= 1e-9 * reach or high - low <= 1e-14 * reach:
             break
         m += gap / (1.0 - coupling * max(square - new * new, 0.0))
         if not low < m < high:
             m = 0.5 * (low + high)
         a = rest + coupling * m
-        log_z, new, square = _exact(tiles, row, e, h, eta, a, x, phi, bits)
+        log_z, new, square = _single(topics, term, a, a_base, top, r, h, eta, reach, x, phi, bits)
     return a, log_z, new, square
 
 
@@ -365,19 +409,21 @@ def _chain(n: int, run: Matrix) -> float:  # pragma: no cover - compiled
 
 
 @njit(**_OPTIONS)
-def _taylor_steps(n: int, run: Matrix, reach: float) -> int:  # pragma: no cover - compiled
-    """Write t of every state; returns how many states come before the first whose t is too large."""
+def _taylor_steps(n: int, run: Matrix, z0: Vector, reach: float) -> int:  # pragma: no cover - compiled
+    """Write t of every entry; returns how many come before the first whose t is too large or normaliser too small."""
     largest = 0.0
+    smallest = 1.0
     for i in range(n):
         change = run[_CHANGE, i]
         t = run[_T0, i] + change * (run[_T1, i] + change * run[_T2, i])
         run[_T, i] = t
         largest = max(largest, abs(t))
-    if largest * reach <= TAYLOR_LIMIT:
+        smallest = min(smallest, z0[i])
+    if largest * reach <= TAYLOR_LIMIT and smallest >= SMALLEST_NORMALISER:
         return n
     for i in range(n):
         # written so that NaN stops too
-        if not abs(run[_T, i]) * reach <= TAYLOR_LIMIT:
+        if not abs(run[_T, i]) * reach <= TAYLOR_LIMIT or z0[i] < SMALLEST_NORMALISER:
             return i
     return n
 
@@ -496,6 +542,35 @@ def _write_phi(
             z[e] += p
             first[e] += p * eta_k
             second[e] += p * eta_k * eta_k
+
+
+@njit(**_OPTIONS)
+def _write_out_factors(
+    n: int,
+    copies: Vector,
+    z: Vector,
+    first: Vector,
+    second: Vector,
+    factor: Vector,
+    root: Vector,
+    root_m: Vector,
+) -> tuple[float, float]:  # pragma: no cover - compiled
+    """From the sums of `_write_phi`: factor = sqrt(c) / z, root = sqrt(c), root_m = sqrt(c) m.
+
+    Returns sum c m and sum c Var(eta).
+    """
+    m_total = 0.0
+    spread = 0.0
+    for e in range(n):
+        c = copies[e]
+        mean = first[e] / z[e]
+        square_root = math.sqrt(c)
+        factor[e] = square_root / z[e]
+        root[e] = square_root
+        root_m[e] = square_root * mean
+        m_total += c * mean
+        spread += c * max(second[e] / z[e] - mean * mean, 0.0)
+    return m_total, spread
 
 
 @njit(**_OPTIONS)
@@ -690,35 +765,35 @@ def e_step_block(
                 size += counts[i]
         longest = max(longest, size)
     # a document's padded tiles, or one tile of a document too long to be kept gathered
-    buffer = np.empty(
+    buffer = _vector(
         n_topics * min(longest + longest // _LANES + 2 * _WIDEST, _RESIDENT_DOUBLES // n_topics + 2 * _WIDEST)
     )
     known = np.empty(longest, dtype=np.int32)
-    copies = np.empty(longest)
-    state_a = np.empty(longest)
-    state_m = np.empty(longest)
-    z0, z1, z2, z3 = np.empty(_WIDEST), np.empty(_WIDEST), np.empty(_WIDEST), np.empty(_WIDEST)
-    w0, w1, w2, tokens = np.empty(_WIDEST), np.empty(_WIDEST), np.empty(_WIDEST), np.empty(_WIDEST)
-    scratch = np.empty(_WIDEST)
-    run = np.empty((12, _WIDEST))
-    tile_bits = np.empty(_WIDEST, dtype=np.uint64)
-    eta = np.empty(n_topics)
-    h = np.empty(n_topics)
-    x = np.empty(n_topics)
-    phi = np.empty(n_topics)
-    elog = np.empty(n_topics)
-    gamma = np.empty(n_topics)
-    assigned = np.empty(n_topics)
-    r = np.empty((4, n_topics))
-    sums = np.zeros((3, n_topics))
-    work = np.empty((2, n_topics))
-    bits = np.empty(n_topics, dtype=np.uint64)
+    copies = _vector(longest)
+    state_a = _vector(longest)
+    state_m = _vector(longest)
+    z0, z1, z2, z3 = _vector(_WIDEST), _vector(_WIDEST), _vector(_WIDEST), _vector(_WIDEST)
+    w0, w1, w2, tokens = _vector(_WIDEST), _vector(_WIDEST), _vector(_WIDEST), _vector(_WIDEST)
+    scratch = _vector(_WIDEST)
+    run = _matrix(12, _WIDEST)
+    tile_bits = _vector(_WIDEST).view(np.uint64)
+    eta = _vector(n_topics)
+    h = _vector(n_topics)
+    x = _vector(n_topics)
+    phi = _vector(n_topics)
+    elog = _vector(n_topics)
+    gamma = _vector(n_topics)
+    assigned = _vector(n_topics)
+    r = _matrix(4, n_topics)
+    sums = _matrix(3, n_topics)
+    work = _matrix(2, n_topics)
+    bits = _vector(n_topics).view(np.uint64)
     padded = (n_topics + 3) // 4 * 4
     # rows an odd number of cache lines apart: a column of it does not fall into a few cache sets
-    phi_tile = np.zeros((padded, _WIDEST + 8))
-    t_tile = np.empty(_WIDEST)
-    gram = np.empty((padded, padded))
-    assigned_m = np.empty(n_topics)
+    phi_tile = _matrix(padded, _WIDEST + 8)
+    t_tile = _vector(_WIDEST)
+    gram = _matrix(padded, padded)
+    assigned_m = _vector(n_topics)
     learn = topic_word.shape[0] > 0
 
     lowest, highest = eta_given[0], eta_given[0]
@@ -728,11 +803,14 @@ def e_step_block(
     middle = lowest + 0.5 * (highest - lowest)
     reach = 0.5 * (highest - lowest)
     eta_mean = 0.0
+    eta_square_mean = 0.0
     alpha_sum = 0.0
     log_beta_alpha = 0.0
     for k in range(n_topics):
         eta[k] = eta_given[k] - middle
+    for k in range(n_topics):
         eta_mean += eta[k] / n_topics
+        eta_square_mean += eta[k] * eta[k] / n_topics
         alpha_sum += alpha[k]
         log_beta_alpha += math.lgamma(alpha[k])
     log_beta_alpha -= math.lgamma(alpha_sum)
@@ -789,12 +867,13 @@ def e_step_block(
         log_gamma_total = math.lgamma(alpha_sum + length)
         log_gamma_sum_and_digamma(gamma, elog, work, bits)
         m_sum = length * eta_mean
-        v = 0.0
+        v = max(eta_square_mean - eta_mean * eta_mean, 0.0) / length
         elbo = -np.inf
         converged = False
         sweeps = 0
         b = 0.0
         a_base = 0.0
+        top = 0.0
 
         while sweeps < max_sweeps and not converged:
             sweeps += 1
@@ -836,7 +915,18 @@ def e_step_block(
                     _normalisers(tiles, row, r, z0)
                     for e in range(n_tile):
                         tokens[e] = copies[start + e]
+                    for e in range(n_tile):
                         w0[e] = tokens[e] / z0[e]
+                    for e in range(n_tile):
+                        if z0[e] < SMALLEST_NORMALISER:
+                            log_z, _, _ = _single(
+                                topics, known[start + e], 0.0, 0.0, top, r, h, eta, reach, x, phi, bits
+                            )
+                            bound += tokens[e] * log_z
+                            for k in range(n_topics):
+                                assigned[k] += tokens[e] * phi[k]
+                            w0[e] = 0.0
+                            tokens[e] = 0.0
                     for e in range(n_tile, width):
                         w0[e] = 0.0
                     _accumulate_plain(tiles, row, w0, sums)
@@ -863,7 +953,7 @@ def e_step_block(
                     )
                     _lines(n_run, run, slope, a_start - a_base + slope * (m_sum - m_sum_start))
                     change = _chain(n_run, run)
-                    n_taylor = _taylor_steps(n_run, run, reach)
+                    n_taylor = _taylor_steps(n_run, run, z0[first:n_tile], reach)
                     if n_taylor < n_run:
                         change = run[_CHANGE, n_taylor]
                     part = _taylor_updates(n_taylor, run, a_base, b)
@@ -890,13 +980,17 @@ def e_step_block(
                     at = start + first
                     c = copies[at]
                     old = state_m[at]
-                    a, log_z, new, second = _exact_update(
-                        tiles,
-                        row,
-                        first,
+                    guess = run[_T, n_taylor]
+                    guess = z1[first] + guess * (z2[first] + 0.5 * guess * z3[first])
+                    a, log_z, new, second = _single_update(
+                        topics,
+                        known[at],
                         a_start + slope * (m_sum - m_sum_start - c * old),
                         slope * (c - 1.0),
-                        old,
+                        guess,
+                        a_base,
+                        top,
+                        r,
                         h,
                         eta,
                         reach,
@@ -926,6 +1020,7 @@ def e_step_block(
             # words, assignments and entropy of q(z); with gamma = alpha + assigned the rest is a ratio of Beta functions
             for k in range(n_topics):
                 bound -= assigned[k] * elog[k]
+            for k in range(n_topics):
                 gamma[k] = alpha[k] + assigned[k]
             bound += log_gamma_sum_and_digamma(gamma, elog, work, bits) - log_gamma_total - log_beta_alpha
             if labelled:
@@ -957,20 +1052,27 @@ def e_step_block(
                 t_tile[e] = 0.0
             _write_phi(tiles, row, r, eta, t_tile, phi_tile, z0, z1, z2)
             for e in range(stop - start):
-                if abs(t_tile[e]) * reach > TAYLOR_LIMIT:
-                    _, z1[e], z2[e] = _exact(tiles, row, e, h, eta, state_a[start + e], x, phi, bits)
+                if abs(t_tile[e]) * reach > TAYLOR_LIMIT or z0[e] < SMALLEST_NORMALISER:
+                    _, z1[e], z2[e] = _single(
+                        topics,
+                        known[start + e],
+                        state_a[start + e],
+                        a_base,
+                        0.0,
+                        r,
+                        h,
+                        eta,
+                        reach,
+                        x,
+                        phi,
+                        bits,
+                    )
                     z0[e] = 1.0
                     for k in range(n_topics):
                         phi_tile[k, e] = phi[k]
-            for e in range(stop - start):
-                c = copies[start + e]
-                mean = z1[e] / z0[e]
-                root = math.sqrt(c)
-                w0[e] = root / z0[e]
-                w1[e] = root
-                w2[e] = root * mean
-                m_total += c * mean
-                spread += c * max(z2[e] / z0[e] - mean * mean, 0.0)
+            part_m, part_spread = _write_out_factors(stop - start, copies[start:stop], z0, z1, z2, w0, w1, w2)
+            m_total += part_m
+            spread += part_spread
             for e in range(stop - start, width):
                 w0[e] = 0.0
                 w1[e] = 0.0
