@@ -25,10 +25,18 @@ RESPONSE = "rating"
 N_REVIEWS = 6_000
 """Of 22,641, so that all of it, the rivals included, takes less than a minute on two cores."""
 
+MIN_DF, MAX_DF = 5, 0.5
+N_TOPICS, RESPONSE_WEIGHT, DOC_TOPIC_PRIOR = 8, 2.0, 0.5
+"""Chosen on 6,000 other reviews. Without stop words the topics are easier to read, at no cost in R2."""
+
+TOL = 3e-4
+"""Stops a third earlier than the default, which changed R2 by less than 0.01."""
+
+PARTITION_TOKENS = 10_000
+"""Some 16 partitions, so that two cores end an iteration together."""
+
 HELD_OUT_FOLDS = 5
-N_TOPICS = 10
 LDA_PASSES = 10
-MIN_DF, MAX_DF = 5, 0.25
 SEED = 0
 
 
@@ -104,13 +112,15 @@ def run_demo(
     rows = np.sort(np.random.default_rng(SEED).permutation(len(reviews.ids))[:N_REVIEWS])
     say(f"counting the words of {N_REVIEWS:,} of {len(reviews.ids):,} reviews of women's clothing")
     os.makedirs(out, exist_ok=True)
-    terms, counts = _frequent_terms(reviews.counts[rows], reviews.vocabulary)
+    all_counts = reviews.counts[rows]
+    terms, counts = _chosen_terms(all_counts, reviews.vocabulary)
     corpus = ingest(
         counts,
         corpus_path,
         vocabulary=terms,
         id=[reviews.ids[row] for row in rows],
         response={name: values[rows] for name, values in reviews.responses.items()},
+        partition_tokens=PARTITION_TOKENS,
         overwrite=overwrite,
     )
 
@@ -130,7 +140,15 @@ def run_demo(
     def slda() -> NDArray[np.float64]:
         nonlocal model
         model = train(
-            corpus, response=RESPONSE, n_topics=N_TOPICS, documents=training, client=client, progress=progress
+            corpus,
+            response=RESPONSE,
+            n_topics=N_TOPICS,
+            response_weight=RESPONSE_WEIGHT,
+            doc_topic_prior=DOC_TOPIC_PRIOR,
+            documents=training,
+            tol=TOL,
+            client=client,
+            progress=progress,
         )
         return model.predict(counts[held_out])
 
@@ -138,11 +156,12 @@ def run_demo(
     assert model is not None
     model.save(model_path, overwrite=overwrite)
 
-    documents = counts[training], y[training], counts[held_out]
+    same, every = ((m[training], y[training], m[held_out]) for m in (counts, all_counts))
     rivals: dict[str, Callable[[], NDArray[np.float64]]] = {
-        "LDA, then ridge": lambda: lda_ridge(*documents, n_topics=N_TOPICS, max_iter=LDA_PASSES, seed=SEED),
-        "lasso on word frequencies": lambda: lasso(*documents, seed=SEED),
-        "ridge on TF-IDF": lambda: tfidf_ridge(*documents, seed=SEED),
+        "LDA, then ridge": lambda: lda_ridge(*same, n_topics=N_TOPICS, max_iter=LDA_PASSES, seed=SEED),
+        # these two do better with all words, stop words too
+        "lasso on word frequencies": lambda: lasso(*every, seed=SEED),
+        "ridge on TF-IDF": lambda: tfidf_ridge(*every, seed=SEED),
     }
     for name, predict in rivals.items():
         say(f"fitting a rival: {name}")
@@ -152,8 +171,11 @@ def run_demo(
     )
 
 
-def _frequent_terms(counts: Any, vocabulary: tuple[str, ...]) -> tuple[list[str], Any]:
-    """Terms that a corpus of these documents would have with the default filters, and their columns."""
+def _chosen_terms(counts: Any, vocabulary: tuple[str, ...]) -> tuple[list[str], Any]:
+    """Terms neither rare nor in most documents, without stop words, and their columns."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
     frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-    kept = np.flatnonzero((frequency >= MIN_DF) & (frequency <= MAX_DF * counts.shape[0]))
+    usual = (frequency >= MIN_DF) & (frequency <= MAX_DF * counts.shape[0])
+    kept = [t for t in np.flatnonzero(usual) if vocabulary[t] not in ENGLISH_STOP_WORDS]
     return [vocabulary[t] for t in kept], counts[:, kept]

@@ -75,10 +75,10 @@ def _show(result: DemoResult, seconds: float) -> None:
     console.print(topic_table(result.model, top=TOP_WORDS))
     console.print("A coefficient is the number of stars expected of a review that is all about the topic.\n")
 
-    table = Table(
-        title=f"Predictive R2 for the {result.n_test:,} reviews held out (1 is perfect, 0 is the mean)",
-        title_justify="left",
+    console.print(
+        f"[bold]Predictive R2 for the {result.n_test:,} reviews held out[/] (1 is perfect, 0 is the mean)"
     )
+    table = Table()
     table.add_column("method")
     table.add_column("R2", justify="right")
     table.add_column("seconds", justify="right")

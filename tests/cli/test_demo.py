@@ -1,0 +1,48 @@
+"""The demonstration, on a tenth of its reviews."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dslda.corpus.store import open_corpus
+from dslda.model import load_model
+
+Dslda = Callable[..., Any]
+
+
+@pytest.mark.slow
+def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
+    dslda: Dslda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dslda.demo.N_REVIEWS", 600)
+    monkeypatch.setattr("dslda.demo.LDA_PASSES", 1)
+    done = dslda("demo", "--out", tmp_path / "demo", "--json")
+    assert done.code == 0, done.err
+    for line in done.err.splitlines():
+        json.loads(line)
+    for name in ("dslda, 8 topics", "LDA, then ridge", "lasso on word frequencies", "ridge on TF-IDF"):
+        assert name in done.out
+    model = load_model(tmp_path / "demo" / "clothing.model")
+    corpus = open_corpus(tmp_path / "demo" / "clothing.corpus")
+    assert model.record.corpus_hash == corpus.content_hash
+    assert model.training.n_documents == 480
+    for topic in model.topics(top=3):
+        assert ", ".join(topic.words) in done.out
+    predicted = dslda("predict", tmp_path / "demo" / "clothing.model", tmp_path / "demo" / "clothing.corpus")
+    assert len(predicted.out.splitlines()) == 601
+
+    again = dslda("demo", "--out", tmp_path / "demo")
+    assert again.code == 2
+    assert "clothing.corpus is there already" in again.error
+
+
+def test_demo_does_not_write_into_a_file(dslda: Dslda, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    done = dslda("demo", "--out", tmp_path / "taken", "--overwrite")
+    assert done.code == 2
+    assert (tmp_path / "taken").read_text() == "mine"
