@@ -132,7 +132,8 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
 
 def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:
     """Posterior mean of theta, shape (D, K)."""
-    return posterior.gamma / posterior.gamma.sum(axis=1, keepdims=True)
+    proportions: NDArray[np.float64] = posterior.gamma / posterior.gamma.sum(axis=1, keepdims=True)
+    return proportions
 
 
 def blocks_of_documents(

@@ -167,10 +167,18 @@ def train(
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
     if is_dask_collection(data):
-        counting = {"text": text, "words": words, "counts": counts, "partition_tokens": partition_tokens}
         with cluster(client) as bag_client:
             training_set = _from_bag(
-                data, response, bag_client, terms=terms, documents=documents, **counting, **text_settings
+                data,
+                response,
+                bag_client,
+                terms=terms,
+                documents=documents,
+                text=text,
+                words=words,
+                counts=counts,
+                partition_tokens=partition_tokens,
+                **text_settings,
             )
             return _fit(training_set, spec, bag_client, progress)
     extra = [

@@ -33,14 +33,26 @@ DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
 def check_model_output(
     path: str | os.PathLike[str], *, overwrite: bool, storage_options: Mapping[str, Any] | None = None
 ) -> None:
-    """Refuse an output that is there already, before the long work.
+    """Refuse an output that cannot be written, before the long work.
 
     Raises
     ------
     OutputExistsError
         Something is there and is no model, or is one and `overwrite` is False.
+    InputError
+        A local folder that it would be in cannot be written to.
     """
-    check_output(Location.of(path, storage_options), encoding_type=ENCODING_TYPE, overwrite=overwrite)
+    location = Location.of(path, storage_options)
+    check_output(location, encoding_type=ENCODING_TYPE, overwrite=overwrite)
+    if not location.local:
+        return
+    folder = os.path.dirname(location.url)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        raise InputError(
+            f"{location.url} cannot be written: {folder} must be a folder that can be written to; choose another path"
+        )
 
 
 def write_model(
@@ -74,8 +86,8 @@ def write_model(
     """
     import zarr
 
+    check_model_output(path, overwrite=overwrite, storage_options=storage_options)
     target = Location.of(path, storage_options)
-    check_output(target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
     if target.local:
         os.makedirs(os.path.dirname(target.url), exist_ok=True)
     arrays = _arrays(record)

@@ -20,7 +20,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
 from dslda.persistence.record import ModelRecord, TrainingSummary
-from dslda.persistence.store import read_model, write_model
+from dslda.persistence.store import check_model_output, read_model, write_model
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 
 TERMS = ("apple", "fig", "kiwi", "naïve", "pear", "日本")
@@ -169,6 +169,14 @@ def test_what_is_there_is_not_overwritten_unasked(tmp_path: Path) -> None:
     with pytest.raises(OutputExistsError, match="never replaced"):
         write_model(a_record(), tmp_path / "letters", overwrite=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.model", "letters"]
+
+
+def test_a_path_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="file must be a folder that can be written to"):
+        check_model_output(tmp_path / "file" / "deep" / "a.model", overwrite=True)
+    check_model_output(tmp_path / "new" / "deep" / "a.model", overwrite=False)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_failed_write_leaves_the_old_model_and_nothing_else(tmp_path: Path) -> None:
