@@ -26,6 +26,7 @@ TOP_WORDS = 8
 
 @click.command(
     "demo",
+    short_help="Run everything once on real reviews.",
     epilog="""\b
 Examples:
   dslda demo

@@ -19,6 +19,7 @@ __all__ = ["command"]
 
 @click.command(
     "info",
+    short_help="Say what a corpus or model is.",
     epilog="""\b
 Examples:
   dslda info reviews.corpus

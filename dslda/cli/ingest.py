@@ -19,6 +19,7 @@ __all__ = ["command"]
 
 @click.command(
     "ingest",
+    short_help="Count the words of documents and write them as a corpus.",
     epilog="""\b
 Examples:
   dslda ingest reviews.jsonl.gz --out reviews.corpus --text text --response rating
@@ -31,7 +32,7 @@ Examples:
 @click.option(
     "--out", required=True, metavar="C.corpus", help="Corpus to write: a local path or any fsspec URL."
 )
-@reading_options
+@reading_options(formats=("jsonl", "csv", "parquet", "text", "ldac"), without_id="documents are numbered")
 @click.option(
     "--response", "responses", multiple=True, metavar="COL", help="Field of a response; may be repeated."
 )

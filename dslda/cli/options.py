@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
@@ -124,12 +124,20 @@ def json_option(command: Command) -> Command:
     )(command)
 
 
-def reading_options(command: Command) -> Command:
-    """Add the options that say what the input is and which of its fields is what."""
+def reading_options(*, formats: Sequence[str], without_id: str) -> Callable[[Command], Command]:
+    """Add the options that say what the input is and which of its fields is what.
+
+    Parameters
+    ----------
+    formats : sequence of str
+        Formats the command reads, besides "auto".
+    without_id : str
+        What identifies documents where ``--id`` is not given.
+    """
     options = [
         click.option(
             "--format",
-            type=click.Choice(["auto", "jsonl", "csv", "parquet", "text", "ldac"]),
+            type=click.Choice(["auto", *formats]),
             default="auto",
             show_default=True,
             help="Of the input; auto goes by the files' endings. text: every file is a document.",
@@ -139,10 +147,12 @@ def reading_options(command: Command) -> Command:
             "--words", metavar="COL", help="Field of the list of words, for documents counted already."
         ),
         click.option("--counts", metavar="COL", help="Field of the list of their counts."),
-        click.option(
-            "--id", "id_", metavar="COL", help="Field of the identifier.  [default: documents are numbered]"
-        ),
+        click.option("--id", "id_", metavar="COL", help=f"Field of the identifier.  [default: {without_id}]"),
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

@@ -38,6 +38,7 @@ MEANING = {
 
 @click.command(
     "predict",
+    short_help="Predict the response of new documents, as CSV.",
     epilog="""\b
 Examples:
   dslda predict stars.model new.jsonl                          CSV on the terminal
@@ -52,7 +53,7 @@ topic_0, ...""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")
-@reading_options
+@reading_options(formats=("jsonl", "csv", "parquet", "text"), without_id="as in training, else numbers")
 @click.option("--out", metavar="FILE", help="Write to a file instead of the terminal.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 @click.option("--topics", "with_topics", is_flag=True, help="Add the topic proportions.")

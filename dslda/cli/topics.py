@@ -18,6 +18,7 @@ __all__ = ["command", "topic_table"]
 
 @click.command(
     "topics",
+    short_help="Print topics with coefficients and words.",
     epilog="""\b
 Examples:
   dslda topics stars.model

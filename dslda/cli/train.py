@@ -35,6 +35,7 @@ class _Alpha(click.ParamType):
 
 @click.command(
     "train",
+    short_help="Learn topics that explain words and response.",
     epilog="""\b
 Examples:
   dslda train reviews.corpus --response rating --out stars.model
