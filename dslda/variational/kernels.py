@@ -7,12 +7,12 @@ describes by l and its derivatives (docs/model.md, section 1). What makes it fas
   number a_n changes, by little. With r = exp(... a_base ...), the moments M_j = sum_k beta_k r_k eta_k^j of a whole tile
   of terms do not depend on each other: they are computed first, vectorised over terms. With t = a_n - a_base and the
   cumulants kappa_j of eta under phi at a_base, eta'phi_n = kappa_1 + t kappa_2 + t^2 kappa_3 / 2, so the chain from
-  token to token that coordinate ascent demands is left with half a dozen scalar operations. Where |t| max|eta| exceeds
-  `TAYLOR_LIMIT` (short documents, small dispersion) the token is updated with exponentials of its own.
+  token to token that coordinate ascent demands is left with half a dozen scalar operations. Where t is too large
+  (short documents, small dispersion) the token is updated by itself.
 * sum_n phi_n needs, per term, only the sums of 1/Z, t/Z and t^2/(2 Z) over its occurrences, times beta: a second
   vectorised pass.
-* eta is centred on the middle of its range, which halves t; omega gets the middle back as an offset, and since phi
-  sums to 1 nothing else changes.
+* eta is centred on its mean, which keeps t small; omega gets the mean back as an offset, and since phi sums to 1 nothing
+  else changes.
 * Tokens keep two numbers each (a_n and m_n = eta'phi_n). phi is written out once, after the last sweep.
 """
 
@@ -32,14 +32,16 @@ __all__ = ["SCALARS", "e_step_block"]
 # names of the entries of `scalars`, in order
 SCALARS = ("dispersion", "elbo", "n_labelled", "n_empty", "n_unconverged", "n_sweeps", "n_tokens")
 
-# |t| max|eta| = x up to which a Taylor series with three cumulants stands in for exp. Its error is x^4 / 24 < 3e-11 in the
-# ELBO of a token and in the phi that is written out, and x^3 / 6 < 3e-8 in its share of sum phi during the sweeps.
-TAYLOR_LIMIT = 5e-3
-# and up to which a series of degree 8 does, for one token by itself: error x^9 / 9! < 2e-11
+# A Taylor series with three cumulants stands in for exp as long as |t|^3 max|eta| E[eta^2] stays below this cube. Six times
+# that bounds its error in an entry's share of sum phi during the sweeps (2e-8); its error in the ELBO and in the phi that
+# is written out is smaller by |t| max|eta| / 4. E[eta^2], under the entry's own phi, keeps a topic with a wild coefficient
+# and no mass from spoiling it for all.
+TAYLOR_LIMIT = 1.25e-7
+# largest |t| max|eta| for that series, and for one of degree 8 for an entry by itself: error x^9 / 9! < 2e-11
 SERIES_LIMIT = 0.25
 # entries tried at once after one that needed exponentials, when more are likely to
 _SHORT_RUN = 4
-# a_base moves when the expected |t| max|eta| of the next tile exceeds this
+# a_base moves when the next tile is expected to start with |t| rms(eta) above this
 _REBASE_LIMIT = 1e-3
 # topic weights below this are zero: products of two such factors stay normal numbers
 SMALLEST_WEIGHT = 1e-100
@@ -93,6 +95,15 @@ def _tile_width(n: int, n_topics: int) -> int:  # pragma: no cover - compiled
 @njit(**_OPTIONS)
 def _cut(weight: float) -> float:  # pragma: no cover - compiled
     return weight if weight >= SMALLEST_WEIGHT else 0.0
+
+
+@njit(**_OPTIONS)
+def _is_known(topics: Matrix, term: int) -> bool:  # pragma: no cover - compiled
+    """Whether the term has mass in some topic; as a rule the first topic answers."""
+    for k in range(topics.shape[1]):
+        if topics[term, k] >= SMALLEST_WEIGHT:
+            return True
+    return False
 
 
 @njit(**_OPTIONS)
@@ -409,21 +420,31 @@ def _chain(n: int, run: Matrix) -> float:  # pragma: no cover - compiled
 
 
 @njit(**_OPTIONS)
+def _taylor_serves(t: float, square: float, reach: float) -> bool:  # pragma: no cover - compiled
+    """Whether the short series is good enough at `t` for an entry with E[eta^2] = square; not for NaN."""
+    size = abs(t)
+    return size * reach <= SERIES_LIMIT and size * size * size * reach * square <= TAYLOR_LIMIT
+
+
+@njit(**_OPTIONS)
 def _taylor_steps(n: int, run: Matrix, z0: Vector, reach: float) -> int:  # pragma: no cover - compiled
     """Write t of every entry; returns how many come before the first whose t is too large or normaliser too small."""
+    worst = 0.0
     largest = 0.0
     smallest = 1.0
     for i in range(n):
         change = run[_CHANGE, i]
         t = run[_T0, i] + change * (run[_T1, i] + change * run[_T2, i])
         run[_T, i] = t
+        square = run[_KAPPA2, i] + run[_KAPPA1, i] * run[_KAPPA1, i]
+        worst = max(worst, abs(t) * t * t * square)
         largest = max(largest, abs(t))
         smallest = min(smallest, z0[i])
-    if largest * reach <= TAYLOR_LIMIT and smallest >= SMALLEST_NORMALISER:
+    if worst * reach <= TAYLOR_LIMIT and largest * reach <= SERIES_LIMIT and smallest >= SMALLEST_NORMALISER:
         return n
     for i in range(n):
-        # written so that NaN stops too
-        if not abs(run[_T, i]) * reach <= TAYLOR_LIMIT or z0[i] < SMALLEST_NORMALISER:
+        square = run[_KAPPA2, i] + run[_KAPPA1, i] * run[_KAPPA1, i]
+        if not _taylor_serves(run[_T, i], square, reach) or z0[i] < SMALLEST_NORMALISER:
             return i
     return n
 
@@ -796,23 +817,21 @@ def e_step_block(
     assigned_m = _vector(n_topics)
     learn = topic_word.shape[0] > 0
 
-    lowest, highest = eta_given[0], eta_given[0]
+    middle = 0.0
     for k in range(n_topics):
-        lowest = min(lowest, eta_given[k])
-        highest = max(highest, eta_given[k])
-    middle = lowest + 0.5 * (highest - lowest)
-    reach = 0.5 * (highest - lowest)
-    eta_mean = 0.0
+        middle += eta_given[k] / n_topics
+    reach = 0.0
     eta_square_mean = 0.0
     alpha_sum = 0.0
     log_beta_alpha = 0.0
     for k in range(n_topics):
         eta[k] = eta_given[k] - middle
     for k in range(n_topics):
-        eta_mean += eta[k] / n_topics
+        reach = max(reach, abs(eta[k]))
         eta_square_mean += eta[k] * eta[k] / n_topics
         alpha_sum += alpha[k]
         log_beta_alpha += math.lgamma(alpha[k])
+    typical = math.sqrt(eta_square_mean)
     log_beta_alpha -= math.lgamma(alpha_sum)
 
     for d in range(n_documents):
@@ -821,16 +840,14 @@ def e_step_block(
         n = 0
         n_tokens = int64(0)
         for i in range(indptr[d], indptr[d + 1]):
-            largest = 0.0
-            for k in range(n_topics):
-                largest = max(largest, topics[terms[i], k])
-            if largest >= SMALLEST_WEIGHT:
-                n_tokens += counts[i]
-                repeats = 1 if tied or not labelled else counts[i]
-                for _ in range(repeats):
-                    known[n] = terms[i]
-                    copies[n] = counts[i] / repeats
-                    n += 1
+            if not _is_known(topics, terms[i]):
+                continue
+            n_tokens += counts[i]
+            repeats = 1 if tied or not labelled else counts[i]
+            for _ in range(repeats):
+                known[n] = terms[i]
+                copies[n] = counts[i] / repeats
+                n += 1
         scalars[6] += n_tokens
         if n == 0:
             # q(theta) is the prior; the response of a document without words teaches nothing about topics
@@ -863,11 +880,11 @@ def e_step_block(
         for k in range(n_topics):
             gamma[k] = alpha[k] + length / n_topics
         for e in range(n):
-            state_m[e] = eta_mean
+            state_m[e] = 0.0
         log_gamma_total = math.lgamma(alpha_sum + length)
         log_gamma_sum_and_digamma(gamma, elog, work, bits)
-        m_sum = length * eta_mean
-        v = max(eta_square_mean - eta_mean * eta_mean, 0.0) / length
+        m_sum = 0.0
+        v = eta_square_mean / length
         elbo = -np.inf
         converged = False
         sweeps = 0
@@ -904,7 +921,7 @@ def e_step_block(
                 if not resident:
                     _gather(topics, known, start, stop, tiles, 0)
                 a_middle = a_start + slope * (m_sum - m_sum_start - m_sum / length)
-                if not based or abs(a_middle - a_base) * reach > _REBASE_LIMIT:
+                if not based or abs(a_middle - a_base) * typical > _REBASE_LIMIT:
                     if based:
                         _flush(sums, r, assigned)
                     a_base = a_middle
@@ -1052,7 +1069,7 @@ def e_step_block(
                 t_tile[e] = 0.0
             _write_phi(tiles, row, r, eta, t_tile, phi_tile, z0, z1, z2)
             for e in range(stop - start):
-                if abs(t_tile[e]) * reach > TAYLOR_LIMIT or z0[e] < SMALLEST_NORMALISER:
+                if z0[e] < SMALLEST_NORMALISER or not _taylor_serves(t_tile[e], z2[e] / z0[e], reach):
                     _, z1[e], z2[e] = _single(
                         topics,
                         known[start + e],
