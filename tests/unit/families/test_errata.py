@@ -1,4 +1,4 @@
-"""Where Blei and McAuliffe (2010) print something else than what enumeration and derivatives give (model.md, section 5)."""
+"""Where Blei and McAuliffe (2010) print what enumeration and derivatives contradict (docs/model.md, section 5)."""
 
 from __future__ import annotations
 

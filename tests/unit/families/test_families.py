@@ -124,7 +124,7 @@ def test_gaussian_dispersion_is_the_expected_squared_residual_at_the_new_eta() -
 
 @pytest.mark.parametrize("name", ["normal", "", "Gaussian", None, ["gaussian"]])
 def test_an_unknown_family_is_refused_with_the_known_ones(name: object) -> None:
-    with pytest.raises(InputError, match="family must be one of .*gaussian.*, got "):
+    with pytest.raises(InputError, match=r"family must be one of .*gaussian.*, got "):
         get_family(name)
 
 

@@ -87,7 +87,7 @@ def only_empty_documents() -> Problem:
 
 
 def only_unknown_terms() -> Problem:
-    documents, parameters = ordinary()
+    _, parameters = ordinary()
     parameters.topics[[1, 2]] = 0.0
     return documents_of([([1, 2], [4, 1], 1.0), ([2, 5], [1, 1], -1.0)]), parameters
 
@@ -149,7 +149,7 @@ def test_everything_stays_finite(
     n_topics = parameters.n_topics
     spec = FitSpec(n_topics=n_topics, granularity=granularity, topic_prior=topic_prior)
     with np.errstate(all="raise"):
-        for _ in range(4):
+        for _ in range(2 if n_topics > 100 else 4):
             statistics = e_step(*documents.arrays, parameters, family=gaussian, spec=spec)
             posteriors = (
                 infer(*documents.csr, parameters, spec=spec),

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
-from problems import Documents, fit_in_a_loop, random_document, random_documents, random_parameters
+from problems import (
+    Documents,
+    documents_of,
+    fit_in_a_loop,
+    random_document,
+    random_documents,
+    random_parameters,
+)
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
@@ -186,13 +193,12 @@ def test_granularities_agree_where_no_term_repeats() -> None:
     assert_same_bits(term, token)
 
 
-@given(scale=st.sampled_from([1000.0, 1e-3, -1.0, 7.3]), shift=st.sampled_from([0.0, 50.0, -3.1]))
+@given(scale=st.sampled_from([1000.0, 1e-3, 7.3]), shift=st.sampled_from([0.0, 50.0, -3.1]))
 @settings(max_examples=12, deadline=None, derandomize=True)
 def test_predictions_scale_and_shift_with_the_response(scale: float, shift: float) -> None:
     rng = np.random.default_rng(3)
     documents = random_documents(rng, 40, 30, longest=15)
     new = random_documents(rng, 40, 10, longest=15)
-    # -y is y with the grid of eta reversed: only two topics make that the same start
     spec = FitSpec(n_topics=4, max_iter=4)
 
     def predictions(y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -217,8 +223,6 @@ def test_a_long_document_among_short_ones_leaves_them_alone() -> None:
     short = random_documents(rng, 400, 5)
     rows = [short.document(d) for d in range(len(short))]
     long = random_document(rng, 400, distinct=350, most=9)
-    from problems import documents_of
-
     spec = FitSpec(n_topics=7)
     mixed = training_posterior(documents_of([*rows[:2], long, *rows[2:]]), parameters, spec)
     assert (

@@ -18,7 +18,7 @@ from problems import (
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
-from dslda.variational import reference
+from dslda.variational import kernels, reference
 from dslda.variational.estep import e_step, infer
 from dslda.variational.parameters import FitSpec, Parameters
 
@@ -111,8 +111,8 @@ def test_any_documents(problem: tuple[Documents, Parameters, FitSpec]) -> None:
 @settings(max_examples=20, deadline=None, derandomize=True)
 def test_a_response_that_is_not_quadratic(problem: tuple[Documents, Parameters, FitSpec]) -> None:
     documents, parameters, spec = problem
-    # A mild spread of omega, or exp(omega) makes single sweeps overshoot in both. Sweeps linearise l1, so that phi is not
-    # at the ELBO's maximum and the series' error in it (3e-8) counts once, not squared.
+    # A mild spread of omega, or exp(omega) makes single sweeps overshoot in both. Sweeps linearise l1, so that phi is
+    # not at the ELBO's maximum and the series' error in it (3e-8) counts once, not squared.
     milder = Parameters(parameters.topics, parameters.alpha, np.clip(parameters.eta, -1, 1), 1.0)
     documents = documents.with_response(np.abs(documents.y))
     assert_kernel_equals_reference(documents, milder, spec, PoissonLike(), elbo_rtol=1e-7)
@@ -133,6 +133,17 @@ def test_short_documents_with_tiny_dispersion(granularity: str, delta: float, n_
     assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
 
 
+@pytest.mark.parametrize("delta", [1e-2, 1e-4])
+def test_tied_occurrences_with_small_dispersion(delta: float) -> None:
+    """m = eta'phi(m) is steep in the middle and flat at the ends: Newton's steps alone creep or swing."""
+    rng = np.random.default_rng(4)
+    parameters = random_parameters(rng, 40, 7, delta=delta, eta_scale=3.0)
+    documents = documents_of([random_document(rng, 40, distinct=int(rng.integers(2, 16))) for _ in range(25)])
+    spec = FitSpec(n_topics=7, max_sweeps=8, sweep_tol=0.0)
+    # the kernel solves it to 1e-9 of the reach of omega, which counts by 1 / delta while sweeps go on
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian(), elbo_rtol=2e-8)
+
+
 @GRANULARITIES
 @pytest.mark.parametrize("n_topics", [3, 16, 21])
 def test_documents_longer_than_a_tile(granularity: str, n_topics: int) -> None:
@@ -149,9 +160,11 @@ def test_documents_longer_than_a_tile(granularity: str, n_topics: int) -> None:
 @pytest.mark.parametrize("labelled", [True, False])
 def test_documents_too_long_to_keep_their_topic_weights_gathered(labelled: bool) -> None:
     rng = np.random.default_rng(0)
-    parameters = random_parameters(rng, 1200, 600, delta=0.1, eta_scale=2.0)
-    documents = documents_of([random_document(rng, 1200, distinct=1000, most=2, labelled=labelled)])
-    spec = FitSpec(n_topics=600, max_sweeps=2, sweep_tol=0.0)
+    n_topics, distinct = 1100, 480
+    assert n_topics * distinct > kernels._RESIDENT_DOUBLES
+    parameters = random_parameters(rng, 500, n_topics, delta=0.1, eta_scale=2.0)
+    documents = documents_of([random_document(rng, 500, distinct=distinct, most=2, labelled=labelled)])
+    spec = FitSpec(n_topics=n_topics, max_sweeps=2, sweep_tol=0.0)
     assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
 
 
