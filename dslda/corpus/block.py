@@ -55,11 +55,10 @@ class DocumentBlock:
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this: no spilling, wrong placement (kartothek#175, xarray#9088).
-        arrays = [self.indptr, self.terms, self.counts, *self.responses.values(), *self.covariates.values()]
-        if self.weight is not None:
-            arrays.append(self.weight)
-        ids = 0 if self.doc_id is None else sum(len(i) + 56 for i in self.doc_id)
-        return sum(a.nbytes for a in arrays) + ids + 256
+        size = self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + 256
+        size += sum(column.nbytes for column in (*self.responses.values(), *self.covariates.values()))
+        size += 0 if self.weight is None else self.weight.nbytes
+        return size + (0 if self.doc_id is None else sum(len(i) + 56 for i in self.doc_id))
 
     def validate(self, n_terms: int) -> DocumentBlock:
         """Check the invariants above against a vocabulary of `n_terms` and return self.

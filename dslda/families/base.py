@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 
 __all__ = ["SCALAR_SIGNATURE", "Family", "Interval", "ScalarFunction"]
 
-ScalarFunction = Callable[[float, float, float], float]
+# a compiled function of three numbers, held by a class without becoming a method
+ScalarFunction = staticmethod[[float, float, float], float]
 
 # Families reach the kernel as numba first-class functions, so that one compiled kernel serves them all.
 SCALAR_SIGNATURE = float64(float64, float64, float64)

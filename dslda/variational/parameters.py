@@ -54,11 +54,11 @@ class Parameters:
 
     @property
     def n_topics(self) -> int:
-        return self.topics.shape[1]
+        return int(self.topics.shape[1])
 
     @property
     def n_terms(self) -> int:
-        return self.topics.shape[0]
+        return int(self.topics.shape[0])
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).

@@ -101,7 +101,7 @@ def sweep(
 
         def assign(
             m_i: float, base: NDArray[np.float64] = base, c: float = c, m_others: float = m_others
-        ) -> tuple:
+        ) -> tuple[NDArray[np.float64], float]:
             slope = rho * (
                 (l1 + l2 * (m_others + c * m_i / n - m_start) + 0.5 * l3 * v) / n - l2 * m_i / n**2
             )
