@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numba import float64
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 __all__ = ["SCALAR_SIGNATURE", "Family", "Interval", "ScalarFunction"]
 
 # a compiled function of three numbers, held by a class without becoming a method
-ScalarFunction = staticmethod[[float, float, float], float]
+ScalarFunction: TypeAlias = "staticmethod[[float, float, float], float]"
 
 # Families reach the kernel as numba first-class functions, so that one compiled kernel serves them all.
 SCALAR_SIGNATURE = float64(float64, float64, float64)
