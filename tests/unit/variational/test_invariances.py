@@ -96,7 +96,9 @@ def test_permuting_topics_changes_only_their_order(problem: tuple) -> None:
         score=here.score[order],
         information=here.information[np.ix_(order, order)],
     )
-    assert_close(there, reordered, SUMS, 1e-10)
+    # a document at its fixed point stops when the ELBO repeats to the last bit, which the order of topics decides
+    counted = [name for name in SUMS if name not in ("n_sweeps", "n_unconverged")]
+    assert_close(there, reordered, counted, 1e-10)
     posterior, other = (training_posterior(documents, p, spec) for p in (parameters, permuted))
     assert_close(
         other, dataclasses.replace(posterior, gamma=posterior.gamma[:, order]), ["gamma", "elbo"], 1e-10
@@ -136,6 +138,23 @@ def test_one_document_alone_gets_the_same_bits_as_in_a_block(
         alone = posterior(documents.take([d]))
         for field in dataclasses.fields(block):
             assert getattr(alone, field.name)[0].tobytes() == getattr(block, field.name)[d].tobytes()
+
+
+@pytest.mark.parametrize("n_topics", [3, 4, 16])
+def test_bits_do_not_depend_on_where_scratch_memory_lies(n_topics: int) -> None:
+    """Vectorised loops compare addresses and sum in another order where two arrays lie close together."""
+    rng = np.random.default_rng(n_topics)
+    parameters = random_parameters(rng, 400, n_topics, delta=0.05, eta_scale=2.0)
+    documents = random_documents(rng, 400, 12, longest=60)
+    spec = FitSpec(n_topics=n_topics)
+    posterior, statistics = training_posterior(documents, parameters, spec), sums(documents, parameters, spec)
+    in_the_way: list[NDArray] = []
+    for _ in range(80):
+        in_the_way.append(np.empty(rng.integers(1, 600)))
+        if len(in_the_way) > 20:
+            in_the_way.pop(rng.integers(20))
+        assert_same_bits(training_posterior(documents, parameters, spec), posterior)
+        assert_same_bits(sums(documents, parameters, spec), statistics)
 
 
 def unaligned(array: NDArray) -> NDArray:

@@ -45,16 +45,18 @@ def assert_kernel_equals_reference(
         elbo.append(trace[-1])
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
     lengths = np.array([s.length for s in states])
-    # the ELBO is a difference of numbers as large as the squared reach of omega over delta
+    # The kernel's series leaves up to 2e-8 a sweep in a token's share of sum phi, and so in gamma, m and, to first
+    # order, the ELBO; and the ELBO is a difference of numbers as large as the squared reach of omega over delta.
+    series = spec.max_sweeps * kernels.TAYLOR_LIMIT / 6
     reach = max(np.abs(parameters.eta).max(), np.nanmax(np.abs(documents.y), initial=0.0))
     rounding = np.finfo(float).eps * reach**2 / parameters.delta * spec.rho
-    assert_allclose(posterior.elbo, elbo, rtol=elbo_rtol, atol=elbo_rtol * lengths.max() + rounding)
+    assert_allclose(posterior.elbo, elbo, rtol=elbo_rtol, atol=series * lengths.max() + rounding)
     for d, state in enumerate(states):
         assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
         m, v = reference.moments(state, parameters.eta)
         spread = np.ptp(parameters.eta)
         assert_allclose(posterior.mean[d], m, rtol=1e-9, atol=1e-6 * spread)
-        assert_allclose(posterior.variance[d], v, rtol=1e-6, atol=1e-6 * spread**2)
+        assert_allclose(posterior.variance[d], v, rtol=1e-6, atol=1e-6 * spread**2 + 1e-15)
     assert_allclose(posterior.n_known_tokens, lengths)
 
     statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
@@ -64,10 +66,10 @@ def assert_kernel_equals_reference(
         wanted = getattr(expected, name)
         assert_allclose(getattr(statistics, name), wanted, atol=1e-6 * np.abs(wanted).max(initial=1e-300))
     assert_allclose(
-        statistics.dispersion, expected.dispersion, rtol=1e-6, atol=1e-9 * np.ptp(parameters.eta) ** 2
+        statistics.dispersion, expected.dispersion, rtol=1e-6, atol=1e-6 * np.ptp(parameters.eta) ** 2
     )
     rounding *= len(documents)
-    assert_allclose(statistics.elbo, expected.elbo, rtol=elbo_rtol, atol=elbo_rtol * lengths.sum() + rounding)
+    assert_allclose(statistics.elbo, expected.elbo, rtol=elbo_rtol, atol=series * lengths.sum() + rounding)
     assert (statistics.n_documents, statistics.n_labelled) == (expected.n_documents, expected.n_labelled)
     assert statistics.n_tokens == documents.n_tokens
 
@@ -140,8 +142,7 @@ def test_tied_occurrences_with_small_dispersion(delta: float) -> None:
     parameters = random_parameters(rng, 40, 7, delta=delta, eta_scale=3.0)
     documents = documents_of([random_document(rng, 40, distinct=int(rng.integers(2, 16))) for _ in range(25)])
     spec = FitSpec(n_topics=7, max_sweeps=8, sweep_tol=0.0)
-    # the kernel solves it to 1e-9 of the reach of omega, which counts by 1 / delta while sweeps go on
-    assert_kernel_equals_reference(documents, parameters, spec, Gaussian(), elbo_rtol=2e-8)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
 
 
 @GRANULARITIES
