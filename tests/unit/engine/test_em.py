@@ -30,6 +30,7 @@ def record(iteration: int, change: float) -> IterationRecord:
         e_step_seconds=1.0,
         reduce_seconds=0.0,
         m_step_seconds=0.0,
+        e_step_cpu_seconds=1.0,
         documents_per_second=1.0,
     )
 
@@ -44,6 +45,18 @@ def test_change_is_relative_to_the_iteration_before() -> None:
     assert after([-100.0, -99.0]).relative_change == pytest.approx(0.01)
     # an ELBO that falls is a change as well
     assert after([-100.0, -101.0]).relative_change == pytest.approx(0.01)
+
+
+def test_converges_when_two_changes_are_small_and_do_not_grow() -> None:
+    spec = FitSpec(tol=1e-2)
+    assert after([-3.0, -2.0, -1.99]).decide(spec) is Decision.CONTINUE
+    assert after([-3.0, -2.0, -1.99, -1.985]).decide(spec) is Decision.CONVERGED
+
+
+def test_does_not_stop_on_the_plateau_that_em_starts_from() -> None:
+    spec = FitSpec(tol=1e-2)
+    leaving = [-100.0, -50.0, -49.99, -49.97, -49.9]
+    assert all(after(leaving[:n]).decide(spec) is Decision.CONTINUE for n in range(1, len(leaving) + 1))
 
 
 def test_stops_at_the_cap() -> None:
