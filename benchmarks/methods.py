@@ -168,12 +168,13 @@ METHODS: dict[str, Method] = {
         )
         for name, variance in (("tomotopy", 0.5), ("tomotopy_variance0.1", 0.1))
     },
-    **{
-        f"dslda_rho{rho}": Method(
-            f"dslda, rho = {rho}", _dslda, {"response_weight": float(rho)}, requires="dslda.estimators"
-        )
-        for rho in (1, 2, 3, 4)
-    },
+    "dslda": Method("dslda, the paper's model (rho = 1, alpha = 1/K)", _dslda, requires="dslda.estimators"),
+    "dslda_alpha1": Method(
+        "dslda, rho = 1, alpha = 1", _dslda, {"doc_topic_prior": 1.0}, requires="dslda.estimators"
+    ),
+    "dslda_rho3": Method(
+        "dslda, rho = 3, alpha = 1/K", _dslda, {"response_weight": 3.0}, requires="dslda.estimators"
+    ),
 }
 
 

