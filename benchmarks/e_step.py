@@ -105,7 +105,9 @@ def main(arguments: argparse.Namespace) -> None:
     print(markdown(rows, COLUMNS))
 
 
-def _measure(counts: csr_array, y: np.ndarray, n_topics: int, granularity: str, repeats: int) -> dict[str, object]:
+def _measure(
+    counts: csr_array, y: np.ndarray, n_topics: int, granularity: str, repeats: int
+) -> dict[str, object]:
     family = get_family("gaussian")
     spec = FitSpec(n_topics=n_topics, granularity=granularity)
     indptr, terms, data = (

@@ -170,7 +170,10 @@ METHODS: dict[str, Method] = {
     },
     "dslda": Method("dslda, the paper's model (rho = 1, alpha = 1/K)", _dslda, requires="dslda.estimators"),
     "dslda_alpha1": Method(
-        "dslda, rho = 1, alpha = 1", _dslda, {"doc_topic_prior": 1.0}, requires="dslda.estimators"
+        "dslda, rho = 1, alpha = 1, tol = 3e-4",
+        _dslda,
+        {"doc_topic_prior": 1.0, "tol": 3e-4},
+        requires="dslda.estimators",
     ),
     "dslda_rho3": Method(
         "dslda, rho = 3, alpha = 1/K", _dslda, {"response_weight": 3.0}, requires="dslda.estimators"
