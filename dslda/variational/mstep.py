@@ -16,6 +16,8 @@ __all__ = ["m_step", "objective", "topic_log_prior"]
 _RANK_TOLERANCE = 1e-12
 
 
+# what falls below the smallest double is 0, whatever the caller has asked numpy to raise
+@np.errstate(under="ignore")
 def m_step(
     parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
 ) -> Parameters:
@@ -67,12 +69,6 @@ def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
 
 def _topics(topic_word: NDArray[np.float64], topic_prior: float) -> NDArray[np.float64]:
     """Normalised topics, shape (V, K). A term that no document has stays without mass, and so unknown, everywhere."""
-    # a weight below the smallest double is 0, whatever the caller has asked numpy to raise
-    with np.errstate(under="ignore"):
-        return _normalised(topic_word, topic_prior)
-
-
-def _normalised(topic_word: NDArray[np.float64], topic_prior: float) -> NDArray[np.float64]:
     seen = topic_word.sum(axis=1) > 0.0
     topics = topic_word + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
     totals = topics.sum(axis=0)
