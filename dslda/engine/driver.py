@@ -116,6 +116,7 @@ def fit(
                     e_step_seconds=times.e_step,
                     reduce_seconds=times.reduce,
                     m_step_seconds=m_step_seconds,
+                    e_step_cpu_seconds=statistics.seconds,
                     documents_per_second=statistics.n_documents / seconds,
                 )
                 trace = (*last.trace, record) if last is not None else (record,)
