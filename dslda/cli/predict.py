@@ -84,8 +84,8 @@ def command(
     with logging_to_stderr(json_logs=json_logs):
         from dslda.model import load_model
 
-        if out is not None and os.path.exists(out) and not overwrite:
-            raise OutputExistsError(f"{out} is there already; choose another file, or --overwrite")
+        if out is not None:
+            _check_output(out, input_path, overwrite=overwrite)
         model = load_model(model_path)
         if input_path == "-":
             if words is not None or counts is not None or id_ is not None:
@@ -122,13 +122,26 @@ def _stdin_lines() -> Iterator[str]:
             ) from None
 
 
+def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
+    """Refuse, before any work, an output that would be lost or destroy something."""
+    if not os.path.exists(out):
+        return
+    if not os.path.isfile(out):
+        raise InputError(f"--out must be a file, {out} is none; leave --out away to print to the terminal")
+    if os.path.exists(input_path) and os.path.samefile(out, input_path):
+        raise InputError(f"--out {out} is the input itself; choose another file")
+    if not overwrite:
+        raise OutputExistsError(f"{out} is there already; choose another file, or --overwrite")
+
+
 @contextmanager
 def _output(path: str | None) -> Iterator[IO[str]]:
     """The terminal, or a file that takes its name when it is complete."""
     if path is None:
         yield sys.stdout
         return
-    folder, name = os.path.split(os.path.abspath(path))
+    path = os.path.realpath(path)  # a link stays, what it points to is replaced
+    folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
     try:
         with open(temporary, "w", encoding="utf-8", newline="") as stream:

@@ -107,6 +107,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return EXIT_OK
     except (DsldaError, OSError) as error:
         return _fail(_text(error), EXIT_FAILURE)
+    except MemoryError as error:
+        return _fail(
+            f"out of memory ({error}); take fewer topics or a smaller vocabulary, or more memory",
+            EXIT_FAILURE,
+        )
     return EXIT_OK
 
 

@@ -37,6 +37,8 @@ CONFIG = {
 }
 
 # a server for metrics starts all the same; on its usual port it warns when another scheduler is there
+MOST_PROCESSES = 1024
+LEAST_MEMORY = 400 * 2**20
 NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 
 
@@ -60,7 +62,8 @@ class ClusterOptions:
     Raises
     ------
     InputError
-        A number is below 1, or options of both kinds are given.
+        A number is out of its range, the memory limit is no size or too small to start in, or options of both
+        kinds are given.
     """
 
     scheduler: str | None = None
@@ -74,8 +77,9 @@ class ClusterOptions:
     def __post_init__(self) -> None:
         for name in ("workers", "threads"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
+            if value is not None and not 1 <= value <= MOST_PROCESSES:
+                raise InputError(f"{name} must be from 1 to {MOST_PROCESSES}, got {value}")
+        self._check_memory_limit()
         local = [n for n in ("workers", "threads", "memory_limit") if getattr(self, n) is not None]
         if self.scheduler is not None and local:
             raise InputError(
@@ -85,6 +89,21 @@ class ClusterOptions:
         if self.scheduler is None and (self.tls_ca_file or self.tls_cert or self.tls_key):
             raise InputError(
                 "files for TLS are for a scheduler that is running, got none: give its address too"
+            )
+
+    def _check_memory_limit(self) -> None:
+        from dask.utils import parse_bytes
+
+        if self.memory_limit is None:
+            return
+        try:
+            size = parse_bytes(self.memory_limit)
+        except (ValueError, TypeError):
+            raise InputError(f"memory limit must be a size such as 4GB, got {self.memory_limit!r}") from None
+        if size < LEAST_MEMORY:
+            raise InputError(
+                f"memory limit must be at least {LEAST_MEMORY // 2**20} MiB, which a worker takes before it "
+                f"works, got {self.memory_limit!r}"
             )
 
 

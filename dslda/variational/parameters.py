@@ -116,10 +116,17 @@ class FitSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, lowest in (("n_topics", 1), ("max_iter", 1), ("max_sweeps", 1), ("seed", 0)):
+        for name, lowest, highest in (
+            ("n_topics", 1, 100_000),
+            ("max_iter", 1, 2**31 - 1),
+            ("max_sweeps", 1, 2**31 - 1),
+            ("seed", 0, 2**63 - 1),
+        ):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < lowest:
                 raise InputError(f"{name} must be a whole number of at least {lowest}, got {value!r}")
+            if value > highest:
+                raise InputError(f"{name} must be at most {highest}, got {value!r}")
         for name, positive in (
             ("rho", True),
             ("topic_prior", False),

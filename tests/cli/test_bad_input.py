@@ -75,6 +75,22 @@ TRAIN = {
         ["reviews.corpus", "--response", "stars", "--topics", "0"],
         "n_topics must be .* at least 1, got 0",
     ),
+    "more topics than any machine holds": (
+        ["reviews.corpus", "--response", "stars", "--topics", "99999999999999999999"],
+        "n_topics must be at most 100000",
+    ),
+    "no room for a worker": (
+        ["reviews.corpus", "--response", "stars", "--memory-limit", "1kB"],
+        "memory limit must be at least 400 MiB",
+    ),
+    "memory is no size": (
+        ["reviews.corpus", "--response", "stars", "--memory-limit", "lots"],
+        "memory limit must be a size such as 4GB, got 'lots'",
+    ),
+    "a million workers": (
+        ["reviews.corpus", "--response", "stars", "--workers", "1000000"],
+        "workers must be from 1 to 1024",
+    ),
     "rho is 0": (
         ["reviews.corpus", "--response", "stars", "--rho", "0"],
         "rho must be a finite number above 0",
@@ -147,6 +163,11 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
         (["predict", "stars.model", "reviews.jsonl", "--text", "body"], r"no field 'body'"),
         (["predict", "stars.model", "reviews.jsonl", "--words", "w"], "words= and counts= belong together"),
         (["predict", "stars.model", "-", "--id", "key"], "reads lines of text"),
+        (
+            ["predict", "stars.model", "reviews.jsonl", "--out", "reviews.jsonl", "--overwrite"],
+            "is the input itself",
+        ),
+        (["predict", "stars.model", "reviews.jsonl", "--out", "/dev/zero", "--overwrite"], "must be a file"),
         (["predict", "stars.model", "other.corpus"], "another vocabulary.*--realign"),
         (["topics", "stars.model", "--top", "0"], "is not in the range"),
         (["info", "reviews.jsonl"], "not written by dslda"),
