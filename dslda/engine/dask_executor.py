@@ -37,7 +37,7 @@ __all__ = ["DaskExecutor", "task_level"]
 
 logger = logging.getLogger("dslda.engine")
 
-GROUPS_PER_THREAD = 8
+GROUPS_PER_THREAD = 6
 """Tasks of an iteration for each thread, at least: fewer leave threads idle at its end, more cost more."""
 
 POLL_SECONDS = 1.0
@@ -313,7 +313,8 @@ class DaskExecutor:
 
     def _wait_for_a_worker(self, timeout: float) -> None:
         try:
-            self._client.wait_for_workers(1, timeout=timeout)
+            # a timeout of 0 would mean to wait for ever
+            self._client.wait_for_workers(1, timeout=max(timeout, 1.0))
         except TimeoutError as error:
             raise EngineError(
                 f"the cluster must have at least one worker, got none within {timeout:.0f} seconds; start "

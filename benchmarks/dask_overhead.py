@@ -1,0 +1,152 @@
+"""How much CPU time does Dask add to a fit?
+
+The same fit of a simulated corpus, in this process and on a cluster that dslda starts on this machine, in
+turn. The cost on Dask is the CPU time, user and system, of all processes there are: this one (client and
+scheduler), the workers and their nannies. Starting the cluster is listed by itself: it is paid once,
+however long the fit. The E-step's own share is what the threads that ran it used: where it is larger on
+Dask, the cores slow each other down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+from scipy.sparse import csr_array
+
+from benchmarks.report import machine, markdown
+from dslda.corpus.ingest import ingest
+from dslda.corpus.store import Corpus
+from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.engine.dask_executor import DaskExecutor
+from dslda.engine.driver import FitResult, fit
+from dslda.engine.executor import Executor, SerialExecutor
+from dslda.engine.progress import LogProgress
+from dslda.engine.sources import CorpusSource
+from dslda.families.registry import get_family
+from dslda.variational.initial import initial_parameters
+from dslda.variational.parameters import FitSpec, Scaling
+
+COLUMNS = {
+    "run": ("run", ""),
+    "wall": ("wall s", ".1f"),
+    "cpu": ("CPU s", ".1f"),
+    "over": ("CPU above serial", "+.1%"),
+    "e_step": ("E-step threads, CPU s", ".1f"),
+    "rest": ("all else, CPU s", ".1f"),
+    "sweeps": ("sweeps a document", ".0f"),
+    "start": ("starting the cluster, CPU s", ".1f"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a fit took."""
+
+    wall: float
+    cpu: float
+    e_step: float
+    sweeps: float
+    digest: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--partitions", type=int, default=50)
+    parser.add_argument("--documents", type=int, default=2000, help="documents of a partition")
+    parser.add_argument("--tokens", type=int, default=100, help="mean tokens of a document")
+    parser.add_argument("--terms", type=int, default=20_000)
+    parser.add_argument("--topics", type=int, default=50)
+    parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[1, 2], help="processes, two threads in all"
+    )
+
+
+def main(arguments: argparse.Namespace) -> None:
+    spec = FitSpec(n_topics=arguments.topics, max_iter=arguments.iterations, tol=0.0)
+    family = get_family("gaussian")
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = _simulate(arguments, Path(folder) / "simulated.corpus")
+        source = CorpusSource(corpus, response="y")
+        summary = source.response_summary()
+        source = source.with_scaling(Scaling(*family.scaling(summary.mean, summary.variance)))
+        initial = initial_parameters(source.n_terms, spec=spec)
+
+        def run(executor: Executor) -> FitResult:
+            return fit(executor, initial, family=family, spec=spec, progress=LogProgress())
+
+        rows = []
+        for _ in range(arguments.rounds):
+            with SerialExecutor(source, family, spec) as executor:
+                serial = _measure(lambda executor=executor: run(executor))
+            rows.append({"run": "this process", **_row(serial, serial)})
+            for n_workers in arguments.workers:
+                threads = max(2 // n_workers, 1)
+                before = _cpu_of_all()
+                with (
+                    cluster(options=ClusterOptions(workers=n_workers, threads=threads)) as client,
+                    DaskExecutor(client, source, family, spec) as executor,
+                ):
+                    start = _cpu_of_all() - before
+                    cost = _measure(lambda executor=executor: run(executor))
+                if cost.digest != serial.digest:
+                    raise SystemExit("Dask and this process gave different bits")
+                rows.append({"run": f"Dask, {n_workers} x {threads}", "start": start, **_row(cost, serial)})
+    facts = machine()
+    print(
+        f"{source.n_partitions} partitions, {corpus.n_documents:,} documents, {corpus.n_tokens:,} tokens, "
+        f"{corpus.n_terms:,} terms, {arguments.topics} topics, {arguments.iterations} iterations; "
+        f"{facts['processor']}, {facts['cores']} cores, {facts['date']}\n"
+    )
+    print(markdown(rows, COLUMNS))
+
+
+def _simulate(arguments: argparse.Namespace, path: Path) -> Corpus:
+    n_documents = arguments.partitions * arguments.documents
+    block = simulate_corpus(
+        n_documents, arguments.topics, arguments.terms, mean_tokens=arguments.tokens, seed=1
+    ).block
+    matrix = csr_array((block.counts, block.terms, block.indptr), shape=(n_documents, arguments.terms))
+    terms = [f"term{i}" for i in range(arguments.terms)]
+    tokens = block.n_tokens // arguments.partitions
+    return ingest(
+        matrix, path, vocabulary=terms, response={"y": block.responses["y"]}, partition_tokens=tokens
+    )
+
+
+def _measure(run: Callable[[], FitResult]) -> Cost:
+    wall, cpu = time.perf_counter(), _cpu_of_all()
+    result = run()
+    wall, cpu = time.perf_counter() - wall, _cpu_of_all() - cpu
+    digest = hashlib.sha256(np.ascontiguousarray(result.parameters.topics).tobytes())
+    digest.update(result.parameters.eta.tobytes())
+    seconds = sum(record.e_step_cpu_seconds for record in result.trace)
+    sweeps = sum(record.sweeps_per_document for record in result.trace)
+    return Cost(wall, cpu, seconds, sweeps, digest.hexdigest())
+
+
+def _row(cost: Cost, serial: Cost) -> dict[str, float]:
+    return {
+        "wall": cost.wall,
+        "cpu": cost.cpu,
+        "over": cost.cpu / serial.cpu - 1.0,
+        "e_step": cost.e_step,
+        "rest": cost.cpu - cost.e_step,
+        "sweeps": cost.sweeps,
+    }
+
+
+def _cpu_of_all() -> float:
+    """CPU seconds so far, user and system, of this process and all below it."""
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return sum(t.user + t.system for t in times)

@@ -1,0 +1,204 @@
+"""The cluster that dslda starts by itself, and the user's own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from distributed import Client, get_worker
+
+from dslda.engine.cluster import ClusterOptions, _shape, cluster
+from dslda.engine.plugin import DsldaPlugin, register, versions
+from dslda.exceptions import EngineError, InputError
+
+
+def test_the_users_client_is_used_and_left_open(problem: Any, expected: str, in_process: Client) -> None:
+    with cluster(in_process) as client:
+        assert client is in_process
+        assert problem.fit_on(client) == expected
+    assert in_process.status == "running"
+
+
+def test_a_cluster_is_started_quietly_and_ended(
+    problem: Any, expected: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    level = logging.getLogger("distributed").level
+    with caplog.at_level(logging.INFO), cluster(options=ClusterOptions(workers=1, threads=2)) as client:
+        assert client.nthreads() == {next(iter(client.nthreads())): 2}
+        assert Client.current() is client
+        assert problem.fit_on(client) == expected
+        started = {p.pid for p in psutil.Process().children(recursive=True)} - before
+        assert len(started) >= 2  # nanny and worker
+    assert logging.getLogger("distributed").level == level
+    deadline = time.monotonic() + 20
+    while alive := {p for p in started if psutil.pid_exists(p)} - {os.getpid()}:
+        assert time.monotonic() < deadline, alive
+        time.sleep(0.1)
+    assert {record.name.partition(".")[0] for record in caplog.records} == {"dslda"}
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups of POSIX")
+def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
+    problem: Any, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import sys
+            from dslda.corpus.store import open_corpus
+            from dslda.engine.cluster import ClusterOptions, cluster
+            from dslda.engine.dask_executor import DaskExecutor
+            from dslda.engine.driver import fit
+            from dslda.engine.sources import CorpusSource
+            from dslda.families.gaussian import Gaussian
+            from dslda.variational.initial import initial_parameters
+            from dslda.variational.parameters import FitSpec
+
+            source = CorpusSource(open_corpus({problem.corpus.path!r}), response="y")
+            spec = FitSpec(n_topics=4, max_iter=100000, tol=0.0)
+
+            def tell(record, parameters):
+                print(record.iteration, flush=True)
+
+            with cluster(options=ClusterOptions(workers=1, threads=2)) as client:
+                with DaskExecutor(client, source, Gaussian(), spec) as executor:
+                    result = fit(
+                        executor, initial_parameters(source.n_terms, spec=spec), family=Gaussian(), spec=spec,
+                        on_iteration=tell,
+                    )
+            print("interrupted", result.interrupted, len(result.trace), flush=True)
+            """
+        )
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    environment = os.environ | {"PYTHONPATH": root}
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        # what a terminal does: to every process of the group
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    last = [line for line in out.splitlines() if line.startswith("interrupted")]
+    done = len([line for line in out.splitlines() if line.isdigit()]) + 1
+    assert last == [f"interrupted True {done}"], err
+    assert process.returncode == 0
+    assert "Traceback" not in err
+
+
+def test_workers_of_other_versions_are_refused(in_process: Client) -> None:
+    plugin = DsldaPlugin(versions() | {"numpy": "1.2.3"})
+    with pytest.raises(EngineError, match=r"same versions as the client, got numpy .* \(client: 1\.2\.3\)"):
+        in_process.register_plugin(plugin)
+
+
+def test_a_worker_of_other_versions_that_joins_later_runs_no_task(problem: Any, in_process: Client) -> None:
+    with problem.executor(in_process) as executor:
+
+        def spoil() -> None:
+            get_worker().plugins["dslda"].problem = "this worker is different"
+
+        in_process.submit(spoil, pure=False).result()
+        with pytest.raises(EngineError, match="this worker is different"):
+            problem.fit(executor)
+
+
+def test_workers_are_prepared(in_process: Client) -> None:
+    import threadpoolctl
+    import zarr
+
+    register(in_process)
+    before = zarr.config.get("async.concurrency")
+    try:
+        assert before == 4
+        blas = [p for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"]
+        assert blas
+        assert {p["num_threads"] for p in blas} == {1}
+    finally:
+        in_process.unregister_worker_plugin("dslda")
+
+
+def test_a_scheduler_that_does_not_answer_is_an_error() -> None:
+    import dask.config
+
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "300ms"}),
+        pytest.raises(EngineError, match=r"scheduler at tcp://127\.0\.0\.1:9 must answer"),
+        cluster(options=ClusterOptions(scheduler="tcp://127.0.0.1:9")),
+    ):
+        pass
+
+
+def test_a_scheduler_is_connected_to_and_left_running(in_process: Client) -> None:
+    address = in_process.scheduler.address
+    if address.startswith("inproc"):
+        pytest.skip("the scheduler listens in this process only")
+    with cluster(options=ClusterOptions(scheduler=address)) as client:
+        assert client.nthreads() == in_process.nthreads()
+    assert in_process.status == "running"
+
+
+def test_a_cluster_without_workers_is_an_error(problem: Any) -> None:
+    import dask.config
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0", silence_logs=50) as empty,
+        Client(empty, set_as_default=False) as client,
+        dask.config.set({"dslda.engine.stall-timeout": "100ms"}),
+        pytest.raises(EngineError, match="at least one worker, got none"),
+    ):
+        problem.executor(client)
+
+
+def test_the_machine_is_shared_out() -> None:
+    assert _shape(ClusterOptions(), cores=2, cores_per_process=8) == (1, 2)
+    assert _shape(ClusterOptions(), cores=32, cores_per_process=8) == (4, 8)
+    assert _shape(ClusterOptions(), cores=12, cores_per_process=8) == (2, 6)
+    assert _shape(ClusterOptions(workers=3), cores=12, cores_per_process=8) == (3, 4)
+    assert _shape(ClusterOptions(threads=3), cores=12, cores_per_process=8) == (4, 3)
+    assert _shape(ClusterOptions(workers=8, threads=2), cores=4, cores_per_process=8) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "workers must be at least 1"),
+        ({"threads": -1}, "threads must be at least 1"),
+        ({"scheduler": "tcp://a:1", "workers": 2}, "one or the other"),
+        ({"tls_ca_file": "ca.pem"}, "give its address too"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ClusterOptions(**options)
+
+
+def test_a_memory_limit_that_is_no_size_is_refused() -> None:
+    with (
+        pytest.raises(InputError, match="memory_limit must be a size"),
+        cluster(options=ClusterOptions(memory_limit="lots")),
+    ):
+        pass
