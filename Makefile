@@ -8,7 +8,9 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.installed
 	$(BIN)/dslda demo --out demo-output --overwrite
 
+# numba's cache looks at the file of the cached function alone: functions that it calls may have changed
 test: $(VENV)/.test lint
+	find dslda -name '*.nbi' -delete
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.test
@@ -25,8 +27,10 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "dslda needs Python 3.11 to 3.13; run make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV) || { echo "python3 has no venv module: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
 
+# the last line compiles the kernels, once, into numba's cache
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -c "import dslda.variational.estep"
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python

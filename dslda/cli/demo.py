@@ -91,7 +91,7 @@ def _show(result: DemoResult, seconds: float) -> None:
     click.echo(
         f"\nDone in {seconds:.0f} s. The model is in {model}, the corpus in {corpus}. Try next:\n"
         f"  dslda topics {model} --top 20\n"
-        f"  echo 'lovely dress but far too small' | dslda predict {model} -\n"
+        f"  dslda predict {model} {corpus} --out predictions.csv\n"
         f"  dslda train {corpus} --response age --topics 10 --out age.model\n"
         "  dslda ingest --help                      to bring your own texts"
     )

@@ -38,7 +38,7 @@ LOWEST_EXPONENT = -230.0
 
 
 # `reassoc` would cancel the rounding constant
-@njit(cache=True, nogil=True, fastmath=FASTMATH - {"reassoc"}, error_model="numpy")
+@njit(cache=True, nogil=True, forceinline=True, fastmath=FASTMATH - {"reassoc"}, error_model="numpy")
 def exp_shifted(
     x: NDArray[np.float64], shift: float, out: NDArray[np.float64], bits: NDArray[np.uint64]
 ) -> None:  # pragma: no cover - compiled
@@ -81,7 +81,7 @@ def exp_shifted(
         out[k] *= scale[k]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
+@njit(cache=True, nogil=True, forceinline=True, fastmath=FASTMATH, error_model="numpy")
 def log(
     n: int, x: NDArray[np.float64], out: NDArray[np.float64], bits: NDArray[np.uint64]
 ) -> None:  # pragma: no cover - compiled
@@ -114,7 +114,7 @@ def log(
         out[k] = e * _LN2_HIGH + (2.0 * s + (2.0 * s * z * p + e * _LN2_LOW))
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
+@njit(cache=True, nogil=True, forceinline=True, fastmath=FASTMATH, error_model="numpy")
 def log_gamma_sum_and_digamma(
     x: NDArray[np.float64],
     digamma: NDArray[np.float64],

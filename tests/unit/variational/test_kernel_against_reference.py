@@ -18,8 +18,9 @@ from problems import (
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
-from dslda.variational import kernels, reference
+from dslda.variational import reference
 from dslda.variational.estep import e_step, infer
+from dslda.variational.kernels import scratch as kernels
 from dslda.variational.parameters import FitSpec, Parameters
 
 GRANULARITIES = pytest.mark.parametrize("granularity", ["term", "token"])
@@ -162,7 +163,7 @@ def test_documents_longer_than_a_tile(granularity: str, n_topics: int) -> None:
 def test_documents_too_long_to_keep_their_topic_weights_gathered(labelled: bool) -> None:
     rng = np.random.default_rng(0)
     n_topics, distinct = 1100, 480
-    assert n_topics * distinct > kernels._RESIDENT_DOUBLES
+    assert n_topics * distinct > kernels.RESIDENT_DOUBLES
     parameters = random_parameters(rng, 500, n_topics, delta=0.1, eta_scale=2.0)
     documents = documents_of([random_document(rng, 500, distinct=distinct, most=2, labelled=labelled)])
     spec = FitSpec(n_topics=n_topics, max_sweeps=2, sweep_tol=0.0)

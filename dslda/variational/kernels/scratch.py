@@ -1,0 +1,197 @@
+"""What all parts of the compiled E-step share: how they are compiled, their limits, and the arrays they work in.
+
+Letters are the paper's (docs/model.md): a document has N tokens; its entries are its distinct terms, each with c tied
+occurrences, or its single tokens (c = 1). beta, eta, alpha, gamma, phi_n as there, and
+
+    phi_n is proportional to beta_n exp(h + a_n eta),   h = E[log theta] + b eta*eta
+    m_n = eta'phi_n,   omega = sum_n m_n / N,   v = sum_n Var(eta under phi_n) / N^2
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dslda.variational.special import FASTMATH
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+OPTIONS = {
+    "fastmath": FASTMATH,
+    # a division that may raise keeps a loop scalar
+    "error_model": "numpy",
+    # A function that is called, not inlined, is a weak symbol: in the process that compiles, the linker takes a copy that
+    # was optimised by itself, in processes that load from the cache the one beside its caller. Last bits would differ.
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+
+# A Taylor series with three cumulants stands in for exp as long as |t|^3 max|eta| E[eta^2] stays below this. A sixth of it
+# (2e-8) bounds the error in an entry's share of sum phi, and so in the ELBO, in every sweep. E[eta^2], under the entry's own
+# phi, keeps a topic with a wild coefficient and no mass from spoiling it for all.
+TAYLOR_LIMIT = 1.25e-7
+# largest |t| max|eta| for that series, and for one of degree 8 for an entry by itself: error x^9 / 9! < 2e-11
+SERIES_LIMIT = 0.25
+# topic weights below this are zero: products of two such factors stay normal numbers
+SMALLEST_WEIGHT = 1e-100
+# a term whose normaliser is below this lives only in topics at the floor of exp_shifted: it gets a shift of its own
+SMALLEST_NORMALISER = 1e-80
+# doubles of one document's gathered topic weights; longer documents gather tile by tile in every sweep
+RESIDENT_DOUBLES = 1 << 19
+
+# Entries are worked on in tiles. Their number in a tile is a multiple of this: compiled loops take sixteen at a time, the
+# rest one by one.
+LANES = 16
+WIDEST = 112
+# doubles in a tile of K x entries, so that it stays in a second-level cache
+TILE_DOUBLES = 1 << 15
+
+# The numbers of a tile's entries lie in one vector, `tile`, entry i of each kind at offset + i. The offsets are constants,
+# so the compiler knows that kinds do not overlap, and unsigned, as is i (see `span`): a signed index may be negative,
+# which means "from the end" and keeps loops scalar.
+Z, KAPPA1, KAPPA2, KAPPA3, W0, W1, W2, TOKENS, T, T1, T2, M0, M1, M2, CHANGE, LOGS = (
+    np.uint64(i * WIDEST) for i in range(16)
+)
+
+
+# A vectorised loop that reads one array and writes another first compares their addresses, and takes another order of
+# summation where they lie closer than a few vectors: the last bits would depend on the allocator. Hence a gap of this
+# many numbers on either side of every array.
+_GUARD = 64
+
+
+@njit(**OPTIONS)
+def span(first: int, stop: int) -> range:
+    """range(first, stop) of unsigned numbers."""
+    return range(np.uint64(first), np.uint64(stop))
+
+
+@njit(**OPTIONS)
+def vector(n: int) -> Vector:
+    """Uninitialised scratch."""
+    return np.empty(n + 2 * _GUARD)[_GUARD : _GUARD + n]
+
+
+@njit(**OPTIONS)
+def words(n: int) -> Words:
+    """Uninitialised scratch for the bits of numbers."""
+    return np.empty(n + 2 * _GUARD, dtype=np.uint64)[_GUARD : _GUARD + n]
+
+
+@njit(**OPTIONS)
+def matrix(n_rows: int, n_columns: int) -> Matrix:
+    """Scratch of zeros."""
+    n_guards = (_GUARD + n_columns - 1) // n_columns
+    return np.zeros((n_rows + 2 * n_guards, n_columns))[n_guards : n_guards + n_rows]
+
+
+class Model(NamedTuple):
+    """The parameters, and what follows from them alone.
+
+    eta is centred on its mean, `middle`, which keeps a_n - a_base small; omega gets the mean back as an offset, and since
+    phi sums to 1 nothing else changes.
+    """
+
+    topics: Matrix
+    alpha: Vector
+    alpha_sum: float
+    log_beta_alpha: float  # log of the multivariate Beta function of alpha
+    eta: Vector
+    middle: float
+    reach: float  # max |eta|
+    eta_square_mean: float  # under equal shares
+
+
+class Scratch(NamedTuple):
+    """Arrays made once for a block of documents."""
+
+    # by entry of the document
+    terms: NDArray[np.int32]
+    copies: Vector  # c
+    a: Vector
+    m: Vector
+    # topic weights beta of the document's entries, as tiles: see `gather`
+    weights: Vector
+    # by entry of the tile
+    tile: Vector
+    z: Vector  # view of `tile`
+    logs: Vector  # view of `tile`
+    tile_bits: Words
+    phi_tile: Matrix  # (K up to a multiple of 4, entries): sqrt(c) phi
+    # by topic
+    gamma: Vector
+    elog: Vector  # E[log theta] up to digamma(sum gamma), which is the same for all topics
+    h: Vector
+    assigned: Vector  # sum_n phi_n
+    assigned_m: Vector  # sum_n m_n phi_n
+    exponents: Vector
+    phi: Vector  # of one entry by itself
+    r: Matrix  # (4, K): exp(h + a_base eta - top) eta^j
+    sums: Matrix  # (3, K): sums over entries since r was set, see `flush`
+    gram: Matrix  # sum_n phi_n phi_n'
+    work: Matrix
+    bits: Words
+
+
+@njit(**OPTIONS)
+def make_scratch(longest: int, n_topics: int) -> Scratch:
+    """Scratch for documents of up to `longest` entries."""
+    # all tiles of a document with their padding, or one tile of a document too long to be kept gathered
+    gathered = min(longest + longest // LANES + 2 * WIDEST, RESIDENT_DOUBLES // n_topics + 2 * WIDEST)
+    tile = vector(16 * WIDEST)
+    padded = (n_topics + 3) // 4 * 4
+    return Scratch(
+        np.empty(longest, dtype=np.int32),
+        vector(longest),
+        vector(longest),
+        vector(longest),
+        vector(n_topics * gathered),
+        tile,
+        tile[Z : Z + WIDEST],
+        tile[LOGS : LOGS + WIDEST],
+        words(WIDEST),
+        # rows an odd number of cache lines apart: a column of it does not fall into a few cache sets
+        matrix(padded, WIDEST + 8),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        vector(n_topics),
+        matrix(4, n_topics),
+        matrix(3, n_topics),
+        matrix(padded, padded),
+        matrix(2, n_topics),
+        words(n_topics),
+    )
+
+
+@njit(**OPTIONS)
+def make_model(topics: Matrix, alpha: Vector, eta: Vector) -> Model:
+    """Centre eta and sum what every document needs."""
+    n_topics = topics.shape[1]
+    centred = vector(n_topics)
+    middle = 0.0
+    for k in range(n_topics):
+        middle += eta[k] / n_topics
+    for k in range(n_topics):
+        centred[k] = eta[k] - middle
+    reach = 0.0
+    eta_square_mean = 0.0
+    alpha_sum = 0.0
+    log_beta_alpha = 0.0
+    for k in range(n_topics):
+        reach = max(reach, abs(centred[k]))
+        eta_square_mean += centred[k] * centred[k] / n_topics
+        alpha_sum += alpha[k]
+        log_beta_alpha += math.lgamma(alpha[k])
+    log_beta_alpha -= math.lgamma(alpha_sum)
+    return Model(topics, alpha, alpha_sum, log_beta_alpha, centred, middle, reach, eta_square_mean)

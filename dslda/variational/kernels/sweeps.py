@@ -1,0 +1,286 @@
+"""Coordinate ascent over one document: from equal shares, sweep by sweep, until its ELBO stands still.
+
+A sweep updates every phi_n once and then gamma = alpha + sum_n phi_n. Between sweeps only gamma and, for each entry, m_n are
+kept. Word, assignment and entropy terms of the ELBO come with the normalisers, entry for entry:
+log Z_n - a_n m_n - b (eta*eta)'phi_n.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dslda.families.base import ScalarFunction
+from dslda.variational.kernels.documents import Document, tile_row
+from dslda.variational.kernels.scratch import (
+    KAPPA1,
+    KAPPA2,
+    KAPPA3,
+    OPTIONS,
+    SMALLEST_NORMALISER,
+    TOKENS,
+    W0,
+    W1,
+    W2,
+    Model,
+    Scratch,
+    T,
+    Z,
+    span,
+)
+from dslda.variational.kernels.tiles import (
+    accumulate,
+    accumulate_plain,
+    flush,
+    moments,
+    normalisers,
+    set_base,
+    sum_of_logs,
+)
+from dslda.variational.kernels.updates import (
+    Base,
+    alone,
+    chain,
+    cumulants,
+    divide_by_normalisers,
+    lines,
+    taylor_steps,
+    taylor_updates,
+    update_alone,
+)
+from dslda.variational.special import log_gamma_sum_and_digamma
+
+# entries tried at once after one that needed exponentials, when more are likely to
+_SHORT_RUN = 4
+# a_base moves when the next tile is expected to start with |t| rms(eta) above this
+_REBASE_LIMIT = 1e-3
+
+
+class Response(NamedTuple):
+    """The family as compiled functions of (y, omega, delta), delta, and the weight rho."""
+
+    l: ScalarFunction
+    l1: ScalarFunction
+    l2: ScalarFunction
+    l3: ScalarFunction
+    delta: float
+    rho: float
+
+
+class Pull(NamedTuple):
+    """The response's hold on the entries in one sweep.
+
+    a_n = a + slope (movement of sum_n m_n since the start of the sweep - m_n), exponents have b eta*eta.
+    """
+
+    a: float
+    slope: float
+    b: float
+
+
+class Sums(NamedTuple):
+    """What grows from entry to entry in a sweep."""
+
+    bound: float  # ELBO
+    m: float  # sum of the new m_n
+    spread: float  # sum of Var(eta) under the new phi_n
+    change: float  # sum_n m_n, old ones for entries yet to come
+
+
+class Ascent(NamedTuple):
+    """Where a document has come to."""
+
+    elbo: float
+    n_sweeps: int
+    converged: bool
+    a_base: float
+
+
+@njit(**OPTIONS)
+def pull_of(response: Response, y: float, omega: float, v: float, length: float) -> Pull:
+    """a = (l1 + l3 v / 2) rho / N, slope = rho l2 / N^2, b = slope / 2."""
+    curvature = response.l2(y, omega, response.delta)
+    a = (
+        response.rho
+        * (response.l1(y, omega, response.delta) + 0.5 * response.l3(y, omega, response.delta) * v)
+        / length
+    )
+    slope = response.rho * curvature / (length * length)
+    return Pull(a, slope, 0.5 * slope)
+
+
+@njit(**OPTIONS)
+def update_tile(
+    model: Model, s: Scratch, start: int, n: int, pull: Pull, base: Base, m_start: float, sums: Sums
+) -> Sums:
+    """Update the `n` entries from `start`, whose M_j at the base are in the tile, in order; leaves the w_nj there.
+
+    They are updated at once up to the first whose t is too large for the Taylor series; that one is updated by itself.
+    """
+    tile, assigned, phi = s.tile, s.assigned, s.phi
+    bound, m_total, spread, m_sum = sums
+    cumulants(tile, n)
+    first = 0
+    longest_run = n
+    while first < n:
+        stop = min(first + longest_run, n)
+        lines(s, start, first, stop, pull.slope, pull.a - base.a + pull.slope * (m_sum - m_start))
+        change = chain(tile, first, stop)
+        reached, change = taylor_steps(tile, first, stop, model.reach, change)
+        part_bound, part_m, part_spread = taylor_updates(s, start, first, reached, base.a, pull.b)
+        bound += part_bound
+        m_total += part_m
+        spread += part_spread
+        m_sum += change
+        if reached == stop:
+            first = stop
+            longest_run *= 4
+            continue
+        longest_run = _SHORT_RUN
+        i = np.uint64(reached)
+        at = start + reached
+        c = s.copies[at]
+        old = s.m[at]
+        t = tile[T + i]
+        guess = tile[KAPPA1 + i] + t * (tile[KAPPA2 + i] + 0.5 * t * tile[KAPPA3 + i])
+        rest = pull.a + pull.slope * (m_sum - m_start - c * old)
+        entry = update_alone(model, s, s.terms[at], rest, pull.slope * (c - 1.0), guess, base)
+        for k in range(assigned.shape[0]):
+            assigned[k] += c * phi[k]
+        bound += c * (entry.log_z - entry.a * entry.m - pull.b * entry.square)
+        m_total += c * entry.m
+        spread += c * (entry.square - entry.m * entry.m)
+        m_sum += c * (entry.m - old)
+        s.m[at] = entry.m
+        s.a[at] = entry.a
+        tile[W0 + i] = 0.0
+        tile[W1 + i] = 0.0
+        tile[W2 + i] = 0.0
+        tile[TOKENS + i] = 0.0
+        first = reached + 1
+    return Sums(bound, m_total, spread, m_sum)
+
+
+@njit(**OPTIONS)
+def sweep_labelled(
+    model: Model, s: Scratch, document: Document, pull: Pull, m_start: float
+) -> tuple[Sums, float]:
+    """Update every phi_n of a document with a response; leaves sum_n phi_n in `s`. Returns sums and a_base."""
+    n, width = document.n, document.width
+    weights, r, tile, sums_by_topic = document.weights, s.r, s.tile, s.sums
+    typical = math.sqrt(model.eta_square_mean)
+    sums = Sums(0.0, 0.0, 0.0, m_start)
+    base = Base(0.0, 0.0)
+    for start in range(0, n, width):
+        n_tile = min(width, n - start)
+        row = tile_row(model, s, document, start)
+        a_middle = pull.a + pull.slope * (sums.change - m_start - sums.change / document.length)
+        if start == 0 or abs(a_middle - base.a) * typical > _REBASE_LIMIT:
+            if start > 0:
+                flush(s)
+            base = Base(a_middle, set_base(model, s, a_middle))
+        moments(weights, row, r, tile)
+        sums = update_tile(model, s, start, n_tile, pull, base, m_start, sums)
+        divide_by_normalisers(tile, n_tile, width)
+        accumulate(weights, row, tile, sums_by_topic)
+        sums = Sums(sums.bound + sum_of_logs(s, n_tile, base.top), sums.m, sums.spread, sums.change)
+    flush(s)
+    return sums, base.a
+
+
+@njit(**OPTIONS)
+def sweep_unlabelled(model: Model, s: Scratch, document: Document) -> float:
+    """Update every phi_n of a document without response: a = b = 0. Returns the entries' part of the ELBO."""
+    n, width = document.n, document.width
+    weights, r, tile, assigned, phi, copies, sums_by_topic = (
+        document.weights,
+        s.r,
+        s.tile,
+        s.assigned,
+        s.phi,
+        s.copies,
+        s.sums,
+    )
+    bound = 0.0
+    base = Base(0.0, set_base(model, s, 0.0))
+    for start in range(0, n, width):
+        n_tile = min(width, n - start)
+        row = tile_row(model, s, document, start)
+        normalisers(weights, row, r, tile)
+        at = np.uint64(start)
+        for e in span(0, n_tile):
+            tile[TOKENS + e] = copies[at + e]
+            tile[W0 + e] = copies[at + e] / tile[Z + e]
+        for e in span(0, n_tile):
+            if tile[Z + e] < SMALLEST_NORMALISER:
+                c = copies[at + e]
+                entry = alone(model, s, s.terms[at + e], 0.0, base)
+                bound += c * entry.log_z
+                for k in range(assigned.shape[0]):
+                    assigned[k] += c * phi[k]
+                tile[W0 + e] = 0.0
+                tile[TOKENS + e] = 0.0
+        for e in span(n_tile, width):
+            tile[W0 + e] = 0.0
+        accumulate_plain(weights, row, tile, sums_by_topic)
+        bound += sum_of_logs(s, n_tile, base.top)
+    flush(s)
+    return bound
+
+
+@njit(**OPTIONS)
+def ascend(
+    model: Model, response: Response, s: Scratch, document: Document, max_sweeps: int, sweep_tol: float
+) -> Ascent:
+    """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times.
+
+    The start is cold, a pure function of the document and the parameters: gamma = alpha + N / K, m_n = 0, v as under
+    equal shares.
+    """
+    alpha, eta, gamma, elog, h, assigned = model.alpha, model.eta, s.gamma, s.elog, s.h, s.assigned
+    n_topics = eta.shape[0]
+    y, length = document.y, document.length
+    for k in range(n_topics):
+        gamma[k] = alpha[k] + length / n_topics
+    for e in range(document.n):
+        s.m[e] = 0.0
+    log_gamma_total = math.lgamma(model.alpha_sum + length)
+    m_sum = 0.0
+    v = model.eta_square_mean / length
+    elbo = -np.inf
+    bound = 0.0
+    a_base = 0.0
+    n_sweeps = 0
+    while True:
+        log_gammas = log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
+        omega = model.middle + m_sum / length
+        if n_sweeps > 0:
+            # with gamma = alpha + sum_n phi_n, all that is left of p(theta) and q(theta) is a ratio of Beta functions
+            bound += log_gammas - log_gamma_total - model.log_beta_alpha
+            if document.labelled:
+                bound += response.rho * (
+                    response.l(y, omega, response.delta) + 0.5 * response.l2(y, omega, response.delta) * v
+                )
+            converged = abs(bound - elbo) <= sweep_tol * abs(bound)
+            elbo = bound
+            if converged or n_sweeps == max_sweeps:
+                return Ascent(elbo, n_sweeps, converged, a_base)
+        n_sweeps += 1
+        pull = pull_of(response, y, omega, v, length) if document.labelled else Pull(0.0, 0.0, 0.0)
+        for k in range(n_topics):
+            h[k] = elog[k] + pull.b * eta[k] * eta[k]
+            assigned[k] = 0.0
+        if document.labelled:
+            sums, a_base = sweep_labelled(model, s, document, pull, m_sum)
+            bound = sums.bound
+            m_sum = sums.m
+            v = max(sums.spread, 0.0) / (length * length)
+        else:
+            bound = sweep_unlabelled(model, s, document)
+        for k in range(n_topics):
+            bound -= assigned[k] * elog[k]
+        for k in range(n_topics):
+            gamma[k] = alpha[k] + assigned[k]
