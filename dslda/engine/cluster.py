@@ -172,10 +172,7 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
     settings = ClusterSettings.load()
     n_workers, threads = _shape(options, CPU_COUNT, settings.cores_per_process)
     memory = options.memory_limit if options.memory_limit is not None else MEMORY_LIMIT // n_workers
-    try:
-        memory_limit = parse_memory_limit(memory, threads, n_workers, logger=logger)
-    except ValueError as error:
-        raise InputError(f"memory_limit must be a size such as '4 GiB', got {memory!r}") from error
+    memory_limit = parse_memory_limit(memory, threads, n_workers, logger=logger)
     with (
         tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch,
         dask.config.set(CONFIG),

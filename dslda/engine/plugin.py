@@ -38,10 +38,14 @@ def versions() -> dict[str, str]:
 class DsldaPlugin(WorkerPlugin):
     """Prepares a worker process.
 
-    Compiles the kernels, or loads them from numba's cache (of the directory NUMBA_CACHE_DIR, else beside
-    the package); keeps BLAS to one thread, since bits depend on it and workers with several threads would
-    oversubscribe the machine; limits zarr's concurrent reads. It stays registered after a fit, so that
-    workers that join later are prepared too.
+    Compiles the kernels, or loads them from numba's cache: beside the package, or in NUMBA_CACHE_DIR. Where
+    the package lies on a file system that several machines share, set that to a local directory in the
+    workers' environment: processes that write one cache at once can crash each other (numba#4807,
+    numba#10128).
+
+    Keeps BLAS to one thread, since bits depend on it and workers with several threads would oversubscribe
+    the machine, and limits zarr's concurrent reads. It stays registered after a fit, so that workers that
+    join later are prepared too.
 
     Parameters
     ----------

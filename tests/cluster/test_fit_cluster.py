@@ -44,7 +44,7 @@ def test_a_cluster_is_started_quietly_and_ended(
     while alive := {p for p in started if psutil.pid_exists(p)} - {os.getpid()}:
         assert time.monotonic() < deadline, alive
         time.sleep(0.1)
-    assert {record.name.partition(".")[0] for record in caplog.records} == {"dslda"}
+    assert {record.name.partition(".")[0] for record in caplog.records} <= {"dslda"}
     assert capfd.readouterr().out == ""
 
 
@@ -185,8 +185,8 @@ def test_the_machine_is_shared_out() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workers": 0}, "workers must be at least 1"),
-        ({"threads": -1}, "threads must be at least 1"),
+        ({"workers": 0}, "workers must be from 1 to 1024, got 0"),
+        ({"threads": -1}, "threads must be from 1 to 1024, got -1"),
         ({"scheduler": "tcp://a:1", "workers": 2}, "one or the other"),
         ({"tls_ca_file": "ca.pem"}, "give its address too"),
     ],
@@ -197,8 +197,5 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
 
 
 def test_a_memory_limit_that_is_no_size_is_refused() -> None:
-    with (
-        pytest.raises(InputError, match="memory_limit must be a size"),
-        cluster(options=ClusterOptions(memory_limit="lots")),
-    ):
-        pass
+    with pytest.raises(InputError, match="memory limit must be a size"):
+        ClusterOptions(memory_limit="lots")
