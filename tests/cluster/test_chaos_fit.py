@@ -188,17 +188,3 @@ def test_an_error_of_a_task_is_raised_with_its_place(
     (note,) = raised.value.__notes__
     assert "partition 7 (documents " in note
     assert "on worker tcp://" in note
-
-
-def test_giving_up_says_why(problem: Any, two_workers: Client) -> None:
-    worker_pids(two_workers)
-
-    def kill_all(record: Any, parameters: Any) -> None:
-        for pid in two_workers.run(os.getpid).values():
-            os.kill(pid, signal.SIGKILL)
-
-    with (
-        dask.config.set({"dslda.engine.iteration-budget": "1ms"}),
-        pytest.raises(EngineError, match=r"iteration 2 could not be completed|at least one worker"),
-    ):
-        problem.fit_on(two_workers, on_iteration=kill_all)
