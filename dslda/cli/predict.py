@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from glob import glob
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -128,7 +129,11 @@ def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
         return
     if not os.path.isfile(out):
         raise InputError(f"--out must be a file, {out} is none; leave --out away to print to the terminal")
-    if os.path.exists(input_path) and os.path.samefile(out, input_path):
+    folder = os.path.join(os.path.realpath(input_path), "")
+    inside = os.path.isdir(input_path) and os.path.realpath(out).startswith(folder)
+    if inside or any(
+        os.path.samefile(out, path) for path in [input_path, *glob(input_path)] if os.path.exists(path)
+    ):
         raise InputError(f"--out {out} is the input itself; choose another file")
     if not overwrite:
         raise OutputExistsError(f"{out} is there already; choose another file, or --overwrite")

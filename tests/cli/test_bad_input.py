@@ -167,6 +167,10 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
             ["predict", "stars.model", "reviews.jsonl", "--out", "reviews.jsonl", "--overwrite"],
             "is the input itself",
         ),
+        (
+            ["predict", "stars.model", "*.jsonl", "--out", "reviews.jsonl", "--overwrite"],
+            "is the input itself",
+        ),
         (["predict", "stars.model", "reviews.jsonl", "--out", "/dev/zero", "--overwrite"], "must be a file"),
         (["predict", "stars.model", "other.corpus"], "another vocabulary.*--realign"),
         (["topics", "stars.model", "--top", "0"], "is not in the range"),
