@@ -130,7 +130,7 @@ class TerminalProgress:
         self._progress.update(
             self._task,
             completed=0,
-            number=record.iteration + 1,
+            number=min(record.iteration + 1, self._spec.max_iter),
             text=f"{record.documents_per_second:,.0f} documents/s, ELBO {record.elbo:.6g}{change}, "
             f"about {eta} to go",
         )

@@ -151,13 +151,19 @@ def test_a_scheduler_that_does_not_answer_is_an_error() -> None:
         pass
 
 
-def test_a_scheduler_is_connected_to_and_left_running(in_process: Client) -> None:
-    address = in_process.scheduler.address
-    if address.startswith("inproc"):
-        pytest.skip("the scheduler listens in this process only")
-    with cluster(options=ClusterOptions(scheduler=address)) as client:
-        assert client.nthreads() == in_process.nthreads()
-    assert in_process.status == "running"
+def test_a_scheduler_is_connected_to_and_left_running() -> None:
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=1, processes=False, protocol="tcp", dashboard_address=":0", silence_logs=50
+        ) as running,
+        Client(running, set_as_default=False) as theirs,
+    ):
+        with cluster(options=ClusterOptions(scheduler=running.scheduler_address)) as ours:
+            assert ours.nthreads() == theirs.nthreads() != {}
+        assert ours.status == "closed"
+        assert theirs.submit(sum, [1, 2]).result() == 3
 
 
 def test_a_cluster_without_workers_is_an_error(problem: Any) -> None:
@@ -199,3 +205,24 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
 def test_a_memory_limit_that_is_no_size_is_refused() -> None:
     with pytest.raises(InputError, match="memory limit must be a size"):
         ClusterOptions(memory_limit="lots")
+
+
+def test_giving_up_says_why(
+    problem: Any, in_process: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import dask.config
+    from distributed.comm import CommClosedError
+
+    def scatter(*_: Any, **__: Any) -> None:
+        raise CommClosedError("the line is cut")
+
+    monkeypatch.setattr(in_process, "scatter", scatter)
+    with (
+        caplog.at_level(logging.WARNING, "dslda.engine"),
+        dask.config.set({"dslda.engine.iteration-budget": "1s"}),
+        pytest.raises(
+            EngineError, match=r"iteration 1 could not be completed: it was tried 2 times, .* is cut"
+        ),
+    ):
+        problem.fit_on(in_process)
+    assert "iteration 1 is run again: workers or data were lost" in caplog.text
