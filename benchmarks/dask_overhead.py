@@ -34,6 +34,7 @@ from dslda.engine.driver import FitResult, fit
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.progress import LogProgress
 from dslda.engine.sources import CorpusSource
+from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec, Scaling
@@ -83,7 +84,7 @@ def main(arguments: argparse.Namespace) -> None:
         source = CorpusSource(corpus, response="y")
         summary = source.response_summary()
         source = source.with_scaling(Scaling(*family.scaling(summary.mean, summary.variance)))
-        initial = initial_parameters(source.n_terms, spec=spec)
+        initial = initial_parameters(source.n_terms, spec=spec, family=family, moments=STANDARDISED)
 
         def run(executor: Executor) -> FitResult:
             return fit(executor, initial, family=family, spec=spec, progress=LogProgress())
@@ -168,7 +169,7 @@ def _alone(source: CorpusSource, spec: FitSpec) -> Cost:
         return _measure(
             lambda: fit(
                 executor,
-                initial_parameters(source.n_terms, spec=spec),
+                initial_parameters(source.n_terms, spec=spec, family=family, moments=STANDARDISED),
                 family=family,
                 spec=spec,
                 progress=LogProgress(),

@@ -22,6 +22,7 @@ from scipy.sparse import csr_array
 
 from benchmarks import problems
 from benchmarks.report import machine, markdown
+from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.estep import e_step
 from dslda.variational.initial import initial_parameters
@@ -159,7 +160,7 @@ def _trained(
 ) -> Parameters:
     """Parameters after ten EM iterations: topics as the E-step meets them for most of a fit."""
     family = get_family("gaussian")
-    parameters = initial_parameters(n_terms, spec=spec)
+    parameters = initial_parameters(n_terms, spec=spec, family=family, moments=STANDARDISED)
     for _ in range(10):
         sums = e_step(indptr, terms, data, y, parameters, family=family, spec=spec)
         parameters = m_step(parameters, sums, family=family, spec=spec)

@@ -97,7 +97,7 @@ def fit(
             while True:
                 began = time.perf_counter()
                 statistics, times = executor.run(parameters, on_partition=progress.partition)
-                elbo = objective(statistics, parameters, spec=spec)
+                elbo = objective(statistics, parameters, family=family, spec=spec)
                 if not math.isfinite(elbo):
                     raise EngineError(
                         f"the ELBO must be finite, got {elbo} in iteration {state.iteration + 1}; please "
@@ -111,7 +111,7 @@ def fit(
                     relative_change=state.relative_change,
                     sweeps_per_document=statistics.n_sweeps / max(statistics.n_documents, 1),
                     unconverged_documents=statistics.n_unconverged,
-                    delta=parameters.delta,
+                    delta=float(parameters.delta[0]) if len(parameters.delta) else math.nan,
                     publish_seconds=times.publish,
                     e_step_seconds=times.e_step,
                     reduce_seconds=times.reduce,

@@ -41,7 +41,8 @@ class IterationRecord:
     unconverged_documents : int
         Documents that stopped at the cap on sweeps.
     delta : float
-        Dispersion, on the scale of the standardised response.
+        First parameter of the family, as a rule the dispersion, on the scale of the standardised response; NaN
+        where it has none.
     publish_seconds, e_step_seconds, reduce_seconds, m_step_seconds : float
         Wall-clock time: sending the parameters to the workers; until the last partition was done; from
         there to the sum of all; M-step. On a cluster most sums are made while other partitions are still at

@@ -139,7 +139,16 @@ def run_partition(
     block: TrainingBlock, parameters: Parameters, family: Family, spec: FitSpec
 ) -> SufficientStatistics:
     """The E-step of one partition."""
-    return e_step(block.indptr, block.terms, block.counts, block.y, parameters, family=family, spec=spec)
+    return e_step(
+        block.indptr,
+        block.terms,
+        block.counts,
+        block.y,
+        parameters,
+        family=family,
+        spec=spec,
+        extras=block.extras,
+    )
 
 
 @contextmanager

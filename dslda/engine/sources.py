@@ -15,7 +15,7 @@ from dslda.corpus.block import DocumentBlock
 from dslda.corpus.partitioning import choose_partition_tokens, cut, join_pieces, number_of_partitions, work
 from dslda.corpus.summary import ResponseSummary
 from dslda.exceptions import InputError
-from dslda.variational.parameters import Scaling
+from dslda.variational.design import Design
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -38,9 +38,6 @@ __all__ = [
 _ENTRY_BYTES = 8
 _DOCUMENT_BYTES = 16
 
-UNSCALED = Scaling()
-"""The response as the user gave it."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingBlock:
@@ -52,12 +49,15 @@ class TrainingBlock:
         Term counts as in :class:`~dslda.corpus.block.DocumentBlock`.
     y : ndarray of float64, shape (D,)
         Standardised response, NaN where missing.
+    extras : ndarray of float64, shape (D, 4 + P), or None
+        See :meth:`~dslda.variational.design.Design.extras`.
     """
 
     indptr: NDArray[np.int64]
     terms: NDArray[np.int32]
     counts: NDArray[np.int32]
     y: NDArray[np.float64]
+    extras: NDArray[np.float64] | None = None
 
     @property
     def n_documents(self) -> int:
@@ -66,7 +66,8 @@ class TrainingBlock:
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this: no spilling, wrong placement (kartothek#175,
         # xarray#9088).
-        return self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + self.y.nbytes + 128
+        extras = 0 if self.extras is None else self.extras.nbytes
+        return self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + self.y.nbytes + extras + 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,34 +76,38 @@ class TrainingView:
 
     Attributes
     ----------
-    response : str
-        Which response.
-    scaling : Scaling
-        Maps the user's units to the model's.
+    design : Design
+        Which columns, and how.
     kept : ndarray of uint8 or None
         Bits of the documents to keep (`numpy.packbits`), None to keep all. Packed, since it travels with
         every task.
     """
 
-    response: str
-    scaling: Scaling = UNSCALED
+    design: Design
     kept: NDArray[np.uint8] | None = None
 
     def __call__(self, block: DocumentBlock) -> TrainingBlock:
-        y = self.raw(block)
-        y = self.scaling.to_model(y)
+        raw = block.responses[self.design.response]
+        extras = self.design.extras(block.covariates, y=raw, weight=block.weight)
+        y = self.design.scaling.to_model(raw)
         if self.kept is None:
-            return TrainingBlock(block.indptr, block.terms, block.counts, y)
+            return TrainingBlock(block.indptr, block.terms, block.counts, y, extras)
         keep = self._mask(block)
         lengths = np.diff(block.indptr)
         entries = np.repeat(keep, lengths)
-        indptr = np.zeros(len(y) + 1, dtype=np.int64)
+        indptr = np.zeros(int(keep.sum()) + 1, dtype=np.int64)
         np.cumsum(lengths[keep], out=indptr[1:])
-        return TrainingBlock(indptr, block.terms[entries], block.counts[entries], y)
+        return TrainingBlock(
+            indptr,
+            block.terms[entries],
+            block.counts[entries],
+            y[keep],
+            None if extras is None else extras[keep],
+        )
 
     def raw(self, block: DocumentBlock) -> NDArray[np.float64]:
         """The responses of the documents kept, in the user's units."""
-        y = block.responses[self.response]
+        y = block.responses[self.design.response]
         return y if self.kept is None else y[self._mask(block)]
 
     def summary(self, block: DocumentBlock) -> ResponseSummary:
@@ -135,10 +140,8 @@ class Source(ABC):
         Stored documents of each partition.
     n_entries : sequence of int, length P
         (document, term) entries of each partition.
-    response : str
-        Name of the response.
-    scaling : Scaling
-        From the user's units to the model's.
+    design : Design
+        The columns to use.
     documents : array_like, optional
         The documents to train on: a boolean mask of all of them, or their row numbers. All by default.
         Partitions stay those of all documents, so a subset is a pure function of the row numbers.
@@ -146,8 +149,7 @@ class Source(ABC):
     Attributes
     ----------
     n_terms : int
-    response : str
-    scaling : Scaling
+    design : Design
     n_documents : ndarray of int64, shape (P,)
         Documents of each partition that are trained on.
     nbytes : ndarray of int64, shape (P,)
@@ -166,14 +168,12 @@ class Source(ABC):
         n_terms: int,
         n_documents: Sequence[int] | NDArray[np.int64],
         n_entries: Sequence[int] | NDArray[np.int64],
-        response: str,
-        scaling: Scaling,
+        design: Design,
         documents: ArrayLike | None,
     ) -> None:
         stored = np.asarray(n_documents, dtype=np.int64)
         self.n_terms = n_terms
-        self.response = response
-        self.scaling = scaling
+        self.design = design
         self.nbytes = np.asarray(n_entries, dtype=np.int64) * _ENTRY_BYTES + stored * _DOCUMENT_BYTES
         self._first = np.concatenate([[0], np.cumsum(stored)])
         self._kept: list[NDArray[np.uint8]] | None = None
@@ -188,17 +188,15 @@ class Source(ABC):
     def n_partitions(self) -> int:
         return len(self.n_documents)
 
-    def with_scaling(self, scaling: Scaling) -> Self:
-        """The same documents with another standardisation of the response."""
+    def with_design(self, design: Design) -> Self:
+        """The same documents, other columns or another scale."""
         new = copy.copy(self)
-        new.scaling = scaling
+        new.design = design
         return new
 
     def view(self, partition: int) -> TrainingView:
         """From the stored documents of a partition to what is trained on."""
-        return TrainingView(
-            self.response, self.scaling, None if self._kept is None else self._kept[partition]
-        )
+        return TrainingView(self.design, None if self._kept is None else self._kept[partition])
 
     def loader(self, partition: int) -> PartitionLoader:
         """What reads a partition, for a task."""
@@ -238,27 +236,28 @@ class CorpusSource(Source):
         self,
         corpus: Corpus,
         *,
-        response: str,
-        scaling: Scaling = UNSCALED,
+        design: Design,
         documents: ArrayLike | None = None,
     ) -> None:
         super().__init__(
             n_terms=corpus.n_terms,
             n_documents=[p.n_documents for p in corpus.partitions],
             n_entries=[p.nnz for p in corpus.partitions],
-            response=response,
-            scaling=scaling,
+            design=design,
             documents=documents,
         )
         self._corpus = corpus
-        corpus.reader(0, responses=[response])  # refuses an unknown response now, not on a worker
+        # refuses unknown columns now, not on a worker
+        corpus.reader(0, responses=[design.response], covariates=design.columns)
 
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
-        return self._corpus.reader(partition, responses=[self.response])
+        return self._corpus.reader(
+            partition, responses=[self.design.response], covariates=self.design.columns, weight=True
+        )
 
     def response_summary(self) -> ResponseSummary:
         if self._kept is None:
-            return self._corpus.response_summaries[self.response]
+            return self._corpus.response_summaries[self.design.response]
         return super().response_summary()
 
 
@@ -274,8 +273,7 @@ class MemorySource(Source):
         block: DocumentBlock,
         n_terms: int,
         *,
-        response: str,
-        scaling: Scaling = UNSCALED,
+        design: Design,
         documents: ArrayLike | None = None,
     ) -> None:
         n_tokens = block.n_tokens
@@ -286,8 +284,7 @@ class MemorySource(Source):
             n_terms=n_terms,
             n_documents=[piece.stop - piece.start for piece in pieces],
             n_entries=[piece.n_entries for piece in pieces],
-            response=response,
-            scaling=scaling,
+            design=design,
             documents=documents,
         )
         self._blocks = [_rows(block, piece.start, piece.stop) for piece in pieces]
@@ -304,7 +301,7 @@ class FutureSource(Source):
     futures : sequence of distributed.Future, length P
         Of :class:`~dslda.corpus.block.DocumentBlock`, in the order of the corpus. They must be results of
         tasks, so that Dask makes a lost one again. The caller keeps them alive and releases them.
-    n_terms, n_documents, n_entries, response, scaling, documents
+    n_terms, n_documents, n_entries, design, documents
         See :class:`Source`.
     """
 
@@ -315,16 +312,14 @@ class FutureSource(Source):
         n_terms: int,
         n_documents: Sequence[int],
         n_entries: Sequence[int],
-        response: str,
-        scaling: Scaling = UNSCALED,
+        design: Design,
         documents: ArrayLike | None = None,
     ) -> None:
         super().__init__(
             n_terms=n_terms,
             n_documents=n_documents,
             n_entries=n_entries,
-            response=response,
-            scaling=scaling,
+            design=design,
             documents=documents,
         )
         self.futures = list(futures)
@@ -392,8 +387,8 @@ def _rows(block: DocumentBlock, start: int, stop: int) -> DocumentBlock:
         terms=block.terms[first:last],
         counts=block.counts[first:last],
         responses={name: values[start:stop] for name, values in block.responses.items()},
-        covariates={},
-        weight=None,
+        covariates={name: values[start:stop] for name, values in block.covariates.items()},
+        weight=None if block.weight is None else block.weight[start:stop],
         doc_id=None,
     )
 

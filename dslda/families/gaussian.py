@@ -8,34 +8,34 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval
+from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments
 
 __all__ = ["Gaussian"]
 
 
 @njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y: float, omega: float, delta: float) -> float:  # pragma: no cover - compiled
-    return -0.5 * math.log(2.0 * math.pi * delta) - (y - omega) * (y - omega) / (2.0 * delta)
+def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    return -0.5 * math.log(2.0 * math.pi * delta[0]) - (y - omega) * (y - omega) / (2.0 * delta[0])
 
 
 @njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y: float, omega: float, delta: float) -> float:  # pragma: no cover - compiled
-    return (y - omega) / delta
+def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    return (y - omega) / delta[0]
 
 
 @njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y: float, omega: float, delta: float) -> float:  # pragma: no cover - compiled
-    return -1.0 / delta
+def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    return -1.0 / delta[0]
 
 
 @njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y: float, omega: float, delta: float) -> float:  # pragma: no cover - compiled
+def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
     return 0.0
 
 
 @njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _expected_squared_residual(y: float, m: float, v: float) -> float:  # pragma: no cover - compiled
-    return (y - m) * (y - m) + v
+def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    return 1.0 / delta[0]
 
 
 class Gaussian(Family):
@@ -49,29 +49,32 @@ class Gaussian(Family):
     name = "gaussian"
     link = "identity"
     domain = Interval()
+    is_quadratic = True
+    has_dispersion_floor = True
+    n_searched = 0
 
     log_likelihood = staticmethod(_log_likelihood)
     first_derivative = staticmethod(_first_derivative)
     second_derivative = staticmethod(_second_derivative)
     third_derivative = staticmethod(_third_derivative)
-    dispersion_statistic = staticmethod(_expected_squared_residual)
+    information_weight = staticmethod(_information_weight)
 
-    def scaling(self, mean: float, variance: float) -> tuple[float, float]:
-        return mean, math.sqrt(variance)
+    def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
+        return moments.mean, math.sqrt(moments.variance)
 
-    def mean(self, m: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+        # the scaled response has mean 0 and variance 1
+        return 0.0, 1.0, np.ones(1)
+
+    def mean(
+        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         return m
 
-    def update_dispersion(
-        self,
-        total: float,
-        n: int,
-        *,
-        delta: float,
-        score: NDArray[np.float64],
-        information: NDArray[np.float64],
-        step: NDArray[np.float64],
-    ) -> float:
-        # the expected squared residual is quadratic in eta: this is its value at the new eta (paper, eq. 18)
-        change = float(step @ (information @ step) - 2.0 * (score @ step))
-        return (total + delta * change) / n
+    def update_delta(
+        self, delta: NDArray[np.float64], profile: NDArray[np.float64], *, weight: float, gain: float
+    ) -> NDArray[np.float64]:
+        # the sum of expected squared residuals, from the log-likelihood that holds it, less what the step takes off
+        # (paper, eq. 18)
+        squares = -2.0 * delta[0] * (profile[0] + 0.5 * weight * math.log(2.0 * math.pi * delta[0]) + gain)
+        return np.array([squares / weight])

@@ -10,11 +10,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
-from dslda.variational.kernels import SCALARS, e_step_block
+from dslda.variational.kernels import EXTRAS, SCALARS, e_step_block
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["DocumentPosterior", "e_step", "infer"]
+__all__ = ["DocumentPosterior", "e_step", "infer", "neutral_extras"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +50,7 @@ def e_step(
     *,
     family: Family,
     spec: FitSpec,
+    extras: NDArray[np.float64] | None = None,
 ) -> SufficientStatistics:
     """Sufficient statistics of a block of documents. A pure function of its arguments; the GIL is not held.
 
@@ -62,13 +63,21 @@ def e_step(
     parameters : Parameters
     family : Family
     spec : FitSpec
+    extras : ndarray of float64, shape (D, 4 + P), optional
+        Of each document: offset of the linear predictor, trials or event (see :class:`~dslda.families.base.Family`), weight
+        of the document, weight of its response, standardised covariates. By default 0, 1, 1, 1 and none.
     """
     started = time.thread_time()
-    statistics = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics)
+    n_topics = parameters.n_topics
+    deltas = family.delta_probes(parameters.delta)
+    statistics = SufficientStatistics.zeros(
+        parameters.n_terms, n_topics, n_covariates=len(parameters.zeta), n_probes=len(deltas)
+    )
     scalars = np.zeros(len(SCALARS))
     information = statistics.information
     _run(
         (indptr, terms, counts, y),
+        extras,
         parameters,
         family,
         spec,
@@ -76,21 +85,24 @@ def e_step(
             statistics.topic_word,
             statistics.score,
             information,
+            statistics.log_theta,
+            statistics.profile,
             scalars,
-            np.empty((0, parameters.n_topics)),
+            np.empty((0, n_topics)),
             np.empty((0, 6)),
         ),
+        deltas=deltas,
     )
-    upper = np.triu_indices(parameters.n_topics, 1)
+    upper = np.triu_indices(len(information), 1)
     information[upper] = information.T[upper]
-    statistics.dispersion, statistics.elbo = float(scalars[0]), float(scalars[1])
+    statistics.elbo, statistics.response_weight, statistics.log_theta_weight = map(float, scalars[:3])
     (
         statistics.n_labelled,
         statistics.n_empty,
         statistics.n_unconverged,
         statistics.n_sweeps,
         statistics.n_tokens,
-    ) = (int(s) for s in scalars[2:])
+    ) = (int(s) for s in scalars[3:])
     statistics.n_documents = len(indptr) - 1
     statistics.seconds = time.thread_time() - started
     return statistics
@@ -105,6 +117,7 @@ def infer(
     spec: FitSpec,
     y: NDArray[np.float64] | None = None,
     family: Family | None = None,
+    extras: NDArray[np.float64] | None = None,
 ) -> DocumentPosterior:
     """Posterior of documents, the response left out (prediction) unless `y` is given (training posterior).
 
@@ -119,6 +132,8 @@ def infer(
         Standardised responses. With them the posterior is that of training, which has seen y.
     family : Family, optional
         Needed with `y`.
+    extras : ndarray of float64, shape (D, 4 + P), optional
+        As in :func:`e_step`; without, documents have average covariates and no offset.
     """
     n_documents = len(indptr) - 1
     if y is None:
@@ -126,19 +141,24 @@ def infer(
     gamma = np.empty((n_documents, parameters.n_topics))
     per_document = np.empty((n_documents, 6))
     n_topics = parameters.n_topics
+    nothing = np.zeros(0)
     _run(
         (indptr, terms, counts, y),
+        extras,
         parameters,
         family if family is not None else Gaussian(),
         spec,
         outputs=(
             np.empty((0, n_topics)),
-            np.zeros(n_topics),
-            np.zeros((n_topics, n_topics)),
+            nothing,
+            np.zeros((0, 0)),
+            nothing,
+            nothing,
             np.zeros(len(SCALARS)),
             gamma,
             per_document,
         ),
+        deltas=parameters.delta[np.newaxis],
     )
     mean, variance, elbo, sweeps, known, converged = (np.ascontiguousarray(c) for c in per_document.T)
     return DocumentPosterior(
@@ -148,22 +168,28 @@ def infer(
 
 def _run(
     documents: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]],
+    extras: NDArray[np.float64] | None,
     parameters: Parameters,
     family: Family,
     spec: FitSpec,
     *,
     outputs: tuple[NDArray[np.float64], ...],
+    deltas: NDArray[np.float64],
 ) -> None:
     indptr, terms, counts, y = documents
+    if extras is None and len(parameters.zeta):
+        extras = neutral_extras(len(y), len(parameters.zeta))
     e_step_block(
         _plain(indptr, np.int64),
         _plain(terms, np.int32),
         _plain(counts, np.int32),
         _plain(y, np.float64),
+        np.zeros((0, len(EXTRAS))) if extras is None else _plain(extras, np.float64),
         _plain(parameters.topics, np.float64),
         _plain(parameters.alpha, np.float64),
         _plain(parameters.eta, np.float64),
-        parameters.delta,
+        _plain(parameters.zeta, np.float64),
+        _plain(deltas, np.float64),
         spec.rho,
         spec.granularity == "term",
         spec.max_sweeps,
@@ -172,9 +198,16 @@ def _run(
         family.first_derivative,
         family.second_derivative,
         family.third_derivative,
-        family.dispersion_statistic,
+        family.information_weight,
         *outputs,
     )
+
+
+def neutral_extras(n_documents: int, n_covariates: int) -> NDArray[np.float64]:
+    """`extras` of documents with no offset, one trial, weights 1 and average covariates."""
+    extras = np.zeros((n_documents, len(EXTRAS) + n_covariates))
+    extras[:, 1 : len(EXTRAS)] = 1.0
+    return extras
 
 
 def _plain(array: NDArray[np.generic], dtype: DTypeLike) -> NDArray[np.generic]:

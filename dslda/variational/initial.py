@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dslda.families.base import Family, ResponseMoments
 from dslda.variational.parameters import FitSpec, Parameters
 
 __all__ = ["initial_parameters"]
@@ -12,16 +13,28 @@ __all__ = ["initial_parameters"]
 _PERTURBATION = 0.01
 
 
-def initial_parameters(n_terms: int, *, spec: FitSpec) -> Parameters:
-    """Starting values of Blei and McAuliffe (2010, section 3.2), a pure function of (n_terms, spec).
+def initial_parameters(
+    n_terms: int, *, spec: FitSpec, family: Family, moments: ResponseMoments, n_covariates: int = 0
+) -> Parameters:
+    """Starting values of Blei and McAuliffe (2010, section 3.2), a pure function of the arguments.
 
     Topics are uniform with a perturbation of 1%: while they are nearly equal the response decides how documents first
     split (movie reviews, K = 10, five folds: predictive R2 0.40 against 0.32 with a perturbation of 100%). eta is a grid
-    on [-1, 1] and delta is 1, the variance of the standardised response.
+    around the family's starting point, [-1, 1] for a standardised response, and delta the family's.
+
+    Parameters
+    ----------
+    n_terms : int
+    spec : FitSpec
+    family : Family
+    moments : ResponseMoments
+        Of the responses on the scale that the model is fitted to.
+    n_covariates : int
     """
     rng = np.random.default_rng([spec.seed, n_terms, spec.n_topics])
     topics = 1.0 + _PERTURBATION * rng.random((n_terms, spec.n_topics))
     topics /= topics.sum(axis=0)
     alpha = np.full(spec.n_topics, 1.0 / spec.n_topics if spec.alpha is None else spec.alpha)
-    eta = np.linspace(-1.0, 1.0, spec.n_topics) if spec.n_topics > 1 else np.zeros(1)
-    return Parameters(topics, alpha, eta, 1.0)
+    middle, spread, delta = family.start(moments)
+    grid = np.linspace(-1.0, 1.0, spec.n_topics) if spec.n_topics > 1 else np.zeros(1)
+    return Parameters(topics, alpha, middle + spread * grid, delta, np.zeros(n_covariates))

@@ -10,7 +10,7 @@ from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["m_step", "objective", "topic_log_prior"]
+__all__ = ["m_step", "objective", "ridge_of", "topic_log_prior"]
 
 # eigenvalues of the information below this fraction of the largest are directions the data say nothing about
 _RANK_TOLERANCE = 1e-12
@@ -21,11 +21,12 @@ _RANK_TOLERANCE = 1e-12
 def m_step(
     parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
 ) -> Parameters:
-    """Maximise the expected complete log-likelihood.
+    """Raise the expected complete log-likelihood.
 
     beta: posterior mode under Dirichlet(1 + topic_prior), the row-normalised expected counts (paper, eq. 13, with the
-    prior's pseudo-counts). eta: one scoring step H^-1 g, which for the Gaussian is the paper's closed form
-    (E[X'X])^-1 E[X]'y (eq. 17). delta: the family's update at the new eta (eq. 18), not below its floor.
+    prior's pseudo-counts). eta and zeta: one scoring step H^-1 g, which for the Gaussian is the paper's closed form
+    (E[X'X])^-1 E[X]'y (eq. 17); for others the step is damped so that it ascends wherever l is log-concave and of
+    exponential type (docs/model.md, section 3). delta: the family's update (eq. 18 for the Gaussian).
 
     Parameters
     ----------
@@ -37,26 +38,47 @@ def m_step(
     spec : FitSpec
     """
     topics = _topics(statistics.topic_word, spec.topic_prior)
-    eta, delta = parameters.eta, parameters.delta
-    if statistics.n_labelled > 0:
-        step = _solve(statistics.information, statistics.score)
-        eta = eta + step
-        delta = family.update_dispersion(
-            statistics.dispersion,
-            statistics.n_labelled,
-            delta=delta,
-            score=statistics.score,
-            information=statistics.information,
-            step=step,
-        )
-        # responses are standardised: their variance is 1
-        delta = max(delta, spec.delta_floor)
-    return Parameters(topics, parameters.alpha, eta, delta)
+    eta, delta, zeta = parameters.eta, parameters.delta, parameters.zeta
+    if statistics.response_weight > 0.0:
+        information = statistics.information
+        score = statistics.score
+        ridge = ridge_of(family, spec)
+        if ridge > 0.0:
+            # the prior pulls towards the mean of the coefficients, which stands for the intercept
+            penalty = ridge * np.eye(len(score))
+            penalty[: len(eta), : len(eta)] -= ridge / len(eta)
+            information = information + penalty
+            score = score - penalty @ np.concatenate([eta, zeta])
+        step = _solve(information, score)
+        if not family.is_quadratic:
+            longest = float(np.abs(step).max())
+            step *= np.log1p(longest) / longest if longest > 0.0 else 1.0
+        gain = float(statistics.score @ step - 0.5 * step @ (statistics.information @ step))
+        eta = eta + step[: len(eta)]
+        zeta = zeta + step[len(eta) :]
+        delta = family.update_delta(delta, statistics.profile, weight=statistics.response_weight, gain=gain)
+        if family.has_dispersion_floor:
+            # scaled responses have variance 1
+            delta = np.concatenate([[max(delta[0], spec.delta_floor)], delta[1:]])
+    return Parameters(topics, parameters.alpha, eta, delta, zeta)
 
 
-def objective(statistics: SufficientStatistics, parameters: Parameters, *, spec: FitSpec) -> float:
-    """What EM ascends: the documents' ELBO plus the log density of the topics under their prior, up to a constant."""
-    return statistics.elbo + topic_log_prior(parameters.topics, spec.topic_prior)
+def ridge_of(family: Family, spec: FitSpec) -> float:
+    """The precision of the coefficients' prior: the user's, or else the family's default."""
+    return family.default_ridge if spec.ridge is None else spec.ridge
+
+
+def objective(
+    statistics: SufficientStatistics, parameters: Parameters, *, family: Family, spec: FitSpec
+) -> float:
+    """What EM ascends: the documents' ELBO plus the log densities of topics and coefficients under their priors.
+
+    Up to a constant.
+    """
+    ridge = ridge_of(family, spec)
+    spread = parameters.eta - parameters.eta.mean()
+    prior = -0.5 * ridge * float(spread @ spread + parameters.zeta @ parameters.zeta)
+    return statistics.elbo + topic_log_prior(parameters.topics, spec.topic_prior) + spec.rho * prior
 
 
 def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:

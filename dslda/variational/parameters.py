@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +44,17 @@ class Parameters:
         Dirichlet parameter of the topic proportions.
     eta : ndarray of float64, shape (K,)
         Coefficients of the mean topic assignment.
-    delta : float
-        Dispersion of the response.
+    delta : ndarray of float64, shape (n_delta,)
+        The family's own parameters, the dispersion first.
+    zeta : ndarray of float64, shape (P,)
+        Coefficients of the standardised covariates.
     """
 
     topics: NDArray[np.float64]
     alpha: NDArray[np.float64]
     eta: NDArray[np.float64]
-    delta: float
+    delta: NDArray[np.float64]
+    zeta: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     @property
     def n_topics(self) -> int:
@@ -62,7 +66,7 @@ class Parameters:
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
-        return self.topics.nbytes + self.alpha.nbytes + self.eta.nbytes + 128
+        return self.topics.nbytes + self.alpha.nbytes + self.eta.nbytes + self.zeta.nbytes + 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class FitSpec:
         K.
     family : str
         Name of the response family.
+    family_options : mapping
+        Its options, as plain values.
     alpha : float or None
         Symmetric Dirichlet parameter of the topic proportions; None means 1/K, as in the paper's study.
     topic_prior : float
@@ -98,12 +104,16 @@ class FitSpec:
         Lower bound of the dispersion as a fraction of the variance of the response, without which it falls towards 0
         with rho > 1. (Movie reviews, K = 10, rho = 3: it settles at the bound; predictive R2 0.51 with 0.1, 0.41 with
         rho = 4 and 0.3. With rho = 1 it ends far above.)
+    ridge : float or None
+        Precision of the Gaussian prior on the coefficients (topics' around their mean, covariates' around 0), on the scale
+        of the standardised response; None means the family's default, 0 where coefficients cannot run away.
     seed : int
         Seed of the random perturbation that the topics start from.
     """
 
     n_topics: int = 20
     family: str = "gaussian"
+    family_options: Mapping[str, Any] = field(default_factory=dict)
     alpha: float | None = None
     topic_prior: float = 0.01
     rho: float = 1.0
@@ -113,6 +123,7 @@ class FitSpec:
     max_sweeps: int = 100
     sweep_tol: float = 1e-4
     delta_floor: float = 0.1
+    ridge: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -141,6 +152,8 @@ class FitSpec:
                 )
         if self.alpha is not None and not (_is_finite(self.alpha) and self.alpha > 0):
             raise InputError(f"alpha must be a finite number above 0, or None for 1/K, got {self.alpha!r}")
+        if self.ridge is not None and not (_is_finite(self.ridge) and self.ridge >= 0):
+            raise InputError(f"ridge must be a finite number of at least 0, or None, got {self.ridge!r}")
         if self.granularity not in get_args(Granularity):
             raise InputError(f"granularity must be 'term' or 'token', got {self.granularity!r}")
 

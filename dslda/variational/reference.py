@@ -70,15 +70,31 @@ def moments(state: DocumentState, eta: NDArray[np.float64]) -> tuple[float, floa
     return float(state.copies @ m_n) / n, float(state.copies @ variances) / n**2
 
 
+def slopes(
+    y: float, omega: float, parameters: Parameters, *, family: Family, aux: float = 1.0
+) -> tuple[float, float, float]:
+    """l1, l2, l3 at omega; where l bends upwards its bend is left out."""
+    arguments = y, omega, parameters.delta, aux
+    l1, l2 = family.first_derivative(*arguments), family.second_derivative(*arguments)
+    return (l1, l2, family.third_derivative(*arguments)) if l2 < 0.0 else (l1, 0.0, 0.0)
+
+
 def sweep(
-    state: DocumentState, y: float, parameters: Parameters, *, family: Family, rho: float
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    offset: float = 0.0,
+    aux: float = 1.0,
 ) -> DocumentState:
     """One pass of coordinate ascent over the rows of phi, then gamma.
 
     l1 is linearised, and l2, l3 and v are held, within the sweep: exact where l is quadratic (Gaussian), and with the
     same fixed point for every family.
     """
-    eta, delta, beta = parameters.eta, parameters.delta, parameters.topics
+    eta, beta = parameters.eta, parameters.topics
     n = state.length
     phi = state.phi.copy()
     elog_theta = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
@@ -87,9 +103,7 @@ def sweep(
     labelled = not np.isnan(y)
     if labelled:
         m_start, v = moments(state, eta)
-        l1 = family.first_derivative(y, m_start, delta)
-        l2 = family.second_derivative(y, m_start, delta)
-        l3 = family.third_derivative(y, m_start, delta)
+        l1, l2, l3 = slopes(y, offset + m_start, parameters, family=family, aux=aux)
         b = rho * l2 / (2.0 * n * n)
     for i in range(len(phi)):
         base = log_beta[i] + elog_theta
@@ -121,7 +135,14 @@ def sweep(
 
 
 def document_elbo(
-    state: DocumentState, y: float, parameters: Parameters, *, family: Family, rho: float
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    offset: float = 0.0,
+    aux: float = 1.0,
 ) -> float:
     """The evidence lower bound, term by term (paper, eq. 7), with the response term times rho."""
     alpha, gamma = parameters.alpha, state.gamma
@@ -134,8 +155,8 @@ def document_elbo(
     response = 0.0
     if not np.isnan(y):
         m, v = moments(state, parameters.eta)
-        response = family.log_likelihood(y, m, parameters.delta)
-        response += 0.5 * family.second_derivative(y, m, parameters.delta) * v
+        response = family.log_likelihood(y, offset + m, parameters.delta, aux)
+        response += 0.5 * slopes(y, offset + m, parameters, family=family, aux=aux)[1] * v
     return theta + assignments + words + entropy + rho * response
 
 
@@ -145,21 +166,25 @@ def log_beta_function(x: NDArray[np.float64]) -> float:
 
 
 def document_statistics(
-    state: DocumentState, y: float, parameters: Parameters, *, family: Family
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    offset: float = 0.0,
+    aux: float = 1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Score and information of eta (model.md, section 3)."""
     n = state.length
-    eta, delta = parameters.eta, parameters.delta
+    eta = parameters.eta
     total = state.copies @ state.phi
     gram = (state.phi * state.copies[:, np.newaxis]).T @ state.phi
     second = (np.outer(total, total) - gram + np.diag(total)) / n**2
     mean = total / n
     m, v = moments(state, eta)
-    l1 = family.first_derivative(y, m, delta)
-    l2 = family.second_derivative(y, m, delta)
-    l3 = family.third_derivative(y, m, delta)
+    l1, l2, l3 = slopes(y, offset + m, parameters, family=family, aux=aux)
     score = (l1 + 0.5 * l3 * v) * mean + l2 * (second - np.outer(mean, mean)) @ eta
-    return score, -l2 * second
+    return score, family.information_weight(y, offset + m, parameters.delta, aux) * second
 
 
 def update_until_converged(

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["exp_shifted", "log", "log_gamma_sum_and_digamma"]
+__all__ = ["digamma", "exp_shifted", "log", "log_gamma_sum_and_digamma"]
 
 # error_model="numpy": a division that may raise keeps a loop scalar.
 # `nnan`/`ninf` are left out: results must be right, or NaN, also at the ends of the range.
@@ -115,17 +115,33 @@ def log(
 
 
 @njit(cache=True, nogil=True, forceinline=True, fastmath=FASTMATH, error_model="numpy")
+def digamma(x: float) -> float:  # pragma: no cover - compiled
+    """digamma(x) of one number, x > 0."""
+    reciprocals = 0.0
+    while x < 6.0:
+        reciprocals += 1.0 / x
+        x += 1.0
+    r2 = 1.0 / (x * x)
+    series = r2 * (
+        1.0 / 12.0
+        - r2
+        * (1.0 / 120.0 - r2 * (1.0 / 252.0 - r2 * (1.0 / 240.0 - r2 * (1.0 / 132.0 - r2 * 691.0 / 32760.0))))
+    )
+    return math.log(x) - 0.5 / x - series - reciprocals
+
+
+@njit(cache=True, nogil=True, forceinline=True, fastmath=FASTMATH, error_model="numpy")
 def log_gamma_sum_and_digamma(
     x: NDArray[np.float64],
-    digamma: NDArray[np.float64],
+    digammas: NDArray[np.float64],
     work: NDArray[np.float64],
     bits: NDArray[np.uint64],
 ) -> float:  # pragma: no cover - compiled
-    """Return sum_k log Gamma(x_k) and write digamma(x_k), for 1e-40 < x_k < 1e40.
+    """Return sum_k log Gamma(x_k) and write their digammas, for 1e-40 < x_k < 1e40.
 
     Parameters
     ----------
-    x, digamma : ndarray of float64, shape (K,)
+    x, digammas : ndarray of float64, shape (K,)
     work : ndarray of float64, shape (2, K)
         Scratch.
     bits : ndarray of uint64, shape (K,)
@@ -158,7 +174,7 @@ def log_gamma_sum_and_digamma(
         )
         # sum of 1 / (x + i) = (2 x + 5) (1 / p + 1 / (p + 4) + 1 / (p + 6))
         reciprocals = (2.0 * v + 5.0) * ((p + 4.0) * (p + 6.0) + p * (2.0 * p + 10.0)) * (u * inverse)
-        digamma[k] = logs[k] - 0.5 * r - series - reciprocals
+        digammas[k] = logs[k] - 0.5 * r - series - reciprocals
         stirling = r * (
             1.0 / 12.0
             - r2

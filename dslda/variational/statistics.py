@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,21 @@ class SufficientStatistics:
     ----------
     topic_word : ndarray of float64, shape (V, K)
         Expected number of tokens of each term assigned to each topic.
-    score : ndarray of float64, shape (K,)
-        First derivative by eta of the expected log-likelihood of the response, without rho (model.md, section 3).
-    information : ndarray of float64, shape (K, K)
-        Minus its (expected) second derivative: sum of -l2 E[zbar zbar'].
-    dispersion : float
-        Sum over labelled documents of the family's dispersion statistic (Gaussian: expected squared residual).
+    score : ndarray of float64, shape (K + P,)
+        First derivative by eta, then zeta, of the expected log-likelihood of the response, without rho (model.md,
+        section 3).
+    information : ndarray of float64, shape (K + P, K + P)
+        Weighted second moments of (zbar, x): minus the second derivative, or an upper bound of it.
+    log_theta : ndarray of float64, shape (K,)
+        Sum of E[log theta] over the documents with a known term.
+    profile : ndarray of float64, shape (n_probes,)
+        Expected log-likelihood of the responses at the family's probes of delta; the first is delta itself.
     elbo : float
         Sum of the documents' evidence lower bounds, the response term multiplied by rho.
+    response_weight : float
+        Sum of the weights of the documents with a response.
+    log_theta_weight : float
+        Sum of the weights of the documents that `log_theta` is summed over.
     n_documents, n_labelled, n_empty, n_unconverged, n_sweeps, n_tokens : int
         Documents; those with a response; those with no known term; those stopped by the sweep cap; sweeps over all
         documents; tokens of known terms.
@@ -36,8 +43,11 @@ class SufficientStatistics:
     topic_word: NDArray[np.float64]
     score: NDArray[np.float64]
     information: NDArray[np.float64]
-    dispersion: float = 0.0
+    log_theta: NDArray[np.float64]
+    profile: NDArray[np.float64]
     elbo: float = 0.0
+    response_weight: float = 0.0
+    log_theta_weight: float = 0.0
     n_documents: int = 0
     n_labelled: int = 0
     n_empty: int = 0
@@ -47,31 +57,37 @@ class SufficientStatistics:
     seconds: float = 0.0
 
     @classmethod
-    def zeros(cls, n_terms: int, n_topics: int) -> SufficientStatistics:
+    def zeros(
+        cls, n_terms: int, n_topics: int, *, n_covariates: int = 0, n_probes: int = 1
+    ) -> SufficientStatistics:
         """Statistics of no document."""
-        return cls(np.zeros((n_terms, n_topics)), np.zeros(n_topics), np.zeros((n_topics, n_topics)))
+        n = n_topics + n_covariates
+        return cls(
+            np.zeros((n_terms, n_topics)),
+            np.zeros(n),
+            np.zeros((n, n)),
+            np.zeros(n_topics),
+            np.zeros(n_probes),
+        )
 
     def copy(self) -> SufficientStatistics:
         """An independent copy; arrays that came over the wire are aligned again."""
-        new = SufficientStatistics.zeros(*self.topic_word.shape)
-        return new.add(self)
+        arrays = {name: np.zeros_like(getattr(self, name)) for name in _ARRAYS}
+        return SufficientStatistics(**arrays).add(self)
 
     def add(self, other: SufficientStatistics) -> SufficientStatistics:
         """Add `other` in place and return self; `other` is not changed."""
-        self.topic_word += other.topic_word
-        self.score += other.score
-        self.information += other.information
-        self.dispersion += other.dispersion
-        self.elbo += other.elbo
-        self.n_documents += other.n_documents
-        self.n_labelled += other.n_labelled
-        self.n_empty += other.n_empty
-        self.n_unconverged += other.n_unconverged
-        self.n_sweeps += other.n_sweeps
-        self.n_tokens += other.n_tokens
-        self.seconds += other.seconds
+        for name in _ARRAYS:
+            total = getattr(self, name)
+            total += getattr(other, name)
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         return self
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
-        return self.topic_word.nbytes + self.score.nbytes + self.information.nbytes + 256
+        return sum(getattr(self, name).nbytes for name in _ARRAYS) + 256
+
+
+_ARRAYS = ("topic_word", "score", "information", "log_theta", "profile")
+_NUMBERS = tuple(f.name for f in fields(SufficientStatistics) if f.name not in _ARRAYS)

@@ -20,7 +20,7 @@ from dslda.engine.dask_executor import DaskExecutor
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import CorpusSource, Source
-from dslda.families.base import Family
+from dslda.families.base import STANDARDISED, Family
 from dslda.families.gaussian import Gaussian
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec, Scaling
@@ -38,7 +38,9 @@ class Problem:
     spec: FitSpec
 
     def fit(self, executor: Executor, **keywords: Any) -> FitResult:
-        initial = initial_parameters(self.source.n_terms, spec=self.spec)
+        initial = initial_parameters(
+            self.source.n_terms, spec=self.spec, family=self.family, moments=STANDARDISED
+        )
         return fit(executor, initial, family=self.family, spec=self.spec, **keywords)
 
     def executor(self, client: Client, source: Source | None = None) -> DaskExecutor:

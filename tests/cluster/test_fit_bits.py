@@ -13,6 +13,7 @@ from distributed import Client
 from dslda.engine.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.sources import FutureSource, MemorySource
 from dslda.exceptions import InputError
+from dslda.families.base import STANDARDISED
 
 # fixtures of this folder: problem, expected, processes, in_process
 
@@ -41,7 +42,9 @@ def test_nothing_of_an_iteration_stays_on_the_cluster(problem: Any, in_process: 
     scheduler = in_process.cluster.scheduler
     n = problem.source.n_partitions
     with problem.executor(in_process) as executor:
-        parameters = initial_parameters(problem.source.n_terms, spec=problem.spec)
+        parameters = initial_parameters(
+            problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
+        )
         for _ in range(2):
             executor.run(parameters)
             for _ in range(100):
@@ -103,7 +106,10 @@ def test_progress_counts_every_document_once(problem: Any, in_process: Client) -
     seen: list[int] = []
     with problem.executor(in_process) as executor:
         statistics, times = executor.run(
-            initial_parameters(problem.source.n_terms, spec=problem.spec), on_partition=seen.append
+            initial_parameters(
+                problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
+            ),
+            on_partition=seen.append,
         )
         assert len(seen) == problem.source.n_partitions
         assert sum(seen) == executor.n_documents == statistics.n_documents

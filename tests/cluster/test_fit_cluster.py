@@ -76,7 +76,7 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
             with cluster(options=ClusterOptions(workers=1, threads=2)) as client:
                 with DaskExecutor(client, source, Gaussian(), spec) as executor:
                     result = fit(
-                        executor, initial_parameters(source.n_terms, spec=spec), family=Gaussian(), spec=spec,
+                        executor, initial_parameters(source.n_terms, spec=spec, family=Gaussian(), moments=STANDARDISED), family=Gaussian(), spec=spec,
                         on_iteration=tell,
                     )
             print("interrupted", result.interrupted, len(result.trace), flush=True)

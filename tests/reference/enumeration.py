@@ -60,5 +60,5 @@ def log_evidence(
         log_p += np.log(parameters.topics[tokens, assignments]).sum(axis=1)
     if not np.isnan(y):
         omega = zbar @ parameters.eta
-        log_p += rho * np.array([family.log_likelihood(y, o, parameters.delta) for o in omega])
+        log_p += rho * np.array([family.log_likelihood(y, o, parameters.delta, 1.0) for o in omega])
     return float(special.logsumexp(log_p))

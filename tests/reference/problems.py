@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval
+from dslda.families.base import SCALAR_SIGNATURE, STANDARDISED, Family, Interval, ResponseMoments
 from dslda.variational import reference
 from dslda.variational.estep import e_step
 from dslda.variational.initial import initial_parameters
@@ -24,6 +25,7 @@ __all__ = [
     "PoissonLike",
     "documents_of",
     "fit_in_a_loop",
+    "moments_of",
     "random_document",
     "random_documents",
     "random_parameters",
@@ -112,7 +114,9 @@ def random_parameters(
     """Peaked topics, random coefficients."""
     topics = rng.gamma(0.3, 1.0, (n_terms, n_topics)) + 1e-4
     eta = eta_scale * rng.normal(size=n_topics)
-    return Parameters(topics / topics.sum(axis=0), np.full(n_topics, alpha or 1.0 / n_topics), eta, delta)
+    return Parameters(
+        topics / topics.sum(axis=0), np.full(n_topics, alpha or 1.0 / n_topics), eta, np.array([delta])
+    )
 
 
 def reference_statistics(
@@ -124,16 +128,24 @@ def reference_statistics(
     spec: FitSpec,
 ) -> SufficientStatistics:
     """What the E-step would send to the M-step from explicit variational distributions."""
-    sums = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics)
+    deltas = family.delta_probes(parameters.delta)
+    sums = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics, n_probes=len(deltas))
     for state, y_d in zip(states, y, strict=True):
         np.add.at(sums.topic_word, state.terms, state.copies[:, np.newaxis] * state.phi)
         sums.elbo += reference.document_elbo(state, y_d, parameters, family=family, rho=spec.rho)
         sums.n_documents += 1
+        if len(state.terms):
+            sums.log_theta += special.digamma(state.gamma) - special.digamma(state.gamma.sum())
+            sums.log_theta_weight += 1.0
         if not np.isnan(y_d):
             score, information = reference.document_statistics(state, y_d, parameters, family=family)
             sums.score += score
             sums.information += information
-            sums.dispersion += family.dispersion_statistic(y_d, *reference.moments(state, parameters.eta))
+            m, v = reference.moments(state, parameters.eta)
+            for i, delta in enumerate(deltas):
+                sums.profile[i] += family.log_likelihood(y_d, m, delta, 1.0)
+                sums.profile[i] += 0.5 * min(family.second_derivative(y_d, m, delta, 1.0), 0.0) * v
+            sums.response_weight += 1.0
             sums.n_labelled += 1
     return sums
 
@@ -142,35 +154,41 @@ def fit_in_a_loop(
     documents: Documents, n_terms: int, *, family: Family, spec: FitSpec
 ) -> tuple[Parameters, list[float]]:
     """EM as the engine runs it, for tests that need no engine: the parameters of the last E-step, and the trace."""
-    parameters = initial_parameters(n_terms, spec=spec)
+    parameters = initial_parameters(n_terms, spec=spec, family=family, moments=STANDARDISED)
     trace: list[float] = []
     while True:
         statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
-        trace.append(objective(statistics, parameters, spec=spec))
+        trace.append(objective(statistics, parameters, family=family, spec=spec))
         settled = len(trace) > 1 and abs(trace[-1] - trace[-2]) < spec.tol * abs(trace[-1])
         if settled or len(trace) == spec.max_iter:
             return parameters, trace
         parameters = m_step(parameters, statistics, family=family, spec=spec)
 
 
+def moments_of(y: NDArray[np.float64]) -> ResponseMoments:
+    """Moments of responses, NaN where missing."""
+    y = y[~np.isnan(y)]
+    return ResponseMoments(len(y), float(y.mean()), float(y.var()), float(y.min()), float(y.max()))
+
+
 @njit(SCALAR_SIGNATURE, nogil=True)
-def _log_likelihood(y: float, omega: float, delta: float) -> float:
+def _log_likelihood(y, omega, delta, aux):
     return y * omega - math.exp(omega)
 
 
 @njit(SCALAR_SIGNATURE, nogil=True)
-def _first_derivative(y: float, omega: float, delta: float) -> float:
+def _first_derivative(y, omega, delta, aux):
     return y - math.exp(omega)
 
 
 @njit(SCALAR_SIGNATURE, nogil=True)
-def _minus_exp(y: float, omega: float, delta: float) -> float:
+def _minus_exp(y, omega, delta, aux):
     return -math.exp(omega)
 
 
 @njit(SCALAR_SIGNATURE, nogil=True)
-def _squared_residual(y: float, m: float, v: float) -> float:
-    return (y - math.exp(m)) ** 2
+def _exp(y, omega, delta, aux):
+    return math.exp(omega)
 
 
 class PoissonLike(Family):
@@ -179,18 +197,18 @@ class PoissonLike(Family):
     name = "poisson-like"
     link = "log"
     domain = Interval(0.0, low_closed=True)
+    n_searched = 0
 
     log_likelihood = staticmethod(_log_likelihood)
     first_derivative = staticmethod(_first_derivative)
     second_derivative = staticmethod(_minus_exp)
     third_derivative = staticmethod(_minus_exp)
-    dispersion_statistic = staticmethod(_squared_residual)
+    information_weight = staticmethod(_exp)
 
-    def scaling(self, mean: float, variance: float) -> tuple[float, float]:
-        return 0.0, 1.0
+    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+        return math.log(moments.mean), 1.0, np.ones(1)
 
-    def mean(self, m: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64]:
+    def mean(
+        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         return np.exp(m) * (1.0 + 0.5 * v)
-
-    def update_dispersion(self, total: float, n: int, **_: Any) -> float:
-        return 1.0

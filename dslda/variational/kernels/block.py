@@ -9,43 +9,69 @@ from numba import float64, int32, int64, njit, types
 from numpy.typing import NDArray
 
 from dslda.families.base import SCALAR_SIGNATURE
-from dslda.variational.kernels.documents import lay_out, load_entries
+from dslda.variational.kernels.documents import Observed, lay_out, load_entries
 from dslda.variational.kernels.scratch import (
     OPTIONS,
     Vector,
     make_model,
     make_scratch,
 )
-from dslda.variational.kernels.sweeps import Ascent, Response, ascend
-from dslda.variational.kernels.write_out import add_response_statistics, write_out
-from dslda.variational.special import FASTMATH
+from dslda.variational.kernels.sweeps import Ascent, Response, ascend, expected_log_likelihood, slopes_at
+from dslda.variational.kernels.write_out import add_covariate_statistics, add_response_statistics, write_out
+from dslda.variational.special import FASTMATH, digamma
 
-__all__ = ["PER_DOCUMENT", "SCALARS", "e_step_block"]
+__all__ = ["EXTRAS", "PER_DOCUMENT", "SCALARS", "e_step_block"]
 
 # names of the entries of `scalars`, in order
-SCALARS = ("dispersion", "elbo", "n_labelled", "n_empty", "n_unconverged", "n_sweeps", "n_tokens")
-_DISPERSION, _ELBO, _N_LABELLED, _N_EMPTY, _N_UNCONVERGED, _N_SWEEPS, _N_TOKENS = range(len(SCALARS))
+SCALARS = (
+    "elbo",
+    "response_weight",
+    "log_theta_weight",
+    "n_labelled",
+    "n_empty",
+    "n_unconverged",
+    "n_sweeps",
+    "n_tokens",
+)
+(
+    _ELBO,
+    _RESPONSE_WEIGHT,
+    _LOG_THETA_WEIGHT,
+    _N_LABELLED,
+    _N_EMPTY,
+    _N_UNCONVERGED,
+    _N_SWEEPS,
+    _N_TOKENS,
+) = range(len(SCALARS))
+# names of the columns of `extras` that come before the covariates, in order
+EXTRAS = ("offset", "aux", "weight", "emphasis")
+_OFFSET, _AUX, _WEIGHT, _EMPHASIS = range(len(EXTRAS))
 # names of the columns of `per_document`, in order
 PER_DOCUMENT = ("mean", "variance", "elbo", "n_sweeps", "n_known_tokens", "converged")
 
 _READ_ONLY_1D = {t: types.Array(t, 1, "C", readonly=True) for t in (float64, int32, int64)}
+_READ_ONLY_2D = types.Array(float64, 2, "C", readonly=True)
 _SIGNATURE = types.void(
     _READ_ONLY_1D[int64],  # indptr
     _READ_ONLY_1D[int32],  # terms
     _READ_ONLY_1D[int32],  # counts
     _READ_ONLY_1D[float64],  # y
-    types.Array(float64, 2, "C", readonly=True),  # topics
+    _READ_ONLY_2D,  # extras
+    _READ_ONLY_2D,  # topics
     _READ_ONLY_1D[float64],  # alpha
     _READ_ONLY_1D[float64],  # eta
-    float64,  # delta
+    _READ_ONLY_1D[float64],  # zeta
+    _READ_ONLY_2D,  # deltas
     float64,  # rho
     types.boolean,  # tied
     int64,  # max_sweeps
     float64,  # sweep_tol
-    *(types.FunctionType(SCALAR_SIGNATURE),) * 5,  # l, l1, l2, l3, dispersion statistic
+    *(types.FunctionType(SCALAR_SIGNATURE),) * 5,  # l, l1, l2, l3, information weight
     float64[:, ::1],  # topic_word
     float64[::1],  # score
     float64[:, ::1],  # information
+    float64[::1],  # log_theta
+    float64[::1],  # profile
     float64[::1],  # scalars
     float64[:, ::1],  # gamma
     float64[:, ::1],  # per_document
@@ -72,10 +98,12 @@ def e_step_block(
     terms,
     counts,
     y,
+    extras,
     topics,
     alpha,
     eta,
-    delta,
+    zeta,
+    deltas,
     rho,
     tied,
     max_sweeps,
@@ -84,23 +112,35 @@ def e_step_block(
     l1,
     l2,
     l3,
-    dispersion_statistic,
+    information_weight,
     topic_word,
     score,
     information,
+    log_theta,
+    profile,
     scalars,
     gamma,
     per_document,
 ):
-    """E-step of every document of a block, added to the output arrays in document order."""
+    """E-step of every document of a block, added to the output arrays in document order.
+
+    `extras` has a row for each document (`EXTRAS`, then the covariates) or none: offset 0, and 1 for the others. Row 0 of
+    `deltas` is the family's delta; `profile` gets the expected log-likelihood of the responses at every row.
+    """
     n_topics = topics.shape[1]
     model = make_model(topics, alpha, eta)
-    response = Response(l, l1, l2, l3, delta, rho)
+    response = Response(l, l1, l2, l3, deltas[0])
     s = make_scratch(longest_document(indptr, counts, y, tied), n_topics)
     learn = topic_word.shape[0] > 0
 
     for d in range(y.shape[0]):
         labelled = not math.isnan(y[d])
+        offset, aux, weight, emphasis = 0.0, 1.0, 1.0, 1.0
+        if extras.shape[0] > 0:
+            offset, aux = extras[d, _OFFSET], extras[d, _AUX]
+            weight, emphasis = extras[d, _WEIGHT], extras[d, _EMPHASIS]
+            for p in range(zeta.shape[0]):
+                offset += zeta[p] * extras[d, len(EXTRAS) + p]
         n, n_tokens = load_entries(
             terms[indptr[d] : indptr[d + 1]],
             counts[indptr[d] : indptr[d + 1]],
@@ -112,26 +152,51 @@ def e_step_block(
         if n == 0:
             # q(theta) is the prior; the response of a document without words teaches nothing about topics
             ascent = Ascent(0.0, 0, True, 0.0)
-            omega = 0.0
+            omega = offset
             for k in range(n_topics):
                 omega += alpha[k] / model.alpha_sum * eta[k]
                 s.assigned[k] = 0.0
             v = 0.0
             scalars[_N_EMPTY] += 1
         else:
-            document = lay_out(model, s, y[d], n, length)
+            document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
             ascent = ascend(model, response, s, document, max_sweeps, sweep_tol)
-            m_sum, spread = write_out(model, s, document, ascent.a_base, topic_word)
-            omega = model.middle + m_sum / length
+            m_sum, spread = write_out(model, s, document, ascent.a_base, weight, topic_word)
+            omega = offset + model.middle + m_sum / length
             v = spread / (length * length)
+            if learn:
+                total = digamma(model.alpha_sum + length)
+                for k in range(n_topics):
+                    log_theta[k] += weight * (s.elog[k] - total)
+                scalars[_LOG_THETA_WEIGHT] += weight
             if labelled and learn:
-                first = l1(y[d], omega, delta) + 0.5 * l3(y[d], omega, delta) * v
+                share = weight * emphasis
+                slopes = slopes_at(response, y[d], omega, aux)
                 add_response_statistics(
-                    s, model.eta, length, first, l2(y[d], omega, delta), score, information
+                    s,
+                    model.eta,
+                    length,
+                    share * (slopes.first + 0.5 * slopes.third * v),
+                    share * slopes.second,
+                    share * information_weight(y[d], omega, deltas[0], aux),
+                    score,
+                    information,
                 )
-                scalars[_DISPERSION] += dispersion_statistic(y[d], omega, v)
+                if zeta.shape[0] > 0:
+                    add_covariate_statistics(
+                        s,
+                        length,
+                        share * (slopes.first + 0.5 * slopes.third * v),
+                        share * information_weight(y[d], omega, deltas[0], aux),
+                        extras[d, len(EXTRAS) :],
+                        score,
+                        information,
+                    )
+                for i in range(deltas.shape[0]):
+                    profile[i] += share * expected_log_likelihood(l, l2, y[d], omega, v, deltas[i], aux)
+                scalars[_RESPONSE_WEIGHT] += share
                 scalars[_N_LABELLED] += 1
-        scalars[_ELBO] += ascent.elbo
+        scalars[_ELBO] += weight * ascent.elbo
         scalars[_N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
         scalars[_N_SWEEPS] += ascent.n_sweeps
         scalars[_N_TOKENS] += n_tokens

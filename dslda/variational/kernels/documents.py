@@ -9,7 +9,6 @@ a view made for each tile would cost more than the arithmetic on it.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -29,10 +28,20 @@ from dslda.variational.kernels.scratch import (
 )
 
 
+class Observed(NamedTuple):
+    """The response of a document and what belongs to it: see `Family`; rho includes the document's emphasis."""
+
+    y: float
+    labelled: bool
+    offset: float
+    aux: float
+    rho: float
+
+
 class Document(NamedTuple):
     """A document as the sweeps see it; its entries are in `Scratch`."""
 
-    y: float
+    observed: Observed
     labelled: bool
     n: int  # entries
     length: float  # N
@@ -86,7 +95,7 @@ def gather(
 
 
 @njit(**OPTIONS)
-def lay_out(model: Model, s: Scratch, y: float, n: int, length: float) -> Document:
+def lay_out(model: Model, s: Scratch, observed: Observed, n: int, length: float) -> Document:
     """Cut the first `n` entries in `s` into tiles, and gather their topic weights where they fit."""
     n_topics = model.topics.shape[1]
     width = tile_width(n, n_topics)
@@ -96,7 +105,7 @@ def lay_out(model: Model, s: Scratch, y: float, n: int, length: float) -> Docume
     if resident:
         for start in range(0, n, width):
             gather(model.topics, s.terms, start, min(start + width, n), weights, n_topics * (start // width))
-    return Document(y, not math.isnan(y), n, length, width, resident, weights)
+    return Document(observed, observed.labelled, n, length, width, resident, weights)
 
 
 @njit(**OPTIONS)

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from dslda.families.base import ScalarFunction
-from dslda.variational.kernels.documents import Document, tile_row
+from dslda.variational.kernels.documents import Document, Observed, tile_row
 from dslda.variational.kernels.scratch import (
     KAPPA1,
     KAPPA2,
@@ -28,6 +28,7 @@ from dslda.variational.kernels.scratch import (
     Model,
     Scratch,
     T,
+    Vector,
     Z,
     span,
 )
@@ -60,14 +61,21 @@ _REBASE_LIMIT = 1e-3
 
 
 class Response(NamedTuple):
-    """The family as compiled functions of (y, omega, delta), delta, and the weight rho."""
+    """The family as compiled functions of (y, omega, delta, aux), and delta."""
 
     l: ScalarFunction
     l1: ScalarFunction
     l2: ScalarFunction
     l3: ScalarFunction
-    delta: float
-    rho: float
+    delta: Vector
+
+
+class Slopes(NamedTuple):
+    """Derivatives of l in omega, as they are used."""
+
+    first: float
+    second: float
+    third: float
 
 
 class Pull(NamedTuple):
@@ -100,15 +108,32 @@ class Ascent(NamedTuple):
 
 
 @njit(**OPTIONS)
-def pull_of(response: Response, y: float, omega: float, v: float, length: float) -> Pull:
+def slopes_at(response: Response, y: float, omega: float, aux: float) -> Slopes:
+    """Derivatives of l at omega. Where l bends upwards (far outliers of heavy tails) its bend is left out of F.
+
+    The update of tied occurrences, and the ascent, need a curve that bends downwards.
+    """
+    first = response.l1(y, omega, response.delta, aux)
+    second = response.l2(y, omega, response.delta, aux)
+    if second >= 0.0:
+        return Slopes(first, 0.0, 0.0)
+    return Slopes(first, second, response.l3(y, omega, response.delta, aux))
+
+
+@njit(**OPTIONS)
+def expected_log_likelihood(
+    l: ScalarFunction, l2: ScalarFunction, y: float, omega: float, v: float, delta: Vector, aux: float
+) -> float:
+    """F = l + l2 v / 2, the delta method's E[log p(y)]; see `slopes_at`."""
+    return l(y, omega, delta, aux) + 0.5 * min(l2(y, omega, delta, aux), 0.0) * v
+
+
+@njit(**OPTIONS)
+def pull_of(response: Response, observed: Observed, omega: float, v: float, length: float) -> Pull:
     """a = (l1 + l3 v / 2) rho / N, slope = rho l2 / N^2, b = slope / 2."""
-    curvature = response.l2(y, omega, response.delta)
-    a = (
-        response.rho
-        * (response.l1(y, omega, response.delta) + 0.5 * response.l3(y, omega, response.delta) * v)
-        / length
-    )
-    slope = response.rho * curvature / (length * length)
+    slopes = slopes_at(response, observed.y, omega, observed.aux)
+    a = observed.rho * (slopes.first + 0.5 * slopes.third * v) / length
+    slope = observed.rho * slopes.second / (length * length)
     return Pull(a, slope, 0.5 * slope)
 
 
@@ -242,7 +267,7 @@ def ascend(
     """
     alpha, eta, gamma, elog, h, assigned = model.alpha, model.eta, s.gamma, s.elog, s.h, s.assigned
     n_topics = eta.shape[0]
-    y, length = document.y, document.length
+    observed, length = document.observed, document.length
     for k in range(n_topics):
         gamma[k] = alpha[k] + length / n_topics
     for e in range(document.n):
@@ -256,20 +281,20 @@ def ascend(
     n_sweeps = 0
     while True:
         log_gammas = log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
-        omega = model.middle + m_sum / length
+        omega = observed.offset + model.middle + m_sum / length
         if n_sweeps > 0:
             # with gamma = alpha + sum_n phi_n, all that is left of p(theta) and q(theta) is a ratio of Beta functions
             bound += log_gammas - log_gamma_total - model.log_beta_alpha
             if document.labelled:
-                bound += response.rho * (
-                    response.l(y, omega, response.delta) + 0.5 * response.l2(y, omega, response.delta) * v
+                bound += observed.rho * expected_log_likelihood(
+                    response.l, response.l2, observed.y, omega, v, response.delta, observed.aux
                 )
             converged = abs(bound - elbo) <= sweep_tol * abs(bound)
             elbo = bound
             if converged or n_sweeps == max_sweeps:
                 return Ascent(elbo, n_sweeps, converged, a_base)
         n_sweeps += 1
-        pull = pull_of(response, y, omega, v, length) if document.labelled else Pull(0.0, 0.0, 0.0)
+        pull = pull_of(response, observed, omega, v, length) if document.labelled else Pull(0.0, 0.0, 0.0)
         for k in range(n_topics):
             h[k] = elog[k] + pull.b * eta[k] * eta[k]
             assigned[k] = 0.0

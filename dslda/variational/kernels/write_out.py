@@ -106,14 +106,15 @@ def scale_phi(s: Scratch, width: int) -> None:
 
 @njit(**OPTIONS)
 def add_expected_counts(
-    terms: NDArray[np.int32], start: int, n: int, tile: Vector, phi: Matrix, topic_word: Matrix
+    terms: NDArray[np.int32], start: int, n: int, weight: float, tile: Vector, phi: Matrix, topic_word: Matrix
 ) -> None:
-    """topic_word[term of n] += c phi_n. Four terms a pass: their rows are far apart in memory."""
+    """topic_word[term of n] += weight c phi_n. Four terms a pass: their rows are far apart in memory."""
     root = tile[_ROOT : _ROOT + np.uint64(n)]
     blocked = n - n % 4
     for e in range(0, blocked, 4):
         w0, w1, w2, w3 = terms[start + e], terms[start + e + 1], terms[start + e + 2], terms[start + e + 3]
-        r0, r1, r2, r3 = root[e], root[e + 1], root[e + 2], root[e + 3]
+        r0, r1 = weight * root[e], weight * root[e + 1]
+        r2, r3 = weight * root[e + 2], weight * root[e + 3]
         for k in range(topic_word.shape[1]):
             topic_word[w0, k] += r0 * phi[k, e]
             topic_word[w1, k] += r1 * phi[k, e + 1]
@@ -122,7 +123,7 @@ def add_expected_counts(
     for e in range(blocked, n):
         w0 = terms[start + e]
         for k in range(topic_word.shape[1]):
-            topic_word[w0, k] += root[e] * phi[k, e]
+            topic_word[w0, k] += weight * root[e] * phi[k, e]
 
 
 @njit(**OPTIONS)
@@ -164,30 +165,48 @@ def add_response_statistics(
     length: float,
     first: float,
     curvature: float,
+    weight: float,
     score: Vector,
     information: Matrix,
 ) -> None:
-    """Add one document's score l1 E[zbar] + l2 Cov[zbar] eta and information -l2 E[zbar zbar'] (lower triangle).
+    """Add one document's score l1 E[zbar] + l2 Cov[zbar] eta and information weight E[zbar zbar'] (lower triangle).
 
     N^2 E[zbar zbar'] = f f' - gram + diag(f) with f = sum_n phi_n; gram eta = sum_n m_n phi_n.
     """
     assigned, assigned_m, gram = s.assigned, s.assigned_m, s.gram
-    scale = -curvature / (length * length)
+    bend = curvature / (length * length)
+    scale = weight / (length * length)
     for i in range(assigned.shape[0]):
         f_i = assigned[i]
-        score[i] += first * f_i / length - scale * (f_i * eta[i] - assigned_m[i])
+        score[i] += first * f_i / length + bend * (f_i * eta[i] - assigned_m[i])
         for j in range(i + 1):
             information[i, j] += scale * (f_i * assigned[j] - gram[i, j])
         information[i, i] += scale * f_i
 
 
 @njit(**OPTIONS)
+def add_covariate_statistics(
+    s: Scratch, length: float, first: float, weight: float, x: Vector, score: Vector, information: Matrix
+) -> None:
+    """The rows of score and information that belong to the covariates x, below those of the topics."""
+    assigned = s.assigned
+    n_topics = assigned.shape[0]
+    for p in range(x.shape[0]):
+        row = n_topics + p
+        score[row] += first * x[p]
+        for i in range(n_topics):
+            information[row, i] += weight * x[p] * assigned[i] / length
+        for q in range(p + 1):
+            information[row, n_topics + q] += weight * x[p] * x[q]
+
+
+@njit(**OPTIONS)
 def write_out(
-    model: Model, s: Scratch, document: Document, a_base: float, topic_word: Matrix
+    model: Model, s: Scratch, document: Document, a_base: float, weight: float, topic_word: Matrix
 ) -> tuple[float, float]:
     """Write phi of the last sweep and what is summed over it; returns sum_n m_n and sum_n Var(eta).
 
-    The expected counts are added to `topic_word` if it has rows, and only then `gram` is made, for a labelled document.
+    The expected counts times `weight` are added to `topic_word` if it has rows, and only then `gram` is made, for a labelled document.
     """
     n_topics = model.topics.shape[1]
     tile, width, gram = s.tile, document.width, s.gram
@@ -225,7 +244,7 @@ def write_out(
         spread += part_spread
         scale_phi(s, width)
         if learn:
-            add_expected_counts(s.terms, start, n_tile, tile, s.phi_tile, topic_word)
+            add_expected_counts(s.terms, start, n_tile, weight, tile, s.phi_tile, topic_word)
             if document.labelled:
                 add_gram(width, s.phi_tile, n_topics, gram)
     return m_sum, spread

@@ -20,6 +20,7 @@ from dslda.engine.executor import SerialExecutor
 from dslda.engine.progress import LogProgress, TerminalProgress, default_progress
 from dslda.engine.sources import MemorySource
 from dslda.exceptions import EngineError
+from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import objective
@@ -57,7 +58,7 @@ def source() -> MemorySource:
 
 
 def run(executor: SerialExecutor, **keywords: Any) -> FitResult:
-    initial = initial_parameters(N_TERMS, spec=SPEC)
+    initial = initial_parameters(N_TERMS, spec=SPEC, family=FAMILY, moments=STANDARDISED)
     return fit(executor, initial, family=FAMILY, spec=SPEC, **keywords)
 
 
@@ -78,7 +79,7 @@ def same_parameters(left: Parameters, right: Parameters) -> bool:
 def test_last_elbo_of_the_trace_is_that_of_the_parameters(source: MemorySource, whole: FitResult) -> None:
     with SerialExecutor(source, FAMILY, SPEC) as executor:
         statistics, _ = executor.run(whole.parameters)
-    assert objective(statistics, whole.parameters, spec=SPEC) == whole.trace[-1].elbo
+    assert objective(statistics, whole.parameters, family=FAMILY, spec=SPEC) == whole.trace[-1].elbo
     np.testing.assert_array_equal(statistics.topic_word, whole.statistics.topic_word)
 
 
@@ -99,7 +100,12 @@ def test_trace_has_a_record_of_every_iteration(source: MemorySource, whole: FitR
 def test_convergence_is_reported(source: MemorySource) -> None:
     spec = replace(SPEC, tol=0.5)
     with SerialExecutor(source, FAMILY, spec) as executor:
-        result = fit(executor, initial_parameters(N_TERMS, spec=spec), family=FAMILY, spec=spec)
+        result = fit(
+            executor,
+            initial_parameters(N_TERMS, spec=spec, family=FAMILY, moments=STANDARDISED),
+            family=FAMILY,
+            spec=spec,
+        )
     assert result.converged
     assert len(result.trace) < SPEC.max_iter
 
@@ -174,7 +180,9 @@ def test_a_subset_of_documents_is_counted(source: MemorySource) -> None:
     block = simulate_corpus(300, 2, N_TERMS, seed=4).block
     half = MemorySource(block, N_TERMS, response="y", documents=np.arange(0, 300, 2))
     with SerialExecutor(half, FAMILY, SPEC) as executor:
-        statistics, _ = executor.run(initial_parameters(N_TERMS, spec=SPEC))
+        statistics, _ = executor.run(
+            initial_parameters(N_TERMS, spec=SPEC, family=FAMILY, moments=STANDARDISED)
+        )
         assert statistics.n_documents == executor.n_documents == 150
 
 

@@ -59,7 +59,7 @@ def test_token_coefficients_are_the_derivative_of_the_response_term_by_phi(
     eta, n = parameters.eta, state.length
     m, v = reference.moments(state, eta)
     l1, l2, l3 = (
-        derivative(y, m, parameters.delta)
+        derivative(y, m, parameters.delta, 1.0)
         for derivative in (family.first_derivative, family.second_derivative, family.third_derivative)
     )
     b = l2 / (2 * n**2)

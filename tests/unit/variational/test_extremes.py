@@ -56,7 +56,7 @@ def large_coefficients() -> Problem:
 
 def large_coefficients_and_no_dispersion() -> Problem:
     documents, parameters = large_coefficients()
-    return documents, dataclasses.replace(parameters, delta=1e-8)
+    return documents, dataclasses.replace(parameters, delta=np.array([1e-8]))
 
 
 def equal_coefficients() -> Problem:
@@ -169,12 +169,12 @@ def test_everything_stays_finite(
             assert_finite_parameters(parameters)
     if statistics.n_tokens:
         assert_allclose(parameters.topics.sum(axis=0), np.ones(n_topics), rtol=1e-12)
-        assert np.isfinite(objective(statistics, parameters, spec=spec))
+        assert np.isfinite(objective(statistics, parameters, family=gaussian, spec=spec))
 
 
 def assert_finite_parameters(parameters: Parameters) -> None:
     assert_finite(parameters)
-    assert parameters.delta > 0
+    assert parameters.delta[0] > 0
     assert np.all(parameters.topics >= 0)
 
 
@@ -195,7 +195,7 @@ def test_a_sure_token_follows_its_response(gaussian: Family) -> None:
     """N = 1 and delta = 1e-8: the topic whose coefficient is y takes the token, whatever the words say."""
     topics = np.full((2, 3), 0.5)
     topics[0] = [1e-6, 0.9, 1e-6]
-    parameters = Parameters(topics, np.full(3, 1 / 3), np.array([-1.0, 0.0, 1.0]), 1e-8)
+    parameters = Parameters(topics, np.full(3, 1 / 3), np.array([-1.0, 0.0, 1.0]), np.array([1e-8]))
     documents = documents_of([([0], [1], 1.0), ([0], [1], -1.0)])
     posterior = infer(*documents.csr, parameters, spec=FitSpec(n_topics=3), y=documents.y, family=gaussian)
     assert_allclose(posterior.mean, documents.y, rtol=1e-12)

@@ -14,6 +14,7 @@ from problems import (
     Documents,
     documents_of,
     fit_in_a_loop,
+    moments_of,
     random_document,
     random_documents,
     random_parameters,
@@ -94,6 +95,7 @@ def test_permuting_topics_changes_only_their_order(problem: tuple) -> None:
         here,
         topic_word=here.topic_word[:, order],
         score=here.score[order],
+        log_theta=here.log_theta[order],
         information=here.information[np.ix_(order, order)],
     )
     # a document at its fixed point stops when the ELBO repeats to the last bit, which the order of topics decides
@@ -175,7 +177,10 @@ def test_unaligned_and_read_only_arrays_give_the_same_bits(granularity: str, gau
     spec = FitSpec(n_topics=6, granularity=granularity)
     arrays = [unaligned(a) for a in documents.arrays]
     moved = Parameters(
-        unaligned(parameters.topics), unaligned(parameters.alpha), unaligned(parameters.eta), parameters.delta
+        unaligned(parameters.topics),
+        unaligned(parameters.alpha),
+        unaligned(parameters.eta),
+        unaligned(parameters.delta),
     )
     assert not any(a.flags.aligned or a.flags.writeable for a in [*arrays, moved.topics, moved.eta])
     assert_same_bits(e_step(*arrays, moved, family=gaussian, spec=spec), sums(documents, parameters, spec))
@@ -225,11 +230,11 @@ def test_predictions_scale_and_shift_with_the_response(scale: float, shift: floa
     spec = FitSpec(n_topics=4, max_iter=4)
 
     def predictions(y: NDArray[np.float64]) -> NDArray[np.float64]:
-        scaling = Scaling(*Gaussian().scaling(float(np.nanmean(y)), float(np.nanvar(y))))
+        scaling = Scaling(*Gaussian().scaling(moments_of(y)))
         standardised = documents.with_response(scaling.to_model(y))
         parameters, _ = fit_in_a_loop(standardised, 40, family=Gaussian(), spec=spec)
         posterior = infer(*new.csr, parameters, spec=spec)
-        return scaling.to_user(Gaussian().mean(posterior.mean, posterior.variance))
+        return scaling.to_user(Gaussian().mean(posterior.mean, posterior.variance, parameters.delta))
 
     assert_allclose(
         predictions(scale * documents.y + shift),

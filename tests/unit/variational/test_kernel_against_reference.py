@@ -50,7 +50,7 @@ def assert_kernel_equals_reference(
     # order, the ELBO; and the ELBO is a difference of numbers as large as the squared reach of omega over delta.
     series = spec.max_sweeps * kernels.TAYLOR_LIMIT / 6
     reach = max(np.abs(parameters.eta).max(), np.nanmax(np.abs(documents.y), initial=0.0))
-    rounding = np.finfo(float).eps * reach**2 / parameters.delta * spec.rho
+    rounding = np.finfo(float).eps * reach**2 / parameters.delta[0] * spec.rho
     assert_allclose(posterior.elbo, elbo, rtol=elbo_rtol, atol=series * lengths.max() + rounding)
     for d, state in enumerate(states):
         assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
@@ -66,9 +66,10 @@ def assert_kernel_equals_reference(
     for name in ("score", "information"):
         wanted = getattr(expected, name)
         assert_allclose(getattr(statistics, name), wanted, atol=1e-6 * np.abs(wanted).max(initial=1e-300))
-    assert_allclose(
-        statistics.dispersion, expected.dispersion, rtol=1e-6, atol=1e-6 * np.ptp(parameters.eta) ** 2
-    )
+    squares = np.ptp(parameters.eta) ** 2 / parameters.delta[0]
+    assert_allclose(statistics.profile, expected.profile, rtol=1e-6, atol=1e-6 * squares)
+    assert_allclose(statistics.log_theta, expected.log_theta, rtol=1e-6, atol=1e-6)
+    assert statistics.response_weight == expected.response_weight
     rounding *= len(documents)
     assert_allclose(statistics.elbo, expected.elbo, rtol=elbo_rtol, atol=series * lengths.sum() + rounding)
     assert (statistics.n_documents, statistics.n_labelled) == (expected.n_documents, expected.n_labelled)
@@ -116,7 +117,7 @@ def test_a_response_that_is_not_quadratic(problem: tuple[Documents, Parameters, 
     documents, parameters, spec = problem
     # A mild spread of omega, or exp(omega) makes single sweeps overshoot in both. Sweeps linearise l1, so that phi is
     # not at the ELBO's maximum and the series' error in it (3e-8) counts once, not squared.
-    milder = Parameters(parameters.topics, parameters.alpha, np.clip(parameters.eta, -1, 1), 1.0)
+    milder = Parameters(parameters.topics, parameters.alpha, np.clip(parameters.eta, -1, 1), np.ones(1))
     documents = documents.with_response(np.abs(documents.y))
     assert_kernel_equals_reference(documents, milder, spec, PoissonLike(), elbo_rtol=1e-7)
 
@@ -181,7 +182,7 @@ def test_a_term_possible_only_in_topics_the_response_rejects(
     topics = np.full((4, 3), 0.25)
     topics[0, possible:] = 0.0
     topics /= topics.sum(axis=0)
-    parameters = Parameters(topics, np.full(3, 0.5), eta, delta)
+    parameters = Parameters(topics, np.full(3, 0.5), eta, np.array([delta]))
     documents = documents_of([([0], [1], 50.0), ([0], [3], 50.0), ([0, 1], [1, 1], 50.0)])
     spec = FitSpec(n_topics=3, granularity=granularity, max_sweeps=3, sweep_tol=0.0)
     assert_kernel_equals_reference(documents, parameters, spec, Gaussian())

@@ -62,7 +62,8 @@ def test_moments_of_the_mean_assignment_agree_with_enumeration(
         rtol=1e-8,
         atol=1e-10,
     )
-    assert_allclose(statistics.dispersion, probability @ (y - omega) ** 2, rtol=1e-9)
+    expected = probability @ [gaussian.log_likelihood(y, o, delta, 1.0) for o in omega]
+    assert_allclose(statistics.profile, [expected], rtol=1e-9)
 
 
 @pytest.mark.parametrize("granularity", ["term", "token"])
@@ -98,8 +99,9 @@ def test_expected_gaussian_log_likelihood_is_exact(gaussian: Family) -> None:
     omega = zbar @ eta
     m = probability @ omega
     v = probability @ (omega - m) ** 2
-    exact = probability @ [gaussian.log_likelihood(y, o, delta) for o in omega]
-    delta_method = gaussian.log_likelihood(y, m, delta) + 0.5 * gaussian.second_derivative(y, m, delta) * v
+    exact = probability @ [gaussian.log_likelihood(y, o, np.array([delta]), 1.0) for o in omega]
+    delta_method = gaussian.log_likelihood(y, m, np.array([delta]), 1.0)
+    delta_method += 0.5 * gaussian.second_derivative(y, m, np.array([delta]), 1.0) * v
     assert_allclose(delta_method, exact, rtol=1e-12)
 
 

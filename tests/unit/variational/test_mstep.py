@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from problems import documents_of, random_documents, random_parameters, reference_statistics
 
 from dslda.families.base import Family
+from dslda.families.gaussian import Gaussian
 from dslda.variational import reference
 from dslda.variational.estep import e_step
 from dslda.variational.mstep import m_step, objective
@@ -62,7 +63,7 @@ def test_closed_forms_do_not_depend_on_the_parameters_they_start_from(
     labelled: tuple[list[reference.DocumentState], np.ndarray, Parameters], gaussian: Family
 ) -> None:
     states, y, parameters = labelled
-    other = Parameters(parameters.topics, parameters.alpha, parameters.eta * -3.0 + 1.0, 0.01)
+    other = Parameters(parameters.topics, parameters.alpha, parameters.eta * -3.0 + 1.0, np.array([0.01]))
     one, two = (
         m_step(p, reference_statistics(states, y, p, family=gaussian, spec=SPEC), family=gaussian, spec=SPEC)
         for p in (parameters, other)
@@ -153,9 +154,12 @@ def test_objective_adds_the_log_prior_of_known_terms() -> None:
     statistics = SufficientStatistics.zeros(3, 2)
     statistics.elbo = -10.0
     topics = np.array([[0.5, 0.25], [0.5, 0.75], [0.0, 0.0]])
-    parameters = Parameters(topics, np.ones(2), np.zeros(2), 1.0)
-    assert objective(statistics, parameters, spec=FitSpec(n_topics=2, topic_prior=0.0)) == -10.0
-    expected = -10.0 + 0.1 * np.log([0.5, 0.5, 0.25, 0.75]).sum()
-    assert objective(statistics, parameters, spec=FitSpec(n_topics=2, topic_prior=0.1)) == pytest.approx(
-        expected
+    parameters = Parameters(topics, np.ones(2), np.zeros(2), np.ones(1))
+    assert (
+        objective(statistics, parameters, family=Gaussian(), spec=FitSpec(n_topics=2, topic_prior=0.0))
+        == -10.0
     )
+    expected = -10.0 + 0.1 * np.log([0.5, 0.5, 0.25, 0.75]).sum()
+    assert objective(
+        statistics, parameters, family=Gaussian(), spec=FitSpec(n_topics=2, topic_prior=0.1)
+    ) == pytest.approx(expected)

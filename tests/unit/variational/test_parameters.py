@@ -11,6 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dslda.exceptions import InputError
+from dslda.families.base import STANDARDISED
+from dslda.families.gaussian import Gaussian
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 from dslda.variational.statistics import SufficientStatistics
@@ -56,11 +58,16 @@ def test_settings_accept_the_ends_of_their_ranges(good: dict[str, object]) -> No
 
 def test_starting_values_are_a_function_of_vocabulary_size_and_settings() -> None:
     spec = FitSpec(n_topics=5)
-    start = initial_parameters(200, spec=spec)
+    start = initial_parameters(200, spec=spec, family=Gaussian(), moments=STANDARDISED)
     np.random.default_rng(0).random(10)
-    again = initial_parameters(200, spec=FitSpec(n_topics=5))
+    again = initial_parameters(200, spec=FitSpec(n_topics=5), family=Gaussian(), moments=STANDARDISED)
     assert start.topics.tobytes() == again.topics.tobytes()
-    assert not np.array_equal(start.topics, initial_parameters(200, spec=FitSpec(n_topics=5, seed=1)).topics)
+    assert not np.array_equal(
+        start.topics,
+        initial_parameters(
+            200, spec=FitSpec(n_topics=5, seed=1), family=Gaussian(), moments=STANDARDISED
+        ).topics,
+    )
     assert_allclose(start.topics.sum(axis=0), 1.0)
     # the paper's start: nearly uniform topics, a grid of coefficients, the variance of a standardised response
     assert_allclose(start.topics, 1 / 200, rtol=0.011)
@@ -72,7 +79,9 @@ def test_starting_values_are_a_function_of_vocabulary_size_and_settings() -> Non
 
 
 def test_starting_values_of_one_topic_and_a_given_alpha() -> None:
-    start = initial_parameters(1, spec=FitSpec(n_topics=1, alpha=0.3))
+    start = initial_parameters(
+        1, spec=FitSpec(n_topics=1, alpha=0.3), family=Gaussian(), moments=STANDARDISED
+    )
     assert (start.topics.tolist(), start.eta.tolist(), start.alpha.tolist()) == ([[1.0]], [0.0], [0.3])
 
 
@@ -90,7 +99,7 @@ def statistics(value: float) -> SufficientStatistics:
     sums.topic_word += value
     sums.score += 2 * value
     sums.information += 3 * value
-    sums.dispersion, sums.elbo, sums.seconds = value, -value, value
+    sums.response_weight, sums.elbo, sums.seconds = value, -value, value
     sums.n_documents = sums.n_labelled = sums.n_empty = int(value)
     sums.n_unconverged = sums.n_sweeps = sums.n_tokens = int(10 * value)
     return sums

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import Documents, fit_in_a_loop
+from problems import Documents, fit_in_a_loop, moments_of
 from scipy.optimize import linear_sum_assignment
 
 from dslda.datasets.simulate import SimulatedCorpus, simulate_corpus
@@ -14,7 +14,7 @@ from dslda.variational.parameters import FitSpec, Scaling
 
 
 def documents_and_scaling(drawn: SimulatedCorpus, family: Family) -> tuple[Documents, Scaling]:
-    scaling = Scaling(*family.scaling(float(drawn.y.mean()), float(drawn.y.var())))
+    scaling = Scaling(*family.scaling(moments_of(drawn.y)))
     block = drawn.block
     return Documents(block.indptr, block.terms, block.counts, scaling.to_model(block.responses["y"])), scaling
 
@@ -44,5 +44,5 @@ def test_topics_coefficients_and_predictions_are_recovered(
     r2, best_r2 = (1 - np.sum((y - p) ** 2) / np.sum((y - y.mean()) ** 2) for p in (predicted, best))
     assert best_r2 > 0.7
     assert r2 > best_r2 - 0.02
-    noise = parameters.delta * scaling.scale**2
+    noise = parameters.delta[0] * scaling.scale**2
     assert 0.2 < noise < 0.3  # drawn with 0.25

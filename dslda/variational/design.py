@@ -1,0 +1,110 @@
+"""Which columns of a corpus a response model uses, and how: from a document's columns to what the E-step reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.variational.parameters import Scaling
+
+__all__ = ["CovariateColumn", "Design"]
+
+
+@dataclass(frozen=True, slots=True)
+class CovariateColumn:
+    """One column of the standardised covariates x.
+
+    Attributes
+    ----------
+    name : str
+        The covariate.
+    level : int or None
+        The column is 1 where the covariate has this code, else 0; None where the covariate is a number.
+    center, scale : float
+        The column is ``(value - center) / scale``.
+    """
+
+    name: str
+    level: int | None
+    center: float
+    scale: float
+
+    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        raw = values if self.level is None else np.asarray(values == self.level, dtype=np.float64)
+        return (raw - self.center) / self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """The columns of a fit. Small: it travels with tasks and is stored with models.
+
+    Attributes
+    ----------
+    response : str
+    scaling : Scaling
+        From the user's response to the one that is fitted.
+    exposure : str or None
+        Covariate that the expected response is proportional to: its logarithm is an offset of the linear predictor.
+    auxiliary : str or None
+        Covariate that holds the trials or the event (see :attr:`~dslda.families.base.Family.auxiliary`).
+    weight : str or None
+        Covariate that holds document weights; they multiply the weights of the block, if it has any.
+    class_weight : tuple of float or None
+        Weight of a document's response by its code.
+    covariates : tuple of CovariateColumn
+    """
+
+    response: str
+    scaling: Scaling = Scaling()
+    exposure: str | None = None
+    auxiliary: str | None = None
+    weight: str | None = None
+    class_weight: tuple[float, ...] | None = None
+    covariates: tuple[CovariateColumn, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The covariates of the corpus that must be read."""
+        named = [self.exposure, self.auxiliary, self.weight, *(c.name for c in self.covariates)]
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def extras(
+        self,
+        columns: Mapping[str, NDArray[np.float64]],
+        *,
+        y: NDArray[np.float64],
+        weight: NDArray[np.float64] | None,
+    ) -> NDArray[np.float64] | None:
+        """What the E-step is told of each document beside its words and response, shape (D, 4 + P).
+
+        None where there is nothing to tell. See :func:`dslda.variational.estep.e_step`.
+
+        Parameters
+        ----------
+        columns : mapping of str to ndarray of float64, shape (D,)
+            Holds :attr:`columns`.
+        y : ndarray of float64, shape (D,)
+            Responses in the user's units.
+        weight : ndarray of float64, shape (D,), optional
+            Document weights of the corpus.
+        """
+        if not self.columns and weight is None and self.class_weight is None:
+            return None
+        ones = np.ones(len(y))
+        offset = np.zeros(len(y)) if self.exposure is None else np.log(columns[self.exposure])
+        emphasis = ones
+        if self.class_weight is not None:
+            known = ~np.isnan(y)
+            emphasis = ones.copy()
+            emphasis[known] = np.asarray(self.class_weight)[y[known].astype(np.int64)]
+        parts: Sequence[NDArray[np.float64]] = [
+            offset,
+            ones if self.auxiliary is None else columns[self.auxiliary],
+            (ones if weight is None else weight) * (ones if self.weight is None else columns[self.weight]),
+            emphasis,
+            *(column.of(columns[column.name]) for column in self.covariates),
+        ]
+        return np.column_stack(parts)
