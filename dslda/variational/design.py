@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from dslda.variational.parameters import Scaling
 
+UNSCALED = Scaling()
+
 __all__ = ["CovariateColumn", "Design"]
 
 
@@ -58,7 +60,7 @@ class Design:
     """
 
     response: str
-    scaling: Scaling = Scaling()
+    scaling: Scaling = UNSCALED
     exposure: str | None = None
     auxiliary: str | None = None
     weight: str | None = None

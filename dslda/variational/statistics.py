@@ -86,7 +86,7 @@ class SufficientStatistics:
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
-        return sum(getattr(self, name).nbytes for name in _ARRAYS) + 256
+        return sum(int(getattr(self, name).nbytes) for name in _ARRAYS) + 256
 
 
 _ARRAYS = ("topic_word", "score", "information", "log_theta", "profile")

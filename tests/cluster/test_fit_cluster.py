@@ -63,12 +63,15 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
             from dslda.engine.dask_executor import DaskExecutor
             from dslda.engine.driver import fit
             from dslda.engine.sources import CorpusSource
+            from dslda.families.base import STANDARDISED
             from dslda.families.gaussian import Gaussian
+            from dslda.variational.design import Design
             from dslda.variational.initial import initial_parameters
             from dslda.variational.parameters import FitSpec
 
-            source = CorpusSource(open_corpus({problem.corpus.path!r}), response="y")
+            source = CorpusSource(open_corpus({problem.corpus.path!r}), design=Design("y"))
             spec = FitSpec(n_topics=4, max_iter=100000, tol=0.0)
+            start = initial_parameters(source.n_terms, spec=spec, family=Gaussian(), moments=STANDARDISED)
 
             def tell(record, parameters):
                 print(record.iteration, flush=True)
@@ -76,7 +79,7 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
             with cluster(options=ClusterOptions(workers=1, threads=2)) as client:
                 with DaskExecutor(client, source, Gaussian(), spec) as executor:
                     result = fit(
-                        executor, initial_parameters(source.n_terms, spec=spec, family=Gaussian(), moments=STANDARDISED), family=Gaussian(), spec=spec,
+                        executor, start, family=Gaussian(), spec=spec,
                         on_iteration=tell,
                     )
             print("interrupted", result.interrupted, len(result.trace), flush=True)

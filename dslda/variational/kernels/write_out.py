@@ -206,7 +206,8 @@ def write_out(
 ) -> tuple[float, float]:
     """Write phi of the last sweep and what is summed over it; returns sum_n m_n and sum_n Var(eta).
 
-    The expected counts times `weight` are added to `topic_word` if it has rows, and only then `gram` is made, for a labelled document.
+    The expected counts times `weight` are added to `topic_word` if it has rows;
+    only then `gram` is made, for a labelled document.
     """
     n_topics = model.topics.shape[1]
     tile, width, gram = s.tile, document.width, s.gram
