@@ -36,8 +36,9 @@ from dslda.engine.progress import LogProgress
 from dslda.engine.sources import CorpusSource
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
+from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec, Scaling
+from dslda.variational.parameters import FitSpec
 
 COLUMNS = {
     "run": ("run", ""),
@@ -81,9 +82,8 @@ def main(arguments: argparse.Namespace) -> None:
     family = get_family("gaussian")
     with tempfile.TemporaryDirectory() as folder:
         corpus = _simulate(arguments, Path(folder) / "simulated.corpus")
-        source = CorpusSource(corpus, response="y")
-        summary = source.response_summary()
-        source = source.with_scaling(Scaling(*family.scaling(summary.mean, summary.variance)))
+        source = CorpusSource(corpus, design=Design("y"))
+        source = source.standardised(family)
         initial = initial_parameters(source.n_terms, spec=spec, family=family, moments=STANDARDISED)
 
         def run(executor: Executor) -> FitResult:

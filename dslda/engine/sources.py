@@ -15,7 +15,9 @@ from dslda.corpus.block import DocumentBlock
 from dslda.corpus.partitioning import choose_partition_tokens, cut, join_pieces, number_of_partitions, work
 from dslda.corpus.summary import ResponseSummary
 from dslda.exceptions import InputError
+from dslda.families.base import Family, ResponseMoments
 from dslda.variational.design import Design
+from dslda.variational.parameters import Scaling
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -221,6 +223,16 @@ class Source(ABC):
         return ResponseSummary.merge_all(
             self.view(i).summary(self.reader(i)()) for i in range(self.n_partitions)
         )
+
+    def response_moments(self) -> ResponseMoments:
+        """Moments of the responses trained on, in the user's units."""
+        summary = self.response_summary()
+        return ResponseMoments(summary.n, summary.mean, summary.variance, summary.minimum, summary.maximum)
+
+    def standardised(self, family: Family) -> Self:
+        """The same documents with the response on the scale that `family` is fitted to."""
+        scaling = Scaling(*family.scaling(self.response_moments()))
+        return self.with_design(replace(self.design, scaling=scaling))
 
     def describe(self, start: int, stop: int | None = None) -> str:
         """Partitions ``start`` to ``stop - 1`` and their documents in words, for messages."""

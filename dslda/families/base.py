@@ -164,6 +164,14 @@ class Family(ABC):
         delta : ndarray of float64, shape (n_delta,)
         """
 
+    def initial_coefficients(
+        self, n_topics: int, moments: ResponseMoments
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """eta, shape (K,), or (K, C) for a response of C classes, and delta at the start."""
+        middle, spread, delta = self.start(moments)
+        grid = np.linspace(-1.0, 1.0, n_topics) if n_topics > 1 else np.zeros(1)
+        return middle + spread * grid, delta
+
     @abstractmethod
     def mean(
         self,

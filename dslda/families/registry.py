@@ -7,11 +7,12 @@ from typing import Any
 
 from dslda.exceptions import InputError
 from dslda.families.base import Family
+from dslda.families.categorical import Categorical
 from dslda.families.gaussian import Gaussian
 
 __all__ = ["FAMILIES", "get_family", "register"]
 
-FAMILIES: dict[str, type[Family]] = {Gaussian.name: Gaussian}
+FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Gaussian, Categorical)}
 
 
 def get_family(name: str, options: Mapping[str, Any] | None = None) -> Family:

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
-from dslda.variational.kernels import EXTRAS, SCALARS, e_step_block
+from dslda.variational.kernels import EXTRAS, PER_DOCUMENT, SCALARS, e_step_block
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
@@ -26,7 +26,8 @@ class DocumentPosterior:
     gamma : ndarray of float64, shape (D, K)
         Dirichlet parameters of the topic proportions; the prior's where no term is known.
     mean, variance : ndarray of float64, shape (D,)
-        Of the linear predictor eta'zbar.
+        Of the linear predictor. For a response of C classes `mean` has shape (D, C): the predictors whose softmax are the
+        probabilities; the variance is then part of them, and 0 here.
     elbo : ndarray of float64, shape (D,)
     n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
     converged : ndarray of bool, shape (D,)
@@ -71,7 +72,11 @@ def e_step(
     n_topics = parameters.n_topics
     deltas = family.delta_probes(parameters.delta)
     statistics = SufficientStatistics.zeros(
-        parameters.n_terms, n_topics, n_covariates=len(parameters.zeta), n_probes=len(deltas)
+        parameters.n_terms,
+        n_topics,
+        n_covariates=len(parameters.zeta),
+        n_probes=len(deltas),
+        n_classes=parameters.n_classes,
     )
     scalars = np.zeros(len(SCALARS))
     information = statistics.information
@@ -81,20 +86,12 @@ def e_step(
         parameters,
         family,
         spec,
-        outputs=(
-            statistics.topic_word,
-            statistics.score,
-            information,
-            statistics.log_theta,
-            statistics.profile,
-            scalars,
-            np.empty((0, n_topics)),
-            np.empty((0, 6)),
-        ),
+        statistics=statistics,
+        scalars=scalars,
         deltas=deltas,
     )
-    upper = np.triu_indices(len(information), 1)
-    information[upper] = information.T[upper]
+    rows, columns = np.triu_indices(information.shape[-1], 1)
+    information[..., rows, columns] = information[..., columns, rows]
     statistics.elbo, statistics.response_weight, statistics.log_theta_weight = map(float, scalars[:3])
     (
         statistics.n_labelled,
@@ -139,30 +136,32 @@ def infer(
     if y is None:
         y = np.full(n_documents, np.nan)
     gamma = np.empty((n_documents, parameters.n_topics))
-    per_document = np.empty((n_documents, 6))
+    per_document = np.empty((n_documents, len(PER_DOCUMENT)))
     n_topics = parameters.n_topics
-    nothing = np.zeros(0)
+    omega = np.empty((n_documents, parameters.n_classes or 0))
     _run(
         (indptr, terms, counts, y),
         extras,
         parameters,
         family if family is not None else Gaussian(),
         spec,
-        outputs=(
-            np.empty((0, n_topics)),
-            nothing,
-            np.zeros((0, 0)),
-            nothing,
-            nothing,
-            np.zeros(len(SCALARS)),
-            gamma,
-            per_document,
-        ),
+        # no term: nothing is summed
+        statistics=SufficientStatistics.zeros(0, n_topics, n_classes=parameters.n_classes),
+        scalars=np.zeros(len(SCALARS)),
         deltas=parameters.delta[np.newaxis],
+        gamma=gamma,
+        omega=omega,
+        per_document=per_document,
     )
     mean, variance, elbo, sweeps, known, converged = (np.ascontiguousarray(c) for c in per_document.T)
     return DocumentPosterior(
-        gamma, mean, variance, elbo, sweeps.astype(np.int64), known.astype(np.int64), converged.astype(bool)
+        gamma,
+        mean if parameters.n_classes is None else omega,
+        variance,
+        elbo,
+        sweeps.astype(np.int64),
+        known.astype(np.int64),
+        converged.astype(bool),
     )
 
 
@@ -173,13 +172,17 @@ def _run(
     family: Family,
     spec: FitSpec,
     *,
-    outputs: tuple[NDArray[np.float64], ...],
+    statistics: SufficientStatistics,
+    scalars: NDArray[np.float64],
     deltas: NDArray[np.float64],
+    gamma: NDArray[np.float64] | None = None,
+    omega: NDArray[np.float64] | None = None,
+    per_document: NDArray[np.float64] | None = None,
 ) -> None:
     indptr, terms, counts, y = documents
     if extras is None and len(parameters.zeta):
         extras = neutral_extras(len(y), len(parameters.zeta))
-    e_step_block(
+    inputs = (
         _plain(indptr, np.int64),
         _plain(terms, np.int32),
         _plain(counts, np.int32),
@@ -189,6 +192,34 @@ def _run(
         _plain(parameters.alpha, np.float64),
         _plain(parameters.eta, np.float64),
         _plain(parameters.zeta, np.float64),
+    )
+    sums = (
+        statistics.topic_word,
+        statistics.score,
+        statistics.information,
+        statistics.log_theta,
+        statistics.profile,
+        scalars,
+        np.empty((0, parameters.n_topics)) if gamma is None else gamma,
+    )
+    per_document = np.empty((0, len(PER_DOCUMENT))) if per_document is None else per_document
+    if parameters.n_classes is not None:
+        # not with the others: a second kernel to compile, for those who have classes
+        from dslda.variational.kernels.classes import class_block
+
+        class_block(
+            *inputs,
+            getattr(family, "form", "bound") == "bound",
+            spec.rho,
+            spec.max_sweeps,
+            spec.sweep_tol,
+            *sums,
+            np.empty((0, parameters.n_classes)) if omega is None else omega,
+            per_document,
+        )
+        return
+    e_step_block(
+        *inputs,
         _plain(deltas, np.float64),
         spec.rho,
         spec.granularity == "term",
@@ -199,7 +230,8 @@ def _run(
         family.second_derivative,
         family.third_derivative,
         family.information_weight,
-        *outputs,
+        *sums,
+        per_document,
     )
 
 

@@ -35,6 +35,5 @@ def initial_parameters(
     topics = 1.0 + _PERTURBATION * rng.random((n_terms, spec.n_topics))
     topics /= topics.sum(axis=0)
     alpha = np.full(spec.n_topics, 1.0 / spec.n_topics if spec.alpha is None else spec.alpha)
-    middle, spread, delta = family.start(moments)
-    grid = np.linspace(-1.0, 1.0, spec.n_topics) if spec.n_topics > 1 else np.zeros(1)
-    return Parameters(topics, alpha, middle + spread * grid, delta, np.zeros(n_covariates))
+    eta, delta = family.initial_coefficients(spec.n_topics, moments)
+    return Parameters(topics, alpha, eta, delta, np.zeros((n_covariates, *eta.shape[1:])))

@@ -40,27 +40,45 @@ def m_step(
     topics = _topics(statistics.topic_word, spec.topic_prior)
     eta, delta, zeta = parameters.eta, parameters.delta, parameters.zeta
     if statistics.response_weight > 0.0:
-        information = statistics.information
-        score = statistics.score
-        ridge = ridge_of(family, spec)
-        if ridge > 0.0:
-            # the prior pulls towards the mean of the coefficients, which stands for the intercept
-            penalty = ridge * np.eye(len(score))
-            penalty[: len(eta), : len(eta)] -= ridge / len(eta)
-            information = information + penalty
-            score = score - penalty @ np.concatenate([eta, zeta])
-        step = _solve(information, score)
-        if not family.is_quadratic:
-            longest = float(np.abs(step).max())
-            step *= np.log1p(longest) / longest if longest > 0.0 else 1.0
-        gain = float(statistics.score @ step - 0.5 * step @ (statistics.information @ step))
-        eta = eta + step[: len(eta)]
-        zeta = zeta + step[len(eta) :]
+        step, gain = _coefficient_step(parameters, statistics, family=family, spec=spec)
+        eta = eta + step[: len(parameters.eta)]
+        zeta = zeta + step[len(parameters.eta) :]
         delta = family.update_delta(delta, statistics.profile, weight=statistics.response_weight, gain=gain)
         if family.has_dispersion_floor:
             # scaled responses have variance 1
             delta = np.concatenate([[max(delta[0], spec.delta_floor)], delta[1:]])
     return Parameters(topics, parameters.alpha, eta, delta, zeta)
+
+
+def _coefficient_step(
+    parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
+) -> tuple[NDArray[np.float64], float]:
+    """The step of (eta, zeta), shape (K + P,) or (K + P, C), and by how much it raises F to second order."""
+    n_topics = parameters.n_topics
+    coefficients = np.concatenate([parameters.eta, parameters.zeta])
+    ridge = ridge_of(family, spec)
+    # the prior pulls towards the mean of the topics' coefficients, which stands for the intercept
+    penalty = ridge * np.eye(len(coefficients))
+    penalty[:n_topics, :n_topics] -= ridge / n_topics
+    score = statistics.score - penalty @ coefficients
+    information = statistics.information + penalty
+    if coefficients.ndim == 1:
+        step = _solve(information, score)
+        if not family.is_quadratic:
+            step *= _damping(step)
+        gain = float(statistics.score @ step - 0.5 * step @ (statistics.information @ step))
+        return step, gain
+    step = np.column_stack([_solve(h, g) for h, g in zip(information, score.T, strict=True)])
+    # probabilities depend on differences only: each topic's coefficients sum to 0 over the classes
+    step -= step.mean(axis=1, keepdims=True)
+    step *= _damping(2.0 * step)
+    return step, 0.0
+
+
+def _damping(step: NDArray[np.float64]) -> float:
+    """log(1 + b) / b, b the longest step: ascends for log-concave l of exponential type, without a line search."""
+    longest = float(np.abs(step).max())
+    return float(np.log1p(longest)) / longest if longest > 0.0 else 1.0
 
 
 def ridge_of(family: Family, spec: FitSpec) -> float:
@@ -76,8 +94,8 @@ def objective(
     Up to a constant.
     """
     ridge = ridge_of(family, spec)
-    spread = parameters.eta - parameters.eta.mean()
-    prior = -0.5 * ridge * float(spread @ spread + parameters.zeta @ parameters.zeta)
+    spread = parameters.eta - parameters.eta.mean(axis=0)
+    prior = -0.5 * ridge * (float(np.square(spread).sum()) + float(np.square(parameters.zeta).sum()))
     return statistics.elbo + topic_log_prior(parameters.topics, spec.topic_prior) + spec.rho * prior
 
 

@@ -42,11 +42,11 @@ class Parameters:
         term the model does not know.
     alpha : ndarray of float64, shape (K,)
         Dirichlet parameter of the topic proportions.
-    eta : ndarray of float64, shape (K,)
+    eta : ndarray of float64, shape (K,), or (K, C) for a response of C classes
         Coefficients of the mean topic assignment.
     delta : ndarray of float64, shape (n_delta,)
         The family's own parameters, the dispersion first.
-    zeta : ndarray of float64, shape (P,)
+    zeta : ndarray of float64, shape (P,) or (P, C)
         Coefficients of the standardised covariates.
     """
 
@@ -63,6 +63,10 @@ class Parameters:
     @property
     def n_terms(self) -> int:
         return int(self.topics.shape[0])
+
+    @property
+    def n_classes(self) -> int | None:
+        return int(self.eta.shape[1]) if self.eta.ndim == 2 else None
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).

@@ -18,10 +18,10 @@ class SufficientStatistics:
     ----------
     topic_word : ndarray of float64, shape (V, K)
         Expected number of tokens of each term assigned to each topic.
-    score : ndarray of float64, shape (K + P,)
+    score : ndarray of float64, shape (K + P,), or (K + P, C) for a response of classes
         First derivative by eta, then zeta, of the expected log-likelihood of the response, without rho (model.md,
         section 3).
-    information : ndarray of float64, shape (K + P, K + P)
+    information : ndarray of float64, shape (K + P, K + P), or (C, K + P, K + P) for a response of classes
         Weighted second moments of (zbar, x): minus the second derivative, or an upper bound of it.
     log_theta : ndarray of float64, shape (K,)
         Sum of E[log theta] over the documents with a known term.
@@ -58,14 +58,20 @@ class SufficientStatistics:
 
     @classmethod
     def zeros(
-        cls, n_terms: int, n_topics: int, *, n_covariates: int = 0, n_probes: int = 1
+        cls,
+        n_terms: int,
+        n_topics: int,
+        *,
+        n_covariates: int = 0,
+        n_probes: int = 1,
+        n_classes: int | None = None,
     ) -> SufficientStatistics:
-        """Statistics of no document."""
+        """Statistics of no document; `n_classes` for a response of classes."""
         n = n_topics + n_covariates
         return cls(
             np.zeros((n_terms, n_topics)),
-            np.zeros(n),
-            np.zeros((n, n)),
+            np.zeros(n if n_classes is None else (n, n_classes)),
+            np.zeros((n, n) if n_classes is None else (n_classes, n, n)),
             np.zeros(n_topics),
             np.zeros(n_probes),
         )

@@ -22,8 +22,9 @@ from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import CorpusSource, Source
 from dslda.families.base import STANDARDISED, Family
 from dslda.families.gaussian import Gaussian
+from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec, Scaling
+from dslda.variational.parameters import FitSpec
 
 N_TERMS = 300
 
@@ -54,7 +55,7 @@ class Problem:
 def digest(result: FitResult) -> str:
     parameters = result.parameters
     sha = hashlib.sha256()
-    for array in (parameters.topics, parameters.eta, np.float64(parameters.delta)):
+    for array in (parameters.topics, parameters.eta, parameters.delta):
         sha.update(np.ascontiguousarray(array).tobytes())
     sha.update(repr([record.elbo for record in result.trace]).encode())
     return sha.hexdigest()
@@ -72,9 +73,8 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
         partition_tokens=6000,
     )
     family = Gaussian()
-    source = CorpusSource(corpus, response="y")
-    summary = source.response_summary()
-    source = source.with_scaling(Scaling(*family.scaling(summary.mean, summary.variance)))
+    source = CorpusSource(corpus, design=Design("y"))
+    source = source.standardised(family)
     assert source.n_partitions == 13
     return Problem(corpus, source, family, FitSpec(n_topics=4, max_iter=5, tol=0.0))
 

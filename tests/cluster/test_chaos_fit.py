@@ -140,7 +140,7 @@ class TrappedSource(CorpusSource):
     """A corpus with one harmful partition."""
 
     def __init__(self, problem: Any, partition: int, harm: Callable[[], Any]) -> None:
-        super().__init__(problem.corpus, response="y", scaling=problem.source.scaling)
+        super().__init__(problem.corpus, design=problem.source.design)
         self.partition, self.harm = partition, harm
 
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:

@@ -14,6 +14,7 @@ from dslda.engine.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.sources import FutureSource, MemorySource
 from dslda.exceptions import InputError
 from dslda.families.base import STANDARDISED
+from dslda.variational.design import Design
 
 # fixtures of this folder: problem, expected, processes, in_process
 
@@ -75,10 +76,10 @@ def test_blocks_of_a_bag_give_the_same_bits(problem: Any, expected: str, in_proc
         n_terms=corpus.n_terms,
         n_documents=[p.n_documents for p in corpus.partitions],
         n_entries=[p.nnz for p in corpus.partitions],
-        response="y",
+        design=Design("y"),
     )
     assert source.response_summary() == problem.source.response_summary()
-    assert problem.fit_on(in_process, source.with_scaling(problem.source.scaling)) == expected
+    assert problem.fit_on(in_process, source.with_design(problem.source.design)) == expected
     assert {future.status for future in futures} == {"finished"}
 
 
@@ -86,7 +87,9 @@ def test_a_subset_gives_the_bits_of_one_process(problem: Any, digest_of: Any, in
     from dslda.engine.executor import SerialExecutor
     from dslda.engine.sources import CorpusSource
 
-    subset = CorpusSource(problem.corpus, response="y", documents=np.arange(0, problem.corpus.n_documents, 3))
+    subset = CorpusSource(
+        problem.corpus, design=Design("y"), documents=np.arange(0, problem.corpus.n_documents, 3)
+    )
     with SerialExecutor(subset, problem.family, problem.spec) as executor:
         serial = problem.fit(executor)
     assert serial.statistics.n_documents == int(subset.n_documents.sum())
@@ -95,7 +98,7 @@ def test_a_subset_gives_the_bits_of_one_process(problem: Any, digest_of: Any, in
 
 def test_documents_in_memory_are_not_sent_to_a_cluster(problem: Any, in_process: Client) -> None:
     block = problem.corpus.read(0)
-    source = MemorySource(block, problem.corpus.n_terms, response="y")
+    source = MemorySource(block, problem.corpus.n_terms, design=Design("y"))
     with pytest.raises(InputError, match="ingest them"):
         problem.executor(in_process, source)
 

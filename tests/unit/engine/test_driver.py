@@ -22,9 +22,10 @@ from dslda.engine.sources import MemorySource
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
+from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import objective
-from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.parameters import FitSpec, Parameters
 
 N_TERMS = 80
 FAMILY = Gaussian()
@@ -52,9 +53,8 @@ def interrupt() -> None:
 @pytest.fixture(scope="module")
 def source() -> MemorySource:
     block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=100, missing=0.1, seed=2).block
-    unscaled = MemorySource(block, N_TERMS, response="y")
-    summary = unscaled.response_summary()
-    return unscaled.with_scaling(Scaling(*FAMILY.scaling(summary.mean, summary.variance)))
+    unscaled = MemorySource(block, N_TERMS, design=Design("y"))
+    return unscaled.standardised(FAMILY)
 
 
 def run(executor: SerialExecutor, **keywords: Any) -> FitResult:
@@ -178,7 +178,7 @@ def test_an_error_in_a_partition_says_which(source: MemorySource, monkeypatch: p
 
 def test_a_subset_of_documents_is_counted(source: MemorySource) -> None:
     block = simulate_corpus(300, 2, N_TERMS, seed=4).block
-    half = MemorySource(block, N_TERMS, response="y", documents=np.arange(0, 300, 2))
+    half = MemorySource(block, N_TERMS, design=Design("y"), documents=np.arange(0, 300, 2))
     with SerialExecutor(half, FAMILY, SPEC) as executor:
         statistics, _ = executor.run(
             initial_parameters(N_TERMS, spec=SPEC, family=FAMILY, moments=STANDARDISED)

@@ -20,14 +20,16 @@ def some_statistics(i: int) -> SufficientStatistics:
         generator.random((7, 3)) * scale,
         generator.normal(size=3) * scale,
         generator.random((3, 3)) * scale,
-        dispersion=float(generator.random() * scale),
+        generator.normal(size=3) * scale,
+        generator.normal(size=1) * scale,
+        response_weight=float(generator.random() * scale),
         elbo=float(generator.normal() * scale),
         n_documents=1,
     )
 
 
 def bits(s: SufficientStatistics) -> tuple[bytes, ...]:
-    numbers = np.array([s.dispersion, s.elbo])
+    numbers = np.array([s.response_weight, s.elbo])
     return tuple(a.tobytes() for a in (s.topic_word, s.score, s.information, numbers))
 
 
@@ -89,7 +91,7 @@ def test_few_statistics_are_alive_at_once() -> None:
 
     def leaf(i: int) -> SufficientStatistics:
         nonlocal most
-        new = Tracked(np.zeros((2, 2)), np.zeros(2), np.zeros((2, 2)))
+        new = Tracked(np.zeros((2, 2)), np.zeros(2), np.zeros((2, 2)), np.zeros(2), np.zeros(1))
         alive.add(new)
         most = max(most, len(alive))
         return new

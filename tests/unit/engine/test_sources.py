@@ -15,6 +15,7 @@ from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.sources import CorpusSource, MemorySource, Source, document_mask
 from dslda.exceptions import InputError
+from dslda.variational.design import Design
 from dslda.variational.parameters import Scaling
 
 N_TERMS = 60
@@ -49,8 +50,8 @@ def same(left: object, right: object) -> bool:
 
 
 def test_memory_and_store_have_the_same_partitions(block: DocumentBlock, corpus: Corpus) -> None:
-    memory = MemorySource(block, N_TERMS, response="y")
-    stored = CorpusSource(corpus, response="y")
+    memory = MemorySource(block, N_TERMS, design=Design("y"))
+    stored = CorpusSource(corpus, design=Design("y"))
     assert memory.n_partitions == stored.n_partitions > 1
     for i in range(memory.n_partitions):
         left, right = memory.load(i), stored.load(i)
@@ -60,20 +61,20 @@ def test_memory_and_store_have_the_same_partitions(block: DocumentBlock, corpus:
 
 
 def test_response_is_standardised(block: DocumentBlock) -> None:
-    source = MemorySource(block, N_TERMS, response="y").with_scaling(Scaling(2.0, 4.0))
+    source = MemorySource(block, N_TERMS, design=Design("y", Scaling(2.0, 4.0)))
     y = np.concatenate([source.load(i).y for i in range(source.n_partitions)])
     np.testing.assert_array_equal(y, (block.responses["y"] - 2.0) / 4.0)
 
 
 def test_a_subset_keeps_just_those_rows(block: DocumentBlock, corpus: Corpus) -> None:
     keep = np.random.default_rng(0).random(block.n_documents) < 0.7
-    whole = all_rows(MemorySource(block, N_TERMS, response="y"))
+    whole = all_rows(MemorySource(block, N_TERMS, design=Design("y")))
     wanted = [row for row, kept in zip(whole, keep, strict=True) if kept]
-    by_mask = CorpusSource(corpus, response="y", documents=keep)
+    by_mask = CorpusSource(corpus, design=Design("y"), documents=keep)
     assert same(all_rows(by_mask), wanted)
     numbers = np.flatnonzero(keep)[::-1]
-    assert same(all_rows(CorpusSource(corpus, response="y", documents=numbers)), wanted)
-    in_memory = MemorySource(block, N_TERMS, response="y", documents=keep)
+    assert same(all_rows(CorpusSource(corpus, design=Design("y"), documents=numbers)), wanted)
+    in_memory = MemorySource(block, N_TERMS, design=Design("y"), documents=keep)
     assert same(all_rows(in_memory), wanted)
     summary = by_mask.response_summary()
     assert same(summary, in_memory.response_summary())
@@ -85,7 +86,7 @@ def test_a_subset_keeps_just_those_rows(block: DocumentBlock, corpus: Corpus) ->
 def test_loaders_travel_and_stay_small(corpus: Corpus) -> None:
     keep = np.ones(corpus.n_documents, dtype=bool)
     keep[::3] = False
-    source = CorpusSource(corpus, response="y", documents=keep)
+    source = CorpusSource(corpus, design=Design("y"), documents=keep)
     sent = pickle.dumps(source.loader(0))
     assert len(sent) < 3000
     np.testing.assert_array_equal(pickle.loads(sent)().terms, source.load(0).terms)
@@ -93,26 +94,26 @@ def test_loaders_travel_and_stay_small(corpus: Corpus) -> None:
 
 def test_a_partition_may_be_left_without_documents(corpus: Corpus) -> None:
     first = corpus.partitions[0].n_documents
-    source = CorpusSource(corpus, response="y", documents=np.arange(first, corpus.n_documents))
+    source = CorpusSource(corpus, design=Design("y"), documents=np.arange(first, corpus.n_documents))
     assert source.n_documents[0] == source.load(0).n_documents == 0
 
 
 def test_messages_name_partition_and_documents(corpus: Corpus) -> None:
-    source = CorpusSource(corpus, response="y")
+    source = CorpusSource(corpus, design=Design("y"))
     n = corpus.partitions[0].n_documents
     assert source.describe(0) == f"partition 0 (documents 0 to {n - 1})"
     assert source.describe(0, 2).startswith("partitions 0 to 1 (documents 0 to ")
 
 
 def test_training_blocks_tell_their_size(corpus: Corpus) -> None:
-    source = CorpusSource(corpus, response="y")
+    source = CorpusSource(corpus, design=Design("y"))
     size = source.load(0).__sizeof__()
     assert size == pytest.approx(int(source.nbytes[0]), abs=200)
 
 
 def test_an_unknown_response_is_refused_at_once(corpus: Corpus) -> None:
     with pytest.raises(InputError, match="'stars'"):
-        CorpusSource(corpus, response="stars")
+        CorpusSource(corpus, design=Design("stars"))
 
 
 @pytest.mark.parametrize(

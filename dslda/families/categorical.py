@@ -1,0 +1,71 @@
+"""Categorical response with softmax link: one coefficient for each topic and class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.exceptions import InputError
+from dslda.families.base import Family, Interval, ResponseMoments
+
+__all__ = ["Categorical"]
+
+
+@dataclass(frozen=True)
+class Categorical(Family):
+    """p(y = c) proportional to exp(omega_c), omega_c = eta_c'zbar + zeta_c'x.
+
+    Link: softmax. Responses are codes 0, 1, ..., C - 1 of the classes. For unordered classes, two or more; the numbers have
+    no meaning but to tell classes apart. Coefficients are those of the log-odds and sum to 0 over the classes.
+
+    Parameters
+    ----------
+    n_classes : int
+        C, at least 2.
+    form : {"bound", "delta"}
+        How the expected log-likelihood is taken: a lower bound (Jensen's inequality), the default, since then the ELBO stays
+        one; or the delta method, which is closer and bounds nothing. See :mod:`dslda.variational.kernels.classes`.
+    """
+
+    n_classes: int = 2
+    form: Literal["bound", "delta"] = "bound"
+
+    name = "categorical"
+    link = "softmax"
+    n_searched = 0
+    # separable classes would otherwise send their coefficients to infinity: about 3 on the scale of log-odds
+    default_ridge = 0.1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n_classes, bool) or not isinstance(self.n_classes, int) or self.n_classes < 2:
+            raise InputError(f"n_classes must be a whole number of at least 2, got {self.n_classes!r}")
+        if self.form not in ("bound", "delta"):
+            raise InputError(f"form must be 'bound' or 'delta', got {self.form!r}")
+
+    @property
+    def domain(self) -> Interval:  # type: ignore[override]
+        return Interval(0, self.n_classes - 1, low_closed=True, high_closed=True, integer=True)
+
+    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+        return 0.0, 1.0, np.zeros(0)
+
+    def initial_coefficients(
+        self, n_topics: int, moments: ResponseMoments
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # each class favours the topics that are its number modulo K, so that every class has one to begin with
+        eta = np.zeros((n_topics, self.n_classes))
+        for place in range(max(n_topics, self.n_classes)):
+            eta[place % n_topics, place % self.n_classes] = 1.0
+        eta -= eta.mean(axis=1, keepdims=True)
+        return eta, np.zeros(0)
+
+    def mean(
+        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Probabilities of the classes from their predictors, shape (D, C)."""
+        p = np.exp(m - m.max(axis=1, keepdims=True))
+        probabilities: NDArray[np.float64] = p / p.sum(axis=1, keepdims=True)
+        return probabilities
