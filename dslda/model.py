@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from dslda.prediction import (
     blocks_of_matrix,
     corpus_alignment,
     predict_block,
+    response_array,
     topic_proportions,
 )
 from dslda.variational.parameters import FitSpec
@@ -281,6 +282,8 @@ class Model:
         table = pa.concat_tables(tables) if tables else _no_predictions(self.n_topics).table()
         if ids is None:
             return table
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+            raise InputError(f"ids must be a list of identifiers, got {ids!r:.60}")
         names = [str(i) for i in ids]
         if len(names) != table.num_rows:
             raise InputError(f"ids must name each of the {table.num_rows} documents, got {len(names)}")
@@ -313,12 +316,8 @@ class Model:
                     for p in range(documents.n_partitions)
                 ]
             )
-        observed = np.asarray(y, dtype=np.float64)
         predicted = self.predict(documents, **options)
-        if observed.shape != predicted.shape:
-            raise InputError(
-                f"y must have one value for each of {len(predicted)} documents, got {observed.shape}"
-            )
+        observed = response_array(y, len(predicted), what="y")
         known = ~np.isnan(observed)
         return predictive_r2(observed[known], predicted[known])
 
@@ -342,10 +341,10 @@ class Model:
         from dslda.families.registry import get_family
         from dslda.variational.estep import infer
 
-        observed = self.record.scaling.to_model(np.asarray(y, dtype=np.float64))
         blocks = [counted.block for counted, _ in self._blocks(documents, **options)]
-        if observed.shape != (sum(b.n_documents for b in blocks),):
-            raise InputError(f"y must have one value for each document, got shape {observed.shape}")
+        observed = self.record.scaling.to_model(
+            response_array(y, sum(b.n_documents for b in blocks), what="y")
+        )
         parts, first = [np.zeros((0, self.n_topics))], 0
         for block in blocks:
             posterior = infer(
