@@ -107,6 +107,11 @@ class Model:
     dispersion : float
         Variance of the response around its expectation (the paper's delta), in the squared units of the
         response.
+    dispersion_at_floor : bool
+        The dispersion would have fallen below its floor and was kept there, so that standard errors follow
+        the floor and not the data.
+    topic_prevalence : ndarray of float64, shape (K,), or None
+        Share of the training tokens in each topic; None for models saved by a release that did not keep it.
     """
 
     def __init__(self, record: ModelRecord) -> None:
@@ -159,6 +164,14 @@ class Model:
     @property
     def dispersion(self) -> float:
         return self.record.parameters.delta * self.record.scaling.scale**2
+
+    @property
+    def dispersion_at_floor(self) -> bool:
+        return self.record.parameters.delta <= self.spec.delta_floor
+
+    @property
+    def topic_prevalence(self) -> NDArray[np.float64] | None:
+        return self.record.prevalence
 
     def coefficients(self) -> tuple[Coefficient, ...]:
         """Coefficients of the topics in the units of the response, from low to high.

@@ -151,8 +151,11 @@ def train(
     Raises
     ------
     InputError
-        A setting is out of its domain, or the response is not there, not finite, or has fewer than two
-        distinct values. Raised before any long work.
+        A setting is out of its domain, or the response is not there, not finite, has fewer than two distinct
+        values, or a standard deviation beyond 1e-100 to 1e100. Raised before any long work. Or all documents
+        with a response are without a word of the vocabulary.
+    TypeError
+        A keyword is none of these; the message has the right name of those of the paper and the command line.
     EngineError
         An iteration could not be completed on the cluster.
 
@@ -290,6 +293,7 @@ def _fit(
             fields=training_set.fields or {},
             corpus_hash=training_set.corpus_hash,
             versions=_versions(),
+            prevalence=statistics.topic_word.sum(axis=0) / statistics.n_tokens,
         )
     )
 

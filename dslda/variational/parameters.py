@@ -148,9 +148,7 @@ class FitSpec:
             value = getattr(self, name)
             if name == "alpha" and value is None:
                 continue
-            if not (
-                isinstance(value, _NUMBERS) and not isinstance(value, bool) and least <= value <= most
-            ):
+            if not (isinstance(value, _NUMBERS) and not isinstance(value, bool) and least <= value <= most):
                 called = f"{name} ({_PYTHON_NAMES[name]})" if name in _PYTHON_NAMES else name
                 default = ", or None for 1/K" if name == "alpha" else ""
                 raise InputError(
