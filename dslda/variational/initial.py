@@ -34,6 +34,8 @@ def initial_parameters(
     rng = np.random.default_rng([spec.seed, n_terms, spec.n_topics])
     topics = 1.0 + _PERTURBATION * rng.random((n_terms, spec.n_topics))
     topics /= topics.sum(axis=0)
-    alpha = np.full(spec.n_topics, 1.0 / spec.n_topics if spec.alpha is None else spec.alpha)
+    alpha = np.full(
+        spec.n_topics, spec.alpha if isinstance(spec.alpha, (int, float)) else 1.0 / spec.n_topics
+    )
     eta, delta = family.initial_coefficients(spec.n_topics, moments)
     return Parameters(topics, alpha, eta, delta, np.zeros((n_covariates, *eta.shape[1:])))

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from dslda.families.base import Family
+from dslda.variational.dirichlet import update_alpha
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
@@ -47,7 +48,12 @@ def m_step(
         if family.has_dispersion_floor:
             # scaled responses have variance 1
             delta = np.concatenate([[max(delta[0], spec.delta_floor)], delta[1:]])
-    return Parameters(topics, parameters.alpha, eta, delta, zeta)
+    alpha = parameters.alpha
+    if spec.alpha in ("auto", "asymmetric"):
+        alpha = update_alpha(
+            alpha, statistics.log_theta, statistics.log_theta_weight, symmetric=spec.alpha == "auto"
+        )
+    return Parameters(topics, alpha, eta, delta, zeta)
 
 
 def _coefficient_step(
