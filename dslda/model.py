@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from dslda.prediction import (
     blocks_of_matrix,
     corpus_alignment,
     predict_block,
+    response_array,
     topic_proportions,
 )
 from dslda.variational.parameters import FitSpec
@@ -106,6 +107,11 @@ class Model:
     dispersion : float
         Variance of the response around its expectation (the paper's delta), in the squared units of the
         response.
+    dispersion_at_floor : bool
+        The dispersion would have fallen below its floor and was kept there, so that standard errors follow
+        the floor and not the data.
+    topic_prevalence : ndarray of float64, shape (K,), or None
+        Share of the training tokens in each topic; None for models saved by a release that did not keep it.
     """
 
     def __init__(self, record: ModelRecord) -> None:
@@ -158,6 +164,14 @@ class Model:
     @property
     def dispersion(self) -> float:
         return self.record.parameters.delta * self.record.scaling.scale**2
+
+    @property
+    def dispersion_at_floor(self) -> bool:
+        return self.record.parameters.delta <= self.spec.delta_floor
+
+    @property
+    def topic_prevalence(self) -> NDArray[np.float64] | None:
+        return self.record.prevalence
 
     def coefficients(self) -> tuple[Coefficient, ...]:
         """Coefficients of the topics in the units of the response, from low to high.
@@ -281,6 +295,8 @@ class Model:
         table = pa.concat_tables(tables) if tables else _no_predictions(self.n_topics).table()
         if ids is None:
             return table
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+            raise InputError(f"ids must be a list of identifiers, got {ids!r:.60}")
         names = [str(i) for i in ids]
         if len(names) != table.num_rows:
             raise InputError(f"ids must name each of the {table.num_rows} documents, got {len(names)}")
@@ -313,12 +329,8 @@ class Model:
                     for p in range(documents.n_partitions)
                 ]
             )
-        observed = np.asarray(y, dtype=np.float64)
         predicted = self.predict(documents, **options)
-        if observed.shape != predicted.shape:
-            raise InputError(
-                f"y must have one value for each of {len(predicted)} documents, got {observed.shape}"
-            )
+        observed = response_array(y, len(predicted), what="y")
         known = ~np.isnan(observed)
         return predictive_r2(observed[known], predicted[known])
 
@@ -342,10 +354,10 @@ class Model:
         from dslda.families.registry import get_family
         from dslda.variational.estep import infer
 
-        observed = self.record.scaling.to_model(np.asarray(y, dtype=np.float64))
         blocks = [counted.block for counted, _ in self._blocks(documents, **options)]
-        if observed.shape != (sum(b.n_documents for b in blocks),):
-            raise InputError(f"y must have one value for each document, got shape {observed.shape}")
+        observed = self.record.scaling.to_model(
+            response_array(y, sum(b.n_documents for b in blocks), what="y")
+        )
         parts, first = [np.zeros((0, self.n_topics))], 0
         for block in blocks:
             posterior = infer(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +39,9 @@ __all__ = [
     "corpus_alignment",
     "matrix_block",
     "predict_block",
+    "response_array",
     "topic_proportions",
+    "vocabulary_of",
 ]
 
 BATCH_DOCUMENTS = 1024
@@ -151,6 +155,14 @@ def blocks_of_documents(
             "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
             f"matrix with {record.parameters.n_terms} columns, or train with terms="
         )
+    for use, given in (("text", text), ("words", words), ("counts", counts)):
+        if given is not None and not isinstance(given, str):
+            raise InputError(f"{use} must be the name of a field, got {given!r:.60}")
+    if not isinstance(documents, Iterable) or getattr(documents, "ndim", 1) == 0:
+        raise InputError(
+            "documents must be a list of texts or of (words, counts), a corpus or a count matrix, got "
+            f"{type(documents).__name__}"
+        )
     fields = {
         use: given or record.fields.get(use, use)
         for use, given in (("text", text), ("words", words), ("counts", counts))
@@ -230,6 +242,75 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
     )
 
 
+def response_array(values: Any, n_documents: int, *, what: str = "response") -> NDArray[np.float64]:
+    """Responses as an array of float64, NaN where missing.
+
+    Parameters
+    ----------
+    values : array-like of numbers, shape (D,)
+        NaN, None and pandas.NA are missing, as are masked values.
+    n_documents : int
+        D.
+    what : str
+        What messages call it.
+
+    Raises
+    ------
+    InputError
+        Not one finite number for each document, naming the row.
+    """
+    try:
+        given = np.asarray(values)
+    except ValueError:  # of lists of different lengths
+        raise InputError(f"{what} must have one number for each of {n_documents} rows, got lists") from None
+    if given.ndim == 0:
+        raise InputError(
+            f"{what} must be an array with a number for each of {n_documents} rows, got {type(values).__name__}"
+        )
+    if given.shape != (n_documents,):
+        raise InputError(
+            f"{what} must have one number for each of {n_documents} rows, got shape {given.shape}"
+        )
+    missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    if given.dtype.kind == "O":
+        given, missing = _numbers(given, what=what)
+    elif given.dtype.kind not in "biuf":
+        raise _no_number(given[0], 0, what)
+    with np.errstate(over="ignore"):  # of numbers wider than a double
+        y = given.astype(np.float64)
+    if missing is not None:
+        y[missing] = np.nan
+    if np.isinf(y).any():
+        row = int(np.argmax(np.isinf(y)))
+        raise InputError(f"{what} must be finite, or NaN where missing, got {given[row]} in row {row}")
+    return y
+
+
+def _numbers(values: NDArray[np.object_], *, what: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Python objects as numbers, and which of them are missing."""
+    import pandas as pd
+
+    missing = np.asarray(pd.isna(values))
+    numbers = np.full(len(values), np.nan)
+    for row in np.flatnonzero(~missing).tolist():
+        value = values[row]
+        if not isinstance(value, (Real, Decimal, np.bool_)):
+            raise _no_number(value, row, what)
+        try:
+            numbers[row] = float(value)
+        except OverflowError:
+            numbers[row] = np.inf
+    return numbers, missing
+
+
+def _no_number(value: object, row: int, what: str) -> InputError:
+    plain = value.item() if isinstance(value, np.generic) else value
+    return InputError(
+        f"{what} must hold numbers, which is what the gaussian family explains, got {plain!r:.60} in row {row}; "
+        "give a number for each document, NaN where it is missing"
+    )
+
+
 def blocks_of_matrix(
     matrix: Any, record: ModelRecord, *, terms: Iterable[str] | None
 ) -> Iterator[CountedBlock]:
@@ -243,7 +324,7 @@ def blocks_of_matrix(
                 "name its columns with terms=, then they are matched"
             )
     else:
-        theirs = Vocabulary(terms)
+        theirs = vocabulary_of(terms)
         if record.vocabulary is None:
             raise InputError("this model was trained on a matrix without terms, so terms cannot be matched")
         if len(shape) == 2 and shape[1] != len(theirs):
@@ -252,6 +333,21 @@ def blocks_of_matrix(
     # whole, not in slices: it is in memory anyway, and slicing would convert it again and again
     block = matrix_block(matrix)
     yield aligned_block(block, alignment)
+
+
+def vocabulary_of(terms: Any) -> Vocabulary:
+    """The terms of a matrix's columns, as their caller names them.
+
+    Raises
+    ------
+    InputError
+        Not a list of distinct strings.
+    """
+    if isinstance(terms, Vocabulary):
+        return terms
+    if isinstance(terms, (str, bytes, Mapping)) or not isinstance(terms, Iterable):
+        raise InputError(f"terms must be a list of strings, got {terms!r:.60}")
+    return Vocabulary(str(term) if isinstance(term, np.str_) else term for term in terms)
 
 
 def corpus_alignment(corpus: Corpus, record: ModelRecord, *, realign: bool) -> NDArray[np.int32] | None:

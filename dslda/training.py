@@ -7,28 +7,34 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
+from difflib import get_close_matches
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dslda.corpus.bag import blocks_from_bag, is_dask_collection
-from dslda.corpus.readers import Fields
+from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
-from dslda.corpus.summary import ResponseSummary
-from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.cluster import cluster
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import IterationRecord
 from dslda.engine.executor import Executor, SerialExecutor, single_threaded_blas
-from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
+from dslda.engine.sources import Source
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.registry import get_family
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord, TrainingSummary
-from dslda.prediction import matrix_block
+from dslda.training_set import (
+    TEXT_SETTINGS,
+    TrainingSet,
+    check_response,
+    training_set_of_bag,
+    training_set_of_corpus,
+    training_set_of_matrix,
+)
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec, Granularity, Scaling
 
@@ -44,6 +50,18 @@ logger = logging.getLogger("dslda.training")
 
 DEFAULTS = FitSpec()
 MANY_UNCONVERGED = 0.01
+OTHER_NAMES = {
+    "K": "n_topics",
+    "topics": "n_topics",
+    "alpha": "doc_topic_prior",
+    "rho": "response_weight",
+    "delta_floor": "dispersion_floor",
+    "random_state": "seed",
+    "scheduler": "client",
+    "workers": "client",
+}
+"""What the paper, the command line and scikit-learn call the keywords."""
+
 LIBRARIES = ("numpy", "numba", "scipy", "zarr")
 
 
@@ -133,8 +151,11 @@ def train(
     Raises
     ------
     InputError
-        A setting is out of its domain, or the response is not there, not finite, or has fewer than two
-        distinct values. Raised before any long work.
+        A setting is out of its domain, or the response is not there, not finite, has fewer than two distinct
+        values, or a standard deviation beyond 1e-100 to 1e100. Raised before any long work. Or all documents
+        with a response are without a word of the vocabulary.
+    TypeError
+        A keyword is none of these; the message has the right name of those of the paper and the command line.
     EngineError
         An iteration could not be completed on the cluster.
 
@@ -164,11 +185,12 @@ def train(
         seed=seed,
     )
     get_family(family)  # an unknown name is refused now
+    _check_keywords(text_settings)
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
     if is_dask_collection(data):
         with cluster(client) as bag_client:
-            training_set = _from_bag(
+            training_set = training_set_of_bag(
                 data,
                 response,
                 bag_client,
@@ -190,7 +212,7 @@ def train(
     if isinstance(data, Corpus):
         if terms is not None:
             raise InputError("terms must be left out: a corpus has its vocabulary")
-        training_set = _from_corpus(data, response, documents)
+        training_set = training_set_of_corpus(data, response, documents)
         if client is None and training_set.source.n_partitions == 1:
             return _fit(training_set, spec, None, progress)
         with cluster(client) as corpus_client:
@@ -200,142 +222,30 @@ def train(
             raise InputError(
                 "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
             )
-        return _fit(_from_matrix(data, response, terms, documents), spec, None, progress)
+        return _fit(training_set_of_matrix(data, response, terms, documents), spec, None, progress)
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
         f"{type(data).__name__}"
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _TrainingSet:
-    """Documents to train on and what the model will remember of them."""
-
-    source: Source
-    response: str | None
-    summary: ResponseSummary
-    vocabulary: Vocabulary | None = None
-    text_settings: TextSettings | None = None
-    corpus_hash: str | None = None
-    fields: Mapping[str, str] | None = None
-
-
-def _from_corpus(corpus: Corpus, response: Any, documents: ArrayLike | None) -> _TrainingSet:
-    if response is None:
-        if len(corpus.response_names) != 1:
-            raise InputError(
-                f"response must name one of those in {corpus.path}: {_listed(corpus.response_names)}; got "
-                "none"
-            )
-        response = corpus.response_names[0]
-    if response not in corpus.response_names:
-        raise InputError(
-            f"response must name one of those in {corpus.path}: {_listed(corpus.response_names)}; got "
-            f"{response!r}"
-        )
-    source = CorpusSource(corpus, response=response, documents=documents)
-    uses = corpus.provenance.get("fields", {})
-    return _TrainingSet(
-        source,
-        response,
-        source.response_summary(),
-        corpus.vocabulary,
-        corpus.text_settings,
-        corpus.content_hash,
-        {use: field for field, use in uses.items() if use in ("text", "words", "counts", "id")},
-    )
-
-
-def _from_bag(
-    bag: Any,
-    response: Any,
-    client: Client,
-    *,
-    terms: Any,
-    documents: ArrayLike | None,
-    text: str | None,
-    words: str | None,
-    counts: str | None,
-    partition_tokens: int | None,
-    **text_settings: Any,
-) -> _TrainingSet:
-    if not isinstance(response, str):
-        raise InputError(
-            f"response must name the field of a bag's records that holds it, got {response!r:.60}"
-        )
-    if (words is None) != (counts is None) or (text is not None and words is not None):
-        raise InputError(
-            "name the field of the texts with text=, or those of counted words with words= and counts="
-        )
-    if text is None and words is None:
-        text = "text"
-    unknown = set(text_settings) - {f.name for f in fields(TextSettings)} | {"kind"} & set(text_settings)
-    if unknown:
-        raise TypeError(f"train() got unexpected keyword arguments: {', '.join(sorted(unknown))}")
-    settings = TextSettings(kind="text" if words is None else "counts", **text_settings)
-    vocabulary = None
-    if terms is not None:
-        vocabulary = terms if isinstance(terms, Vocabulary) else Vocabulary(terms)
-        settings = replace(settings, min_df=1, max_df=1.0, max_features=None)
-    named = Fields(text=text, words=words, counts=counts, responses=(response,))
-    blocks = blocks_from_bag(
-        bag, client, fields=named, settings=settings, vocabulary=vocabulary, partition_tokens=partition_tokens
-    )
-    source = FutureSource(
-        blocks.futures,
-        n_terms=len(blocks.vocabulary),
-        n_documents=[p.n_documents for p in blocks.partitions],
-        n_entries=[p.n_entries for p in blocks.partitions],
-        response=response,
-        documents=documents,
-    )
-    summary = blocks.responses[response] if documents is None else source.response_summary()
-    reading = {"text": text, "words": words, "counts": counts}
-    return _TrainingSet(
-        source,
-        response,
-        summary,
-        blocks.vocabulary,
-        blocks.text_settings,
-        fields={use: field for use, field in reading.items() if field is not None},
-    )
-
-
-def _from_matrix(matrix: Any, response: Any, terms: Any, documents: ArrayLike | None) -> _TrainingSet:
-    block = matrix_block(matrix)
-    if response is None or isinstance(response, str):
-        raise InputError(
-            f"response must be an array with a number for each row of the matrix, got {response!r}"
-        )
-    y = np.asarray(response, dtype=np.float64)
-    if y.shape != (block.n_documents,):
-        raise InputError(
-            f"response must have one number for each of {block.n_documents} rows, got shape {y.shape}"
-        )
-    if np.isinf(y).any():
-        raise InputError(
-            f"response must be finite, or NaN where missing, got {y[np.isinf(y)][0]} in row "
-            f"{np.argmax(np.isinf(y))}"
-        )
-    n_terms = int(matrix.shape[1])
-    vocabulary = None
-    if terms is not None:
-        vocabulary = terms if isinstance(terms, Vocabulary) else Vocabulary(map(str, terms))
-        if len(vocabulary) != n_terms:
-            raise InputError(f"terms must name the {n_terms} columns of the matrix, got {len(vocabulary)}")
-    if n_terms == 0:
-        raise InputError("the matrix must have at least one column, got none")
-    source = MemorySource(replace(block, responses={"y": y}), n_terms, response="y", documents=documents)
-    settings = None if vocabulary is None else TextSettings(kind="counts", min_df=1, max_df=1.0)
-    return _TrainingSet(source, None, source.response_summary(), vocabulary, settings)
+def _check_keywords(given: Mapping[str, Any]) -> None:
+    """Refuse what is no setting of texts, and say what it is called here."""
+    told = []
+    for name in sorted(set(given) - TEXT_SETTINGS):
+        close = get_close_matches(name, [*signature(train).parameters, *TEXT_SETTINGS], n=1, cutoff=0.7)
+        right = OTHER_NAMES.get(name) or (close[0] if close else None)
+        told.append(f"{name!r} (write {right}=)" if right else repr(name))
+    if told:
+        raise TypeError(f"train() has no keyword {', '.join(told)}")
 
 
 def _fit(
-    training_set: _TrainingSet, spec: FitSpec, client: Client | None, progress: FitProgress | None
+    training_set: TrainingSet, spec: FitSpec, client: Client | None, progress: FitProgress | None
 ) -> Model:
     family = get_family(spec.family)
     summary = training_set.summary
-    _check_response(training_set.response, summary)
+    check_response(training_set.what, summary)
     if spec.n_topics > summary.n:
         warnings.warn(
             f"{spec.n_topics} topics for {summary.n} documents with a response: coefficients cannot be told "
@@ -348,8 +258,14 @@ def _fit(
     initial = initial_parameters(source.n_terms, spec=spec)
     with _executor(source, family, spec, client) as executor:
         result = fit(executor, initial, family=family, spec=spec, progress=progress)
-    _report(result, spec)
     statistics = result.statistics
+    if statistics.n_labelled == 0:
+        raise InputError(
+            f"{training_set.what} must be known for a document that has a word of the vocabulary, got "
+            f"{statistics.n_documents:,} documents, {statistics.n_empty:,} of them without such a word; there is "
+            "nothing to learn"
+        )
+    _report(result, spec)
     return Model(
         ModelRecord(
             parameters=result.parameters,
@@ -377,19 +293,9 @@ def _fit(
             fields=training_set.fields or {},
             corpus_hash=training_set.corpus_hash,
             versions=_versions(),
+            prevalence=statistics.topic_word.sum(axis=0) / statistics.n_tokens,
         )
     )
-
-
-def _check_response(name: str | None, summary: ResponseSummary) -> None:
-    what = "the response" if name is None else f"response {name!r}"
-    if summary.n == 0:
-        raise InputError(f"{what} is missing in all documents to train on; it must be known in at least two")
-    if summary.minimum == summary.maximum:
-        raise InputError(
-            f"{what} must have at least two distinct values in the documents to train on, got "
-            f"{summary.minimum:g} in all {summary.n:,} that have it; there is nothing to learn"
-        )
 
 
 def _report(result: FitResult, spec: FitSpec) -> None:
@@ -452,7 +358,3 @@ def _versions() -> dict[str, str]:
         "python": platform.python_version(),
         **{library: version(library) for library in LIBRARIES},
     }
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names)) or "there is none"

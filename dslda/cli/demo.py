@@ -69,12 +69,13 @@ def _show(result: DemoResult, seconds: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from dslda.cli.topics import topic_table
+    from dslda.cli.topics import notes, topic_table
 
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     console.print()
     console.print(topic_table(result.model, top=TOP_WORDS))
-    console.print("A coefficient is the number of stars expected of a review that is all about the topic.\n")
+    click.echo("A coefficient is the number of stars expected of a review that is all about the topic.")
+    click.echo("\n".join(notes(result.model)) + "\n")
 
     console.print(
         f"[bold]Predictive R2 for the {result.n_test:,} reviews held out[/] (1 is perfect, 0 is the mean)"

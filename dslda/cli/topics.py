@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -11,9 +12,9 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dslda.model import Model
+    from dslda.model import Model, Topic
 
-__all__ = ["command", "topic_table"]
+__all__ = ["command", "notes", "topic_table"]
 
 
 @click.command(
@@ -31,8 +32,8 @@ def command(model_path: str, top: int) -> None:
     """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
 
     The coefficient is the response expected of a document that is all about the topic, in the units of the
-    response; its standard error takes the topics as known. A table on a terminal, CSV when the output goes to
-    a file or program.
+    response; its standard error takes the topics as known, a lower bound. Prevalence is the share of the
+    training words in the topic. A table on a terminal, CSV when the output goes to a file or program.
     """
     from dslda.model import load_model
 
@@ -41,12 +42,29 @@ def command(model_path: str, top: int) -> None:
         from rich.console import Console
 
         Console().print(topic_table(model, top=top))
+        click.echo("\n".join(notes(model)))
         return
-    errors = {c.topic: c.standard_error for c in model.coefficients()}
+    click.echo(" ".join(notes(model)), err=True)  # the CSV stays CSV
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["topic", "coefficient", "standard_error", "words"])
-    for topic in model.topics(top=top):
-        writer.writerow([topic.topic, topic.coefficient, errors[topic.topic], " ".join(topic.words)])
+    writer.writerow(["topic", "coefficient", "standard_error", "prevalence", "words"])
+    for topic, error, prevalence in _rows(model, top=top):
+        share = "" if prevalence is None else prevalence
+        writer.writerow([topic.topic, topic.coefficient, error, share, " ".join(topic.words)])
+
+
+def notes(model: Model) -> list[str]:
+    """What a reader of the table must know, a sentence each."""
+    name = model.response or "the response"
+    said = [
+        f"The mean of {name} in training is {model.response_summary.mean:.4g}.",
+        "A standard error (s.e.) takes the topics as known: it is a lower bound.",
+    ]
+    if model.dispersion_at_floor:
+        said.append(
+            f"The dispersion is at its floor ({model.spec.delta_floor:g} of the variance of {name}): the floor, "
+            "not the data, sets the standard errors."
+        )
+    return said
 
 
 def topic_table(model: Model, *, top: int) -> Table:
@@ -58,10 +76,19 @@ def topic_table(model: Model, *, top: int) -> Table:
     )
     table.add_column("coefficient", justify="right")
     table.add_column("± s.e.", justify="right")
+    table.add_column("prevalence", justify="right")
     table.add_column("topic", justify="right")
     table.add_column("most probable words")
-    errors = {c.topic: c.standard_error for c in model.coefficients()}
-    for topic in model.topics(top=top):
-        words = ", ".join(topic.words)
-        table.add_row(f"{topic.coefficient:.3f}", f"{errors[topic.topic]:.3f}", str(topic.topic), words)
+    for topic, error, prevalence in _rows(model, top=top):
+        share = "" if prevalence is None else f"{prevalence:.1%}"
+        numbers = (f"{topic.coefficient:.3f}", f"{error:.3f}", share, str(topic.topic))
+        table.add_row(*numbers, ", ".join(topic.words))
     return table
+
+
+def _rows(model: Model, *, top: int) -> Iterator[tuple[Topic, float, float | None]]:
+    """Each topic with its standard error and prevalence, from the lowest coefficient to the highest."""
+    prevalence = model.topic_prevalence
+    for topic, coefficient in zip(model.topics(top=top), model.coefficients(), strict=True):
+        share = None if prevalence is None else float(prevalence[topic.topic])
+        yield topic, coefficient.standard_error, share

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,9 @@ def name_fields(
 
 
 def _names(parameter: str, given: Any) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
+    if given is None:
+        return ()
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     if isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in names):
         raise InputError(f"{parameter} must be the name of a field or several, got {given!r:.60}")
     if len(set(names)) != len(names):
@@ -91,7 +93,10 @@ def matrix_rows(
             f"got {n_terms}"
         )
     for parameter, values in (("response", response), ("covariates", covariates)):
-        if not isinstance(values, Mapping) and len(values):
+        none = values is None or (isinstance(values, (tuple, list)) and not values)
+        if not none and not (
+            isinstance(values, Mapping) and all(isinstance(name, str) and name for name in values)
+        ):
             raise InputError(
                 f"{parameter} of a matrix must be a mapping from names to arrays, got {values!r:.60}"
             )
@@ -110,21 +115,18 @@ def matrix_rows(
     if id is not None:
         columns[ID] = id
     for name, values in columns.items():
-        columns[name] = _list(values, categorical=name in fields.categorical)
-        if len(columns[name]) != n:
+        # as objects: an array of ["a", nan] or ["1", True] would hold the names "nan" and "True"
+        array = np.asarray(values, dtype=object if name in fields.categorical else None)
+        if array.shape != (n,):
             raise InputError(
-                f"{name.strip(chr(0))!r} must have a value for each of {n} rows, got {len(columns[name])}"
+                f"{name.strip(chr(0))!r} must have a value for each of {n} rows, got "
+                f"{len(array) if array.ndim == 1 else values!r:.60}"
             )
+        columns[name] = array.tolist()
+        if hasattr(values, "notna"):  # pandas has several kinds of missing
+            pairs = zip(columns[name], values.notna(), strict=True)
+            columns[name] = [value if there else None for value, there in pairs]
     return fields, MatrixRows(matrix.tocsr(), columns)
-
-
-def _list(values: Any, *, categorical: bool) -> list[Any]:
-    """An array as Python's own values, with None for what pandas calls missing."""
-    # as objects: an array of ["a", nan] or ["1", True] would hold the names "nan" and "True"
-    listed: list[Any] = np.asarray(values, dtype=object if categorical else None).tolist()
-    if hasattr(values, "notna"):
-        listed = [value if there else None for value, there in zip(listed, values.notna(), strict=True)]
-    return listed
 
 
 def given_vocabulary(
@@ -149,6 +151,11 @@ def given_vocabulary(
                 raise InputError(f"{path}, line {number}: a vocabulary must have one term a line, got none")
         vocabulary = lines
     if not isinstance(vocabulary, Vocabulary):
+        if not isinstance(vocabulary, Iterable):
+            raise InputError(
+                "vocabulary must be a list of terms, a corpus, or the path of a file with a term a line, got "
+                f"{vocabulary!r:.60}"
+            )
         vocabulary = Vocabulary(str(term) if isinstance(term, np.str_) else term for term in vocabulary)
     if len(vocabulary) == 0:
         raise InputError("vocabulary must have at least one term, got none")

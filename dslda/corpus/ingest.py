@@ -8,7 +8,7 @@ import os
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
@@ -183,7 +183,9 @@ def ingest(
         lowercase=lowercase,
         token_pattern=token_pattern,
         ngrams=ngrams,
-        stop_words=stop_words if stop_words is None or isinstance(stop_words, str) else tuple(stop_words),
+        stop_words=tuple(stop_words)
+        if isinstance(stop_words, Iterable) and not isinstance(stop_words, str)
+        else stop_words,
         # a given vocabulary is not filtered, and the corpus should not say it was
         min_df=min_df if given is None else 1,
         max_df=max_df if given is None else 1.0,

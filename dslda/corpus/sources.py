@@ -110,16 +110,19 @@ def list_files(
     """
     if format != "auto" and format not in get_args(FileFormat):
         raise InputError(f"format must be 'auto' or one of {', '.join(get_args(FileFormat))}, got {format!r}")
-    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable):
+        given: list[Any] = [inputs]
+    else:
+        given = list(inputs)
     if not given:
         raise InputError("there must be at least one input, got none")
     files: list[InputFile] = []
     ids: list[str] = []
     for one in given:
-        if not isinstance(one, (str, os.PathLike)):
+        if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
             raise InputError(
                 "inputs must be paths or URLs, a sparse matrix, a dask bag or a dask DataFrame, got "
-                f"{type(one).__name__}"
+                f"{one!r:.60}"
             )
         for file, doc_id in _expand(os.fspath(one), dict(storage_options or {})):
             files.append(file)

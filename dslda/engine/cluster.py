@@ -15,7 +15,7 @@ from dslda.config import ClusterSettings
 from dslda.exceptions import EngineError, InputError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Security
 
 __all__ = ["ClusterOptions", "cluster"]
 
@@ -42,9 +42,14 @@ CONFIG = {
 }
 
 # a server for metrics starts all the same; on its usual port it warns when another scheduler is there
+NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+
 MOST_PROCESSES = 1024
 LEAST_MEMORY = 400 * 2**20
-NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+CONNECT_SECONDS = 8
+ANSWER_SECONDS = 10
+"""For a scheduler to say who it is. The client's own limit, 30 seconds, is for the connection alone: after that it
+waits for ever for a first word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +72,8 @@ class ClusterOptions:
     Raises
     ------
     InputError
-        A number is out of its range, the memory limit is no size or too small to start in, or options of both
-        kinds are given.
+        A number is out of its range, the address is empty, the memory limit is no size or too small to start
+        in, or options of both kinds are given.
     """
 
     scheduler: str | None = None
@@ -86,6 +91,11 @@ class ClusterOptions:
                 raise InputError(f"{name} must be from 1 to {MOST_PROCESSES}, got {value}")
         self._check_memory_limit()
         local = [n for n in ("workers", "threads", "memory_limit") if getattr(self, n) is not None]
+        if self.scheduler is not None and not self.scheduler.strip():
+            raise InputError(
+                f"scheduler must be an address such as tcp://host:8786, got {self.scheduler!r}; leave it away to "
+                "start workers on this machine"
+            )
         if self.scheduler is not None and local:
             raise InputError(
                 f"{', '.join(local)} are for workers on this machine, got a scheduler at {self.scheduler} "
@@ -150,15 +160,66 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
             tls_client_key=options.tls_key,
             require_encryption=True,
         )
+    assert options.scheduler is not None
     try:
+        with _quiet():
+            kind = _who_is(options.scheduler, security)
+        if kind != "Scheduler":
+            raise EngineError(
+                f"the address {options.scheduler} must be that of a scheduler, got that of a {kind.lower()}; "
+                "the scheduler says its own when it starts"
+            )
         client = Client(options.scheduler, security=security, set_as_default=False)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
+    except EngineError:
+        raise
+    # what is not Dask can make its protocol fail in any way: bytes taken for a length are a MemoryError
+    except Exception as error:
         raise EngineError(
-            f"the scheduler at {options.scheduler} must answer, got: {error}; check its address, the "
+            f"the scheduler at {options.scheduler} must answer, got: {_reason(error)}; check its address, the "
             "network and the files for TLS"
         ) from error
     with client:
         yield client
+
+
+def _who_is(address: str, security: Security | None) -> str:
+    """The kind of Dask server at an address, such as "Scheduler"; raises anything when there is none."""
+    import asyncio
+
+    import dask.config
+    from dask.utils import parse_timedelta
+    from distributed import rpc
+    from distributed.utils import LoopRunner
+
+    configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
+
+    async def ask() -> str:
+        arguments = {} if security is None else security.get_connection_args("client")
+        peer = rpc(address, timeout=min(configured, CONNECT_SECONDS), connection_args=arguments)
+        try:
+            identity = await asyncio.wait_for(peer.identity(), ANSWER_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"no word of a scheduler within {ANSWER_SECONDS} seconds") from None
+        finally:
+            await peer.close_rpc()
+        return str(identity["type"])
+
+    # in a thread of its own: the caller may be in an event loop
+    runner = LoopRunner()
+    runner.start()
+    try:
+        kind: str = runner.run_sync(ask)
+    finally:
+        runner.stop()
+    return kind
+
+
+def _reason(error: Exception) -> str:
+    """Why there was no answer, in words that are not about distributed's inside."""
+    if not isinstance(error, (OSError, ValueError, RuntimeError)):
+        return f"an answer that is not Dask's ({type(error).__name__})"
+    cause = error.__cause__
+    return f"{error} ({cause})" if isinstance(cause, OSError) and str(cause) else str(error)
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DsldaPlugin", "register", "versions"]
 
+logger = logging.getLogger("dslda.engine")
+
 PLUGIN_NAME = "dslda"
+ATTEMPTS = 3
 ZARR_CONCURRENCY = 4
 """Reads in flight for each partition that loads. zarr's own default, 10 for each of a worker's threads,
 opens hundreds of connections to an object store."""
@@ -99,12 +104,23 @@ def register(client: Client) -> None:
     Raises
     ------
     EngineError
-        A worker lacks dslda or runs other versions than the client.
+        A worker lacks dslda or runs other versions than the client, or workers die one after the other.
     """
-    try:
-        client.register_plugin(DsldaPlugin(versions()))
-    except ImportError as error:
-        raise EngineError(
-            f"workers must have dslda and what it needs installed, got {error}; install the client's "
-            "environment on them"
-        ) from error
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            client.register_plugin(DsldaPlugin(versions()))
+            return
+        except ImportError as error:
+            raise EngineError(
+                f"workers must have dslda and what it needs installed, got {error}; install the client's "
+                "environment on them"
+            ) from error
+        # of the connection to a worker that dies meanwhile; the one in its place is prepared when it joins
+        except OSError as error:
+            if attempt == ATTEMPTS:
+                raise EngineError(
+                    f"workers must stay while they are prepared, got {error} at each of {ATTEMPTS} attempts; look "
+                    "at the workers' logs, most often they run out of memory"
+                ) from error
+            logger.warning("a worker was lost while it was prepared: once more")
+            time.sleep(1)

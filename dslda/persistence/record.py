@@ -77,6 +77,9 @@ class ModelRecord:
         Content hash of the corpus trained on.
     versions : mapping of str to str
         Of dslda and what it computes with, when the model was made.
+    prevalence : ndarray of float64, shape (K,), or None
+        Share of the training tokens in each topic, as the last E-step has them; None in models that were
+        written before it was kept.
     """
 
     parameters: Parameters
@@ -92,3 +95,4 @@ class ModelRecord:
     fields: Mapping[str, str] = field(default_factory=dict)
     corpus_hash: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    prevalence: NDArray[np.float64] | None = None

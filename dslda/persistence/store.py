@@ -139,6 +139,7 @@ def read_model(
         if "covariance" in arrays
         else None,
         vocabulary=_vocabulary(arrays, data, location.url),
+        prevalence=_take(arrays, "prevalence", (n_topics,), location.url) if "prevalence" in arrays else None,
         trace=_trace(arrays, items(data, "trace", location.url), location.url),
         **fields,
     )
@@ -147,6 +148,7 @@ def read_model(
         parameters.alpha,
         parameters.eta,
         record.covariance,
+        record.prevalence,
         *record.trace.values(),
     ):
         if array is not None:
@@ -163,6 +165,8 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     }
     if record.covariance is not None:
         arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
+    if record.prevalence is not None:
+        arrays["prevalence"] = np.asarray(record.prevalence, dtype=np.float64)
     if record.vocabulary is not None:
         arrays["vocabulary"], arrays["vocabulary_offsets"] = record.vocabulary.to_bytes()
         if record.vocabulary.document_frequency is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -14,6 +13,24 @@ from dslda.exceptions import InputError
 __all__ = ["FitSpec", "Granularity", "Parameters", "Scaling"]
 
 Granularity = Literal["token", "term"]
+
+_NUMBERS = (int, float, np.integer, np.floating)
+_RANGES = {
+    "alpha": (
+        1e-10,
+        1e6,
+        "beyond that every document is of one topic, or all have the same topics",
+    ),
+    "topic_prior": (0, 1e6, "a larger one drowns the words, and all topics are the same"),
+    "rho": (1e-6, 1e6, "beyond that the words, or the response, play no part any more"),
+    "tol": (0, 1, "it is a fraction of the ELBO"),
+    "sweep_tol": (0, 1, "it is a fraction of the ELBO of a document"),
+    "delta_floor": (1e-12, 1, "it is a fraction of the variance of the response, above rounding"),
+}
+"""Lowest and highest value, and why. Inside, every number of a fit stays finite; far outside an ELBO is no number."""
+
+_PYTHON_NAMES = {"alpha": "doc_topic_prior", "rho": "response_weight", "delta_floor": "dispersion_floor"}
+"""What :func:`dslda.train` calls settings that the command line calls as the paper does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,28 +93,28 @@ class FitSpec:
     family : str
         Name of the response family.
     alpha : float or None
-        Symmetric Dirichlet parameter of the topic proportions; None means 1/K, as in the paper's study.
+        Symmetric Dirichlet parameter of the topic proportions, 1e-10 to 1e6; None means 1/K, as in the paper's study.
     topic_prior : float
         Pseudo-count added to every expected topic-word count in the M-step, which makes beta the posterior mode under a
         symmetric Dirichlet(1 + topic_prior). 0 is the paper's maximum likelihood. The default keeps terms that were
-        not seen in a topic from being impossible in it.
+        not seen in a topic from being impossible in it. At most 1e6.
     rho : float
-        Weight of the response in the E-step. 1 is the model of the paper; words outnumber the single response by
+        Weight of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the single response by
         hundreds, and a weight of 2 to 8 trades their likelihood for prediction.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
     max_iter : int
         Cap on EM iterations.
     tol : float
-        EM stops when the corpus ELBO changes by less than this fraction.
+        EM stops when the corpus ELBO changes by less than this fraction, 0 to 1.
     max_sweeps : int
         Cap on the coordinate-ascent sweeps over one document; documents that reach it are counted.
     sweep_tol : float
-        A document stops when its ELBO changes by less than this fraction (1e-4: the paper's).
+        A document stops when its ELBO changes by less than this fraction, 0 to 1 (1e-4: the paper's).
     delta_floor : float
-        Lower bound of the dispersion as a fraction of the variance of the response, without which it falls towards 0
-        with rho > 1. (Movie reviews, K = 10, rho = 3: it settles at the bound; predictive R2 0.51 with 0.1, 0.41 with
-        rho = 4 and 0.3. With rho = 1 it ends far above.)
+        Lower bound of the dispersion as a fraction of the variance of the response, 1e-12 to 1, without which it falls
+        towards 0 with rho > 1. (Movie reviews, K = 10, rho = 3: it settles at the bound; predictive R2 0.51 with 0.1,
+        0.41 with rho = 4 and 0.3. With rho = 1 it ends far above.)
     seed : int
         Seed of the random perturbation that the topics start from.
     """
@@ -127,23 +144,15 @@ class FitSpec:
                 raise InputError(f"{name} must be a whole number of at least {lowest}, got {value!r}")
             if value > highest:
                 raise InputError(f"{name} must be at most {highest}, got {value!r}")
-        for name, positive in (
-            ("rho", True),
-            ("topic_prior", False),
-            ("tol", False),
-            ("sweep_tol", False),
-            ("delta_floor", True),
-        ):
+        for name, (least, most, beyond) in _RANGES.items():
             value = getattr(self, name)
-            if not _is_finite(value) or value < 0 or (positive and value == 0):
+            if name == "alpha" and value is None:
+                continue
+            if not (isinstance(value, _NUMBERS) and not isinstance(value, bool) and least <= value <= most):
+                called = f"{name} ({_PYTHON_NAMES[name]})" if name in _PYTHON_NAMES else name
+                default = ", or None for 1/K" if name == "alpha" else ""
                 raise InputError(
-                    f"{name} must be a finite number {'above' if positive else 'of at least'} 0, got {value!r}"
+                    f"{called} must be a number from {least:g} to {most:g}{default}, got {value!r}; {beyond}"
                 )
-        if self.alpha is not None and not (_is_finite(self.alpha) and self.alpha > 0):
-            raise InputError(f"alpha must be a finite number above 0, or None for 1/K, got {self.alpha!r}")
         if self.granularity not in get_args(Granularity):
             raise InputError(f"granularity must be 'term' or 'token', got {self.granularity!r}")
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and math.isfinite(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import pytest
 from dslda.cli.program import COMMANDS
 from dslda.corpus.store import open_corpus
 from dslda.model import load_model
+from dslda.training import train
 
 Dslda = Callable[..., Any]
 
@@ -54,9 +56,45 @@ def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> N
 def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> None:
     found = rows(dslda("topics", made / "stars.model", "--top", 3).out)
     model = load_model(made / "stars.model")
+    assert list(found[0]) == ["topic", "coefficient", "standard_error", "prevalence", "words"]
+    assert [float(r["prevalence"]) for r in found] == [
+        model.topic_prevalence[c.topic] for c in model.coefficients()
+    ]
     assert [float(r["coefficient"]) for r in found] == [c.coefficient for c in model.coefficients()]
     assert [float(r["standard_error"]) for r in found] == [c.standard_error for c in model.coefficients()]
     assert [r["words"].split() for r in found] == [list(t.words) for t in model.topics(top=3)]
+
+
+def test_topics_are_a_table_with_its_caption_on_a_terminal(made: Path) -> None:
+    """On a real pseudo-terminal, since that is what decides."""
+    terminal, end = os.openpty()
+    try:
+        environment = os.environ | {"COLUMNS": "100", "TERM": "xterm", "NO_COLOR": "1"}
+        command = [*PROGRAM, "topics", str(made / "stars.model")]
+        # short enough for the buffer of the terminal
+        subprocess.run(command, stdout=end, check=True, cwd=ROOT, env=environment)
+        shown = os.read(terminal, 100_000).decode()
+    finally:
+        os.close(end)
+        os.close(terminal)
+    model = load_model(made / "stars.model")
+    assert "prevalence" in shown
+    for topic in model.topics(top=2):
+        assert f"{topic.coefficient:.3f}" in shown
+        assert f"{model.topic_prevalence[topic.topic]:.1%}" in shown
+        assert ", ".join(topic.words) in shown
+    assert f"The mean of stars in training is {model.response_summary.mean:.4g}." in shown
+    assert "takes the topics as known: it is a lower bound." in shown
+
+
+@pytest.mark.parametrize(("floor", "at_floor"), [(1.0, True), (1e-12, False)])
+def test_a_dispersion_at_its_floor_is_said(made: Path, dslda: Dslda, floor: float, at_floor: bool) -> None:
+    model = train(open_corpus(made / "reviews.corpus"), response="age", n_topics=2, dispersion_floor=floor)
+    assert model.dispersion_at_floor == at_floor
+    path = model.save(made / f"{floor}.model")
+    told = dslda("topics", path)
+    assert ("The dispersion is at its floor (1 of the variance of age)" in told.err) == at_floor
+    assert "The mean of age in training is 39.5." in told.err
 
 
 def test_predict_prints_what_the_model_predicts(made: Path, dslda: Dslda) -> None:

@@ -33,6 +33,8 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
     assert model.training.n_documents == 480
     for topic in model.topics(top=3):
         assert ", ".join(topic.words) in done.out
+    assert f"The mean of rating in training is {model.response_summary.mean:.4g}." in done.out
+    assert "it is a lower bound" in done.out
     predicted = dslda("predict", tmp_path / "demo" / "clothing.model", tmp_path / "demo" / "clothing.corpus")
     assert len(predicted.out.splitlines()) == 601
 

@@ -13,11 +13,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dslda.corpus.ingest import ingest
-from dslda.corpus.store import Corpus
+from dslda.corpus.store import Corpus, open_corpus
 from dslda.datasets import load_clothing
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.families.registry import get_family
-from dslda.model import Model
+from dslda.model import Model, load_model
 from dslda.predict_files import predict_files
 from dslda.prediction import matrix_block
 from dslda.training import train
@@ -234,11 +234,55 @@ def test_no_documents_give_no_predictions(model: Model) -> None:
         ([{"body": "a"}], r"document 0: must have the field 'text'.*'body'"),
         (["a text"], "document 0: .*words with counts"),
         (np.array([[0.5]]), "columns"),
+        (None, "documents must be a list .*, got NoneType"),
+        (5, "documents must be a list .*, got int"),
+        (np.array(5), "documents must be a list .*, got ndarray"),
+        ([None], "document 0: a document must be .*, got None"),
     ],
 )
 def test_what_is_not_a_document_is_named(model: Model, documents: object, message: str) -> None:
     with pytest.raises(InputError if "columns" not in message else VocabularyMismatchError, match=message):
         model.predict(documents)
+    with pytest.raises(InputError if "columns" not in message else VocabularyMismatchError, match=message):
+        model.score_table(documents)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"terms": 5}, "terms must be a list of strings, got 5"),
+        ({"ids": 5}, "ids must be a list of identifiers, got 5"),
+        ({"ids": "a"}, "ids must be a list of identifiers, got 'a'"),
+    ],
+)
+def test_options_of_predictions_are_checked(
+    reviews: tuple[sparse.csr_array, np.ndarray, list[str]],
+    model: Model,
+    options: dict[str, object],
+    message: str,
+) -> None:
+    with pytest.raises(InputError, match=message):
+        model.score_table(reviews[0][:3], **options)
+    with pytest.raises(InputError, match="words must be the name of a field, got 5"):
+        model.predict([{"words": ["a"], "counts": [1]}], words=5)
+
+
+@pytest.mark.parametrize("y", ["a", 5, None, ["a"] * 3, [1.0], {"a": 1}, [1j] * 3])
+def test_responses_of_other_documents_are_checked_as_in_training(
+    reviews: tuple[sparse.csr_array, np.ndarray, list[str]], model: Model, y: object
+) -> None:
+    few = reviews[0][:3]
+    with pytest.raises(InputError, match="y must"):
+        model.score(few, y)
+    with pytest.raises(InputError, match="y must"):
+        model.training_topic_proportions(few, y)
+
+
+@pytest.mark.parametrize("path", [None, 5, "", ["a"]])
+def test_a_path_is_a_string_or_path(model: Model, path: object) -> None:
+    for use in (load_model, open_corpus, model.save):
+        with pytest.raises(InputError, match="a path must be a string or path that is not empty, got "):
+            use(path)
 
 
 def test_a_matrix_of_anything_but_counts_is_refused(model: Model) -> None:

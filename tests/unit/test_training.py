@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 import warnings
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,10 @@ def test_the_last_elbo_is_that_of_the_model(simulated: tuple[sparse.csr_array, n
     assert model.trace["elbo"][-1] == pytest.approx(
         objective(statistics, record.parameters, spec=record.spec), rel=1e-12
     )
+    assert_allclose(
+        model.topic_prevalence, statistics.topic_word.sum(axis=0) / statistics.n_tokens, rtol=1e-12
+    )
+    assert model.topic_prevalence.sum() == pytest.approx(1)
     assert set(model.trace) == {f.name for f in dataclasses.fields(IterationRecord)}
     assert model.training.converged
     assert not model.training.interrupted
@@ -204,13 +209,20 @@ def test_the_only_response_need_not_be_named(simulated: tuple[sparse.csr_array, 
         ({}, r"response must name one of .*'y', 'other'; got none"),
         ({"response": "y", "n_topics": 0}, "n_topics must be a whole number of at least 1, got 0"),
         ({"response": "y", "family": "poisson"}, "family must be one of gaussian, got 'poisson'"),
-        ({"response": "y", "response_weight": 0.0}, "rho must be a finite number above 0"),
-        ({"response": "y", "doc_topic_prior": -1.0}, "alpha must be a finite number above 0"),
+        (
+            {"response": "y", "response_weight": 0.0},
+            r"rho \(response_weight\) must be a number from 1e-06 to",
+        ),
+        (
+            {"response": "y", "doc_topic_prior": -1.0},
+            r"alpha \(doc_topic_prior\) must be a number from 1e-10",
+        ),
         ({"response": "y", "documents": [0, D]}, f"row numbers in 0..{D - 1}, got {D}"),
         (
             {"response": "y", "documents": [5]},
             "response 'y' must have at least two distinct values.*nothing to learn",
         ),
+        ({"response": np.zeros(D)}, r"'y', 'other'; got array"),
         ({"response": "y", "terms": TERMS}, "terms must be left out"),
         ({"response": "y", "text": "body", "min_df": 3}, "text, min_df must be left out"),
     ],
@@ -227,6 +239,28 @@ def test_bad_settings_are_refused_before_any_work(corpus: Corpus, arguments: dic
         (lambda x, y: (x, np.full(D, np.nan)), "missing in all documents"),
         (lambda x, y: (x, np.full(D, 2.5)), r"two distinct values.*got 2\.5 in all 120"),
         (lambda x, y: (x, y[:5]), r"one number for each of 120 rows, got shape \(5,\)"),
+        (lambda x, y: (x, y[:, np.newaxis]), r"one number for each of 120 rows, got shape \(120, 1\)"),
+        (lambda x, y: (x, [[1.0], [1.0, 2.0]]), "one number for each of 120 rows, got lists"),
+        (lambda x, y: (x, {"y": y}), "an array with a number for each of 120 rows, got dict"),
+        (lambda x, y: (x, (value for value in y)), "an array with a number.*got generator"),
+        (lambda x, y: (x, ["good"] * D), "must hold numbers.*gaussian.*got 'good' in row 0"),
+        (lambda x, y: (x, [str(value) for value in y]), "must hold numbers.*in row 0"),
+        (lambda x, y: (x, y + 1j), r"must hold numbers.*\+1j\) in row 0"),
+        (lambda x, y: (x, np.arange(D).astype("datetime64[D]")), "must hold numbers.*1970, 1, 1"),
+        (lambda x, y: (x, [None, *y[1:-1], "five"]), "must hold numbers.*got 'five' in row 119"),
+        (lambda x, y: (x, [*y[:-1], 10**400]), "must be finite.*inf in row 119"),
+        (lambda x, y: (x, y * 1e-300), "standard deviation from 1e-100 to 1e[+]100, got 0 for values from"),
+        (lambda x, y: (x, y * 1e300), "rescale the response"),
+        (lambda x, y: (x, y * 1e150), "standard deviation from 1e-100 to 1e[+]100, got .*e[+]150 for"),
+        (lambda x, y: (x, 1 + (y > 0) * 2.0**-52), "by more than rounding, got values from 1.0 to 1.0000000"),
+        (
+            lambda x, y: (x * 0, y),
+            "document that has a word of the vocabulary, got 120 documents, 120 of them",
+        ),
+        (
+            lambda x, y: (x * (np.arange(D) < 60)[:, np.newaxis], np.where(np.arange(D) < 60, np.nan, y)),
+            "document that has a word of the vocabulary, got 120 documents, 60 of them",
+        ),
         (lambda x, y: (x, None), "an array with a number for each row"),
         (lambda x, y: (x.toarray() / 2, y), r"must hold counts.*0\.5 in row"),
         (lambda x, y: (x[:, :0], y), "at least one column"),
@@ -239,6 +273,63 @@ def test_bad_matrices_and_responses_are_refused(
     data, response = change(*simulated)
     with pytest.raises(InputError, match=message):
         train(data, response=response)
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1e90])
+def test_units_of_the_response_change_the_units_of_what_is_found(
+    simulated: tuple[sparse.csr_array, np.ndarray], scale: float
+) -> None:
+    counts, y = simulated
+    model, other = (train(counts, response=response, n_topics=K, tol=1e-2) for response in (y, scale * y))
+    assert_allclose(other.predict(counts), scale * model.predict(counts), rtol=1e-9)
+    assert other.dispersion == pytest.approx(scale**2 * model.dispersion, rel=1e-9)
+
+
+def test_responses_may_be_numbers_of_any_kind_and_missing_in_several_ways(
+    simulated: tuple[sparse.csr_array, np.ndarray],
+) -> None:
+    import pandas as pd
+
+    counts, y = simulated
+    whole = np.round(10 * np.nan_to_num(y)).astype(int)
+    missing = np.arange(D) == 4
+    expected = train(counts, response=np.where(missing, np.nan, whole), n_topics=K, tol=1e-2)
+    for response in (
+        [None if gone else Decimal(int(value)) for value, gone in zip(whole, missing, strict=True)],
+        pd.array(whole, dtype="Int64").to_numpy(dtype=object, na_value=None) * np.where(missing, np.nan, 1),
+        pd.Series(whole, dtype="Int64").mask(missing),
+        np.ma.masked_array(whole, missing),
+    ):
+        assert_same_bits(train(counts, response=response, n_topics=K, tol=1e-2), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rho": 2}, r"train\(\) has no keyword 'rho' \(write response_weight=\)"),
+        ({"alpha": 0.1, "K": 3}, r"'K' \(write n_topics=\), 'alpha' \(write doc_topic_prior=\)"),
+        ({"topics": 3}, "n_topics="),
+        ({"n_topic": 3}, "n_topics="),
+        ({"workers": 2}, "client="),
+        ({"kind": "text"}, "no keyword 'kind'$"),
+    ],
+)
+@pytest.mark.parametrize("data", ["corpus", "matrix", "bag"])
+def test_keywords_by_another_name_are_told_the_right_one(
+    simulated: tuple[sparse.csr_array, np.ndarray], corpus: Corpus, data: str, given: dict, message: str
+) -> None:
+    import dask.bag
+
+    documents = {"corpus": corpus, "matrix": simulated[0], "bag": dask.bag.from_sequence(["a b"])}[data]
+    with pytest.raises(TypeError, match=message):
+        train(documents, response="y", **given)
+
+
+@pytest.mark.parametrize("terms", [5, "apple", {"a": 1}, [1] * V])
+def test_terms_are_a_list_of_strings(simulated: tuple[sparse.csr_array, np.ndarray], terms: object) -> None:
+    counts, y = simulated
+    with pytest.raises(InputError, match=r"terms must be .*strings, got"):
+        train(counts, response=y, terms=terms)
 
 
 def test_importing_dslda_is_quick_because_nothing_heavy_comes_along() -> None:

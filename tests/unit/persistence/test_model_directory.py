@@ -59,6 +59,7 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
         fields={"text": "body"},
         corpus_hash="0" * 64,
         versions={"dslda": "0.1.0"},
+        prevalence=generator.dirichlet(np.ones(n_topics)),
     )
 
 
@@ -70,6 +71,9 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
     assert (one.covariance is None) == (other.covariance is None)
     if one.covariance is not None:
         assert one.covariance.tobytes() == other.covariance.tobytes()
+    assert (one.prevalence is None) == (other.prevalence is None)
+    if one.prevalence is not None:
+        assert one.prevalence.tobytes() == other.prevalence.tobytes()
     assert {k: v.tobytes() for k, v in one.trace.items()} == {k: v.tobytes() for k, v in other.trace.items()}
     assert one.vocabulary == other.vocabulary
     for name in (
@@ -92,7 +96,7 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         a_record(),
         a_record(n_topics=1),
         a_record(terms=None),
-        replace(a_record(), covariance=None, trace={}, response=None, corpus_hash=None),
+        replace(a_record(), covariance=None, prevalence=None, trace={}, response=None, corpus_hash=None),
     ],
     ids=["complete", "one topic", "no vocabulary", "nothing optional"],
 )
@@ -248,7 +252,11 @@ def test_damage_is_refused(tmp_path: Path, case: str) -> None:
     assert str(tmp_path / "a.model") in str(caught.value)
 
 
-def test_attributes_unknown_to_this_release_are_passed_over(tmp_path: Path) -> None:
+def test_attributes_and_arrays_unknown_to_this_release_are_passed_over(tmp_path: Path) -> None:
+    """So that what a later release adds is no reason for an older one to refuse, as `prevalence` was not."""
     write_model(a_record(), tmp_path / "a.model")
-    edit_attributes(tmp_path / "a.model", mood="good")
+    path = tmp_path / "a.model"
+    arrays = json.loads((path / "zarr.json").read_text())["attributes"]["arrays"]
+    shutil.copytree(path / "eta", path / "mood")
+    edit_attributes(path, mood="good", arrays=arrays | {"mood": arrays["eta"]})
     assert_same(read_model(tmp_path / "a.model"), a_record())

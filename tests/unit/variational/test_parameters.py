@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import sys
 
 import numpy as np
@@ -25,18 +26,22 @@ from dslda.variational.statistics import SufficientStatistics
             for bad in (0, -1, 2.0, "3", True, None)
         ),
         *(("seed", bad) for bad in (-1, 0.5, None)),
-        *((name, bad) for name in ("rho", "delta_floor") for bad in (0, -1.0, math.nan, math.inf, "1", None)),
+        *(
+            (name, bad)
+            for name in ("rho", "delta_floor")
+            for bad in (0, -1.0, math.nan, math.inf, "1", None, True, 1e-320, 1e300)
+        ),
         *(
             (name, bad)
             for name in ("topic_prior", "tol", "sweep_tol")
-            for bad in (-1e-9, math.nan, math.inf, None)
+            for bad in (-1e-9, math.nan, math.inf, None, 1e300)
         ),
-        *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "auto")),
+        *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "auto", 1e-320, 1e300)),
         *(("granularity", bad) for bad in ("word", "", None)),
     ],
 )
 def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> None:
-    with pytest.raises(InputError, match=rf"^{field} must be .*got {bad!r}$"):
+    with pytest.raises(InputError, match=rf"^{field}( \(\w+\))? must be .*got {re.escape(repr(bad))}(; |$)"):
         FitSpec(**{field: bad})
 
 
@@ -46,12 +51,25 @@ def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> Non
         {"n_topics": np.int64(1), "max_iter": 1, "max_sweeps": 1, "seed": 0},
         {"topic_prior": 0, "tol": 0.0, "sweep_tol": 0},
         {"alpha": 1, "rho": np.float64(0.5), "delta_floor": 1e-12},
+        {"alpha": 1e-10, "rho": 1e-6, "delta_floor": 1, "topic_prior": 1e-320, "sweep_tol": 1e-320, "tol": 1},
+        {"alpha": 1e6, "rho": 1e6, "topic_prior": 1e6, "sweep_tol": 1},
         {"granularity": "token"},
     ],
 )
 def test_settings_accept_the_ends_of_their_ranges(good: dict[str, object]) -> None:
     spec = FitSpec(**good)
     assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_a_range_is_told_with_its_reason_and_the_name_in_python() -> None:
+    with pytest.raises(InputError) as refused:
+        FitSpec(rho=1e300)
+    assert str(refused.value) == (
+        "rho (response_weight) must be a number from 1e-06 to 1e+06, got 1e+300; beyond that the words, or the "
+        "response, play no part any more"
+    )
+    with pytest.raises(InputError, match=r"alpha \(doc_topic_prior\) .* or None for 1/K, got 0; beyond that"):
+        FitSpec(alpha=0)
 
 
 def test_starting_values_are_a_function_of_vocabulary_size_and_settings() -> None:
