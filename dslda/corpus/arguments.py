@@ -100,6 +100,12 @@ def matrix_rows(
             raise InputError(
                 f"{parameter} of a matrix must be a mapping from names to arrays, got {values!r:.60}"
             )
+    twice = set(response or ()) & set(covariates or ())
+    if twice:
+        raise InputError(
+            f"response and covariates of a matrix must have different names, got {min(twice)!r} in both; "
+            "rename one"
+        )
     fields = Fields(
         words="words",
         counts="counts",
