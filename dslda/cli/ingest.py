@@ -24,6 +24,7 @@ __all__ = ["command"]
 Examples:
   dslda ingest reviews.jsonl.gz --out reviews.corpus --text text --response rating
   dslda ingest 'year=*/part-*.parquet' --out all.corpus --text body --id key --response price --response views
+  dslda ingest bills.csv --out bills.corpus --text summary --response policy_area --categorical policy_area
   dslda ingest counted.jsonl --out counted.corpus --words words --counts counts --response score --max-df 1.0
   dslda ingest docs.dat --format ldac --vocabulary vocab.txt --out docs.corpus
   dslda ingest letters/ --format text --out letters.corpus""",
@@ -36,7 +37,10 @@ Examples:
 @click.option(
     "--response", "responses", multiple=True, metavar="COL", help="Field of a response; may be repeated."
 )
-@click.option("--covariates", metavar="COL,..", help="Fields of numbers that every document has.")
+@click.option("--covariates", metavar="COL,..", help="Fields of covariates, which every document has.")
+@click.option(
+    "--categorical", metavar="COL,..", help="Those responses and covariates that hold names, not numbers."
+)
 @click.option("--weight", metavar="COL", help="Field of document weights.")
 @click.option("--min-df", type=FREQUENCY, default=5, show_default=True, help="Drop terms in fewer documents.")
 @click.option(
@@ -77,6 +81,7 @@ def command(
     id_: str | None,
     responses: tuple[str, ...],
     covariates: str | None,
+    categorical: str | None,
     weight: str | None,
     min_df: int | float,
     max_df: int | float,
@@ -114,8 +119,9 @@ def command(
                 counts=counts,
                 id=id_,
                 response=responses,
-                covariates=[] if covariates is None else [name.strip() for name in covariates.split(",")],
+                covariates=_names(covariates),
                 weight=weight,
+                categorical=_names(categorical),
                 format=format,
                 min_df=min_df,
                 max_df=max_df,
@@ -134,6 +140,11 @@ def command(
         f"{corpus.path}: {corpus.n_documents:,} documents ({corpus.n_empty:,} empty), {corpus.n_terms:,} "
         f"terms, {corpus.n_tokens:,} tokens, {corpus.n_partitions:,} partitions"
     )
+
+
+def _names(given: str | None) -> list[str]:
+    """The names in a list with commas."""
+    return [] if given is None else [name.strip() for name in given.split(",")]
 
 
 def _stop_words(given: str | None) -> str | list[str] | None:

@@ -18,6 +18,9 @@ from dslda.exceptions import InputError
 
 __all__ = ["given_vocabulary", "matrix_rows", "name_fields"]
 
+# names that no mapping of arrays can hold by accident
+WEIGHT, ID = "\0weight", "\0id"
+
 
 def name_fields(
     files: InputFiles | None,
@@ -28,6 +31,7 @@ def name_fields(
     response: Any,
     covariates: Any,
     weight: Any,
+    categorical: Any,
 ) -> Fields:
     """Check the names of fields and put them together."""
     named = {"text": text, "words": words, "counts": counts, "id": id, "weight": weight}
@@ -35,9 +39,11 @@ def name_fields(
         if name is not None and not (isinstance(name, str) and name):
             raise InputError(f"{parameter} must be the name of a field, got {name!r:.60}")
     responses, covariate_names = _names("response", response), _names("covariates", covariates)
+    categorical_names = _names("categorical", categorical)
     if files is not None and files.format in ("text", "ldac"):
         used = [name for name, value in named.items() if value is not None]
         used += ["response"] * bool(responses) + ["covariates"] * bool(covariate_names)
+        used += ["categorical"] * bool(categorical_names)
         if used:
             raise InputError(
                 f"{' and '.join(used)} must be left out: "
@@ -55,7 +61,7 @@ def name_fields(
         raise InputError("words= and counts= belong together, got only one of them")
     if files is None and text is None and words is None:
         text = "text"  # a bag of texts or pairs has no names
-    return Fields(text, words, counts, id, responses, covariate_names, weight)
+    return Fields(text, words, counts, id, responses, covariate_names, weight, categorical_names)
 
 
 def _names(parameter: str, given: Any) -> tuple[str, ...]:
@@ -70,7 +76,13 @@ def _names(parameter: str, given: Any) -> tuple[str, ...]:
 
 
 def matrix_rows(
-    matrix: Any, response: Any, covariates: Any, weight: Any, id: Any, given: GivenVocabulary | None
+    matrix: Any,
+    response: Any,
+    covariates: Any,
+    weight: Any,
+    id: Any,
+    categorical: Any,
+    given: GivenVocabulary | None,
 ) -> tuple[Fields, MatrixRows]:
     """A sparse matrix and the arrays beside it, as fields and the source of records."""
     assert given is not None
@@ -88,29 +100,38 @@ def matrix_rows(
             raise InputError(
                 f"{parameter} of a matrix must be a mapping from names to arrays, got {values!r:.60}"
             )
+    twice = set(response or ()) & set(covariates or ())
+    if twice:
+        raise InputError(
+            f"response and covariates of a matrix must have different names, got {min(twice)!r} in both; "
+            "rename one"
+        )
+    fields = Fields(
+        words="words",
+        counts="counts",
+        id=None if id is None else ID,
+        responses=tuple(response or ()),
+        covariates=tuple(covariates or ()),
+        weight=None if weight is None else WEIGHT,
+        categorical=_names("categorical", categorical),
+    )
     columns: dict[str, Any] = {**dict(covariates or {}), **dict(response or {})}
-    # names that no mapping can hold by accident
-    weight_name, id_name = "\0weight", "\0id"
     if weight is not None:
-        columns[weight_name] = weight
+        columns[WEIGHT] = weight
     if id is not None:
-        columns[id_name] = id
+        columns[ID] = id
     for name, values in columns.items():
-        array = np.asarray(values)
+        # as objects: an array of ["a", nan] or ["1", True] would hold the names "nan" and "True"
+        array = np.asarray(values, dtype=object if name in fields.categorical else None)
         if array.shape != (n,):
             raise InputError(
                 f"{name.strip(chr(0))!r} must have a value for each of {n} rows, got "
                 f"{len(array) if array.ndim == 1 else values!r:.60}"
             )
         columns[name] = array.tolist()
-    fields = Fields(
-        words="words",
-        counts="counts",
-        id=None if id is None else id_name,
-        responses=tuple(response or ()),
-        covariates=tuple(covariates or ()),
-        weight=None if weight is None else weight_name,
-    )
+        if hasattr(values, "notna"):  # pandas has several kinds of missing
+            pairs = zip(columns[name], values.notna(), strict=True)
+            columns[name] = [value if there else None for value, there in pairs]
     return fields, MatrixRows(matrix.tocsr(), columns)
 
 

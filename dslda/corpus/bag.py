@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import CountedChunk, count_chunk
 from dslda.corpus.partitioning import Partition, assemble, choose_partition_tokens
 from dslda.corpus.passes import GivenVocabulary, plan_corpus
@@ -43,8 +44,10 @@ class BagBlocks:
         One a partition, in the order of the documents. They keep the blocks alive.
     partitions : tuple of Partition
         Sizes of each: `n_documents`, `n_entries`.
-    responses : mapping of str to ResponseSummary
+    responses, covariates : mapping of str to ResponseSummary
         Merged by partition, as in a corpus store.
+    levels : mapping of str to tuple of str
+        The names of each categorical column, by code, as in a corpus store.
     n_documents, n_tokens : int
     """
 
@@ -53,6 +56,8 @@ class BagBlocks:
     futures: tuple[Future[Any], ...]
     partitions: tuple[Partition, ...]
     responses: Mapping[str, ResponseSummary]
+    covariates: Mapping[str, ResponseSummary]
+    levels: Mapping[str, tuple[str, ...]]
     n_documents: int
     n_tokens: int
 
@@ -116,8 +121,14 @@ def blocks_from_bag(
         futures=tuple(futures),
         partitions=tuple(plan.partitions),
         responses={
-            name: ResponseSummary.merge_all(part[name] for part in summaries) for name in fields.responses
+            name: ResponseSummary.merge_all(responses[name] for responses, _ in summaries)
+            for name in fields.responses
         },
+        covariates={
+            name: ResponseSummary.merge_all(covariates[name] for _, covariates in summaries)
+            for name in fields.covariates
+        },
+        levels=plan.levels,
         n_documents=plan.n_documents,
         n_tokens=plan.n_tokens,
     )
@@ -164,5 +175,7 @@ def _count_frame(frame: pd.DataFrame, fields: Fields, analyzer: Analyzer, index:
     return count_chunk([FrameRows(frame, f"DataFrame partition {index}")], fields, analyzer)
 
 
-def _summaries(block: Any) -> dict[str, ResponseSummary]:
-    return {name: ResponseSummary.of(values) for name, values in block.responses.items()}
+def _summaries(block: DocumentBlock) -> tuple[dict[str, ResponseSummary], dict[str, ResponseSummary]]:
+    """Of the responses, and of the covariates."""
+    responses = {name: ResponseSummary.of(values) for name, values in block.responses.items()}
+    return responses, {name: ResponseSummary.of(values) for name, values in block.covariates.items()}

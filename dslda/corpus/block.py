@@ -28,9 +28,9 @@ class DocumentBlock:
     counts : ndarray of int32, shape (nnz,)
         Occurrences of each term, at least 1.
     responses : mapping of str to ndarray of float64, shape (n_documents,)
-        Named responses in the user's units; NaN where missing.
+        Named responses in the user's units, those of a categorical one as codes; NaN where missing.
     covariates : mapping of str to ndarray of float64, shape (n_documents,)
-        Named numeric covariates.
+        Named covariates, as responses; none is missing.
     weight : ndarray of float64, shape (n_documents,), or None
         Document weights; None means 1 for every document.
     doc_id : tuple of str or None

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dslda.corpus.block import MAX_COUNT
+from dslda.corpus.levels import check_number, level_name
 from dslda.corpus.readers import Fields, Record, Source
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import Analyzer, Document
@@ -31,6 +32,7 @@ class ChunkSummary:
     ----------
     n_documents, n_missing_text : int
     responses : mapping of str to ResponseSummary
+        Of a categorical one only `n` and `missing` are of use: its codes are the chunk's own.
     """
 
     n_documents: int
@@ -51,6 +53,9 @@ class CountedChunk:
         Positions in `words`.
     counts : ndarray of int32, shape (nnz,)
     responses, covariates : mapping of str to ndarray of float64, shape (n_documents,)
+        Numbers, or positions in `levels`; NaN where missing.
+    levels : mapping of str to pyarrow array of large_string
+        The distinct names of each categorical column in the chunk, in order of appearance.
     weight : ndarray of float64, shape (n_documents,), or None
     doc_id : tuple of (str or None), or None
         None for a document without one; None as a whole when there is no field of identifiers.
@@ -64,6 +69,7 @@ class CountedChunk:
     counts: NDArray[np.int32]
     responses: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     covariates: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    levels: Mapping[str, Any] = field(default_factory=dict)
     weight: NDArray[np.float64] | None = None
     doc_id: tuple[str | None, ...] | None = None
     n_missing_text: int = 0
@@ -79,7 +85,8 @@ class CountedChunk:
             columns.append(self.weight)
         n_bytes = self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + sum(c.nbytes for c in columns)
         ids = 0 if self.doc_id is None else sum(56 + len(i or "") for i in self.doc_id)
-        return n_bytes + int(self.words.nbytes) + ids + 512
+        names = int(self.words.nbytes) + sum(int(levels.nbytes) for levels in self.levels.values())
+        return n_bytes + names + ids + 512
 
     def summary(self) -> ChunkSummary:
         """The part of it that the driver needs at once."""
@@ -124,6 +131,7 @@ def count_chunk(sources: Sequence[Source], fields: Fields, analyzer: Analyzer) -
         counts=np.frombuffer(counter.counts, dtype=np.int32),
         responses={name: np.frombuffer(values) for name, values in columns.responses.items()},
         covariates={name: np.frombuffer(values) for name, values in columns.covariates.items()},
+        levels={name: pa.array(list(codes), pa.large_string()) for name, codes in columns.codes.items()},
         weight=None if fields.weight is None else np.frombuffer(columns.weight),
         doc_id=None if fields.id is None else tuple(columns.ids),
         n_missing_text=columns.n_missing_text,
@@ -176,6 +184,7 @@ class _Columns:
         self.fields = fields
         self.responses = {name: array("d") for name in fields.responses}
         self.covariates = {name: array("d") for name in fields.covariates}
+        self.codes: dict[str, dict[str, int]] = {name: {} for name in fields.categorical}
         self.weight = array("d")
         self.ids: list[str | None] = []
         self.n_missing_text = 0
@@ -208,13 +217,11 @@ class _Columns:
     def add(self, record: Record) -> None:
         fields = self.fields
         for name, values in self.responses.items():
-            values.append(_number(record.get(name), f"response {name!r}"))
+            values.append(self._value(record.get(name), name, f"response {name!r}"))
         for name, values in self.covariates.items():
-            values.append(
-                _present(
-                    _number(_get(record, name, "covariate"), f"covariate {name!r}"), f"covariate {name!r}"
-                )
-            )
+            what = f"covariate {name!r}"
+            value = self._value(_get(record, name, "covariate"), name, what)
+            values.append(_present(value, what, "a name" if name in self.codes else "a number"))
         if fields.weight is not None:
             what = f"weight {fields.weight!r}"
             weight = _present(_number(_get(record, fields.weight, "weight"), what), what)
@@ -225,6 +232,18 @@ class _Columns:
             given = record.get(fields.id)
             missing = given is None or given == "" or (isinstance(given, float) and given != given)
             self.ids.append(None if missing else _encodable(str(given)))
+
+    def _value(self, value: Any, name: str, what: str) -> float:
+        """The number of a response or covariate, or the code of its name; NaN when it is missing."""
+        codes = self.codes.get(name)
+        if codes is None:
+            return _number(value, what, categorical=name)
+        level = level_name(value, what)
+        if level is None:
+            return math.nan
+        code = codes.setdefault(_encodable(level), len(codes))
+        check_number(len(codes), name)
+        return code
 
 
 def _get(record: Record, name: str, use: str) -> Any:
@@ -245,19 +264,19 @@ def _list(record: Record, name: str, use: str) -> Sequence[Any] | None:
     return values
 
 
-def _number(value: Any, what: str) -> float:
-    """The value as a float, NaN when it is missing."""
+def _number(value: Any, what: str, *, categorical: str | None = None) -> float:
+    """The value as a float, NaN when it is missing; `categorical` is the field, where it may hold names."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return math.nan
     # float() takes "1_000", which no file means as a number
     if not isinstance(value, numbers.Number) and not (isinstance(value, str) and "_" not in value):
-        raise InputError(_not_a_number(value, what))
+        raise InputError(_not_a_number(value, what, categorical))
     try:
         number = float(value)  # type: ignore[arg-type]
     except OverflowError:
         number = math.inf
     except (ValueError, TypeError):
-        raise InputError(_not_a_number(value, what)) from None
+        raise InputError(_not_a_number(value, what, categorical)) from None
     if not math.isfinite(number * number) and not math.isnan(number):
         raise InputError(
             f"{what} must be finite, with a finite square, got {value!r:.60}; "
@@ -266,13 +285,16 @@ def _number(value: Any, what: str) -> float:
     return number
 
 
-def _not_a_number(value: object, what: str) -> str:
-    return f"{what} must be a number, got {value!r:.60}; leave it empty where it is not known"
+def _not_a_number(value: object, what: str, categorical: str | None) -> str:
+    hint = ""
+    if categorical is not None and isinstance(value, str):
+        hint = f"; if it names classes, give --categorical {categorical} (categorical={categorical!r})"
+    return f"{what} must be a number, got {value!r:.60}; leave it empty where it is not known{hint}"
 
 
-def _present(value: float, what: str) -> float:
+def _present(value: float, what: str, kind: str = "a number") -> float:
     if math.isnan(value):
-        raise InputError(f"{what} must be a number for every document, got none")
+        raise InputError(f"{what} must be {kind} for every document, got none")
     return value
 
 

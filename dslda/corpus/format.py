@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, text
+from dslda.corpus.levels import are_levels
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
@@ -116,8 +117,10 @@ class Manifest:
     text_settings : TextSettings
     responses : mapping of str to ResponseSummary
         In the order of the arrays ``response/0``, ``response/1``, ...
-    covariates : tuple of str
+    covariates : mapping of str to ResponseSummary
         In the order of the arrays ``covariates/0``, ...
+    levels : mapping of str to tuple of str
+        The names of each categorical column, by code; columns of numbers are not in it.
     partitions : tuple of PartitionInfo
     provenance : mapping
         Where the corpus comes from: any JSON object.
@@ -130,7 +133,8 @@ class Manifest:
     has_doc_id: bool
     text_settings: TextSettings
     responses: Mapping[str, ResponseSummary]
-    covariates: tuple[str, ...]
+    covariates: Mapping[str, ResponseSummary]
+    levels: Mapping[str, tuple[str, ...]]
     partitions: tuple[PartitionInfo, ...]
     provenance: Mapping[str, Any]
 
@@ -153,8 +157,8 @@ class Manifest:
     def content_hash(self) -> str:
         """SHA-256 (hexadecimal) of what the corpus holds, the same for every copy, whenever it was made.
 
-        Taken of the names and checksums of everything stored and the text settings, not of provenance, nor of
-        the summaries, whose last bits may differ between machines.
+        Taken of the names, levels and checksums of everything stored and the text settings, not of provenance,
+        nor of the summaries, whose last bits may differ between machines.
         """
         return json_sha256(
             {
@@ -162,6 +166,7 @@ class Manifest:
                 "text_settings": self.text_settings.to_json(),
                 "responses": list(self.responses),
                 "covariates": list(self.covariates),
+                "levels": {name: list(levels) for name, levels in self.levels.items()},
                 "partitions": [partition.to_json() for partition in self.partitions],
             }
         )
@@ -180,12 +185,20 @@ class Manifest:
             "has_weight": self.has_weight,
             "has_doc_id": self.has_doc_id,
             "text_settings": self.text_settings.to_json(),
-            "responses": [{"name": name} | summary.to_json() for name, summary in self.responses.items()],
-            "covariates": [{"name": name} for name in self.covariates],
+            "responses": self._columns_to_json(self.responses),
+            "covariates": self._columns_to_json(self.covariates),
             "partitions": [partition.to_json() for partition in self.partitions],
             "provenance": dict(self.provenance),
         }
         return data | {MANIFEST_CHECKSUM: json_sha256(data)}
+
+    def _columns_to_json(self, columns: Mapping[str, ResponseSummary]) -> list[dict[str, Any]]:
+        return [
+            {"name": name}
+            | summary.to_json()
+            | ({"levels": list(self.levels[name])} if name in self.levels else {})
+            for name, summary in columns.items()
+        ]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: str) -> Manifest:
@@ -210,14 +223,8 @@ class Manifest:
                 f"{where} does not agree with its own checksum, so it was damaged or edited; copy zarr.json "
                 "again or ingest again"
             )
-        responses: dict[str, ResponseSummary] = {}
-        for i, entry in enumerate(items(data, "responses", where)):
-            here = f"{where}, responses[{i}]"
-            responses[text(entry, "name", here)] = ResponseSummary.from_json(entry, here)
-        covariates = tuple(
-            text(entry, "name", f"{where}, covariates[{i}]")
-            for i, entry in enumerate(items(data, "covariates", where))
-        )
+        responses, response_levels = _columns_from_json(data, "responses", where)
+        covariates, covariate_levels = _columns_from_json(data, "covariates", where)
         partitions = tuple(
             PartitionInfo.from_json(entry, f"{where}, partitions[{i}]")
             for i, entry in enumerate(items(data, "partitions", where))
@@ -231,12 +238,26 @@ class Manifest:
             text_settings=TextSettings.from_json(object_(data, "text_settings", where), where),
             responses=responses,
             covariates=covariates,
+            levels=response_levels | covariate_levels,
             partitions=partitions,
             provenance=object_(data, "provenance", where),
         )
-        for name, names in (("responses", responses), ("covariates", set(covariates))):
-            if len(names) != len(data[name]):
+        for name, summaries in (("responses", responses), ("covariates", covariates)):
+            if len(summaries) != len(data[name]):
                 raise FormatError(f"{where}: field {name!r} must have distinct names, got one of them twice")
+            for column, summary in summaries.items():
+                if summary.n + summary.missing != manifest.n_documents:
+                    raise FormatError(
+                        f"{where}: n and missing of {column!r} in {name!r} must add up to the "
+                        f"{manifest.n_documents} documents, got {summary.n} and {summary.missing}"
+                    )
+        for name, summary in covariates.items():
+            if summary.missing:
+                raise FormatError(
+                    f"{where}: the covariate {name!r} must have no missing value, got {summary.missing}"
+                )
+            if name in responses and response_levels.get(name) != covariate_levels.get(name):
+                raise FormatError(f"{where}: {name!r} must have the same levels as response and as covariate")
         for name in ("n_documents", "nnz", "n_tokens"):
             found, expected = count(data, name, where), getattr(manifest, name)
             if found != expected:
@@ -244,6 +265,34 @@ class Manifest:
                     f"{where}: field {name!r} must be the sum over partitions, {expected}, got {found}"
                 )
         return manifest
+
+
+def _columns_from_json(
+    data: Mapping[str, Any], field_name: str, where: str
+) -> tuple[dict[str, ResponseSummary], dict[str, tuple[str, ...]]]:
+    """Summaries of the columns, and levels of the categorical ones, by name."""
+    summaries: dict[str, ResponseSummary] = {}
+    levels: dict[str, tuple[str, ...]] = {}
+    for i, entry in enumerate(items(data, field_name, where)):
+        here = f"{where}, {field_name}[{i}]"
+        name = text(entry, "name", here)
+        summary = summaries[name] = ResponseSummary.from_json(entry, here)
+        if "levels" not in entry:
+            continue
+        names = items(entry, "levels", here)
+        if not are_levels(names):
+            raise FormatError(
+                f"{here}: field 'levels' must be distinct strings in the order of their code points, got "
+                f"{names!r:.60}"
+            )
+        codes = (summary.minimum, summary.maximum, *(summary.distinct or ())) if summary.n else ()
+        if not (summary.whole and all(0 <= code < len(names) for code in codes)):
+            raise FormatError(
+                f"{here}: the values must be codes 0..{len(names) - 1} of the levels, got a summary from "
+                f"{summary.minimum:g} to {summary.maximum:g}"
+            )
+        levels[name] = tuple(names)
+    return summaries, levels
 
 
 def _check_encoding(data: Mapping[str, Any], path: str) -> None:

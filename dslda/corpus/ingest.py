@@ -61,6 +61,7 @@ def ingest(
     response: Names | Mapping[str, ArrayLike] = (),
     covariates: Names | Mapping[str, ArrayLike] = (),
     weight: str | ArrayLike | None = None,
+    categorical: Names = (),
     format: str = "auto",
     min_df: int | float = 5,
     max_df: int | float = 0.25,
@@ -110,6 +111,12 @@ def ingest(
         Fields of numbers that every document has.
     weight : str, optional
         Field of document weights, 0 or more. An array for a matrix.
+    categorical : str or sequence of str
+        Those of the fields of `response` and `covariates` that hold names, of classes or groups, and not
+        numbers. Strings are taken as they are, but for white space around them; numbers and booleans as JSON
+        writes them ("3", "true"). The corpus holds codes 0, 1, ... in the order of the names, and the names as
+        :attr:`~dslda.corpus.store.Corpus.levels`: at most 10,000, since beyond that it is rather a text or a
+        number.
     format : {"auto", "jsonl", "csv", "parquet", "text", "ldac"}
         "auto" goes by the files' endings.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
@@ -152,6 +159,14 @@ def ingest(
     From a file of reviews, one JSON object a line::
 
         corpus = dslda.ingest("reviews.jsonl.gz", "reviews.corpus", text="text", response="rating")
+
+    With classes to predict, and one numeric and one categorical covariate::
+
+        corpus = dslda.ingest(
+            "bills.parquet", "bills.corpus", text="text", response="policy_area",
+            covariates=["n_cosponsors", "party"], categorical=["policy_area", "party"],
+        )
+        corpus.levels["party"]  # ("Democrat", "Independent", "Republican")
     """
     target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
@@ -179,9 +194,9 @@ def ingest(
     if by_position and stop_words is not None:
         raise InputError("stop_words must be None where documents hold positions in a vocabulary")
     if is_matrix:
-        fields, rows = matrix_rows(inputs, response, covariates, weight, id, given)
+        fields, rows = matrix_rows(inputs, response, covariates, weight, id, categorical, given)
     else:
-        fields = name_fields(files, text, words, counts, id, response, covariates, weight)
+        fields = name_fields(files, text, words, counts, id, response, covariates, weight, categorical)
 
     with _runner(files, inputs, client, progress) as runner:
         if is_matrix:
@@ -207,6 +222,7 @@ def ingest(
             id_capacity=None if fields.id is None else max(p.n_id_bytes for p in plan.partitions),
             responses=fields.responses,
             covariates=fields.covariates,
+            levels=plan.levels,
             has_weight=fields.weight is not None,
             provenance=_provenance(inputs, files, fields),
             storage_options=storage_options,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.format import ARRAYS, PartitionInfo, checksum
+from dslda.corpus.levels import are_codes
 from dslda.corpus.location import Location
 from dslda.corpus.vocabulary import decode_strings
 from dslda.exceptions import FormatError, InputError
@@ -45,6 +46,8 @@ class PartitionReader:
         Identifiers from the store, or positions in the corpus, or none.
     first_document : int
         Position in the corpus of the first document.
+    n_levels : mapping of str to int
+        How many codes there are in each array of a categorical column to be read.
     """
 
     location: Location
@@ -57,6 +60,7 @@ class PartitionReader:
     weight: bool
     doc_id: Literal["stored", "position"] | None
     first_document: int
+    n_levels: Mapping[str, int]
 
     def __call__(self) -> DocumentBlock:
         """Read and check the partition; see :meth:`dslda.corpus.store.Corpus.read`."""
@@ -89,6 +93,12 @@ class PartitionReader:
     def _column(self, arrays: StoredArrays, name: str) -> NDArray[np.float64]:
         values: NDArray[np.float64] = arrays.row(name, self.info.n_documents)
         arrays.verify(self.info.column_checksums.get(name), **{name: values})
+        n_levels = self.n_levels.get(name)
+        # compiled code would take a wrong code for an index too
+        if n_levels is not None and not are_codes(values, n_levels).all():
+            raise FormatError(
+                f"{arrays.where}: array {name} must hold codes 0..{n_levels - 1} of its levels; {REMEDY}"
+            )
         return values
 
     def _doc_id(self, arrays: StoredArrays) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ and timing play no part.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -23,6 +23,7 @@ from dslda.corpus.counting import (
     merge_id_hashes,
     merge_responses,
 )
+from dslda.corpus.levels import merge_levels
 from dslda.corpus.partitioning import (
     Partition,
     choose_partition_tokens,
@@ -76,8 +77,8 @@ class PlannedCorpus:
         One a chunk, in order.
     partitions : list of Partition
     n_documents, n_tokens, n_missing_text : int
-    responses : mapping of str to ResponseSummary
-        For checks and messages; the store's own are merged by partition.
+    levels : mapping of str to tuple of str
+        The names of each categorical column, by code.
     """
 
     vocabulary: Vocabulary
@@ -86,7 +87,7 @@ class PlannedCorpus:
     n_documents: int
     n_tokens: int
     n_missing_text: int
-    responses: dict[str, ResponseSummary]
+    levels: dict[str, tuple[str, ...]]
 
 
 def plan_corpus(
@@ -115,14 +116,19 @@ def plan_corpus(
     ------
     InputError
         What a task found in the input; no documents; a response that is always missing or always the same; a
-        vocabulary without terms.
+        categorical column of too many levels; a vocabulary without terms.
     """
     summaries: list[ChunkSummary] = runner.results(runner.map(CountedChunk.summary, counted), stage="read")
     n_documents = sum(summary.n_documents for summary in summaries)
     if n_documents == 0:
         raise InputError("no documents: the input is empty")
-    responses = merge_responses(fields.responses, summaries)
-    _check_responses(responses, n_documents)
+    names: dict[str, pa.LargeStringArray] = {}
+    if fields.categorical:
+        merged = merge_in_tree(runner, runner.map(_chunk_levels, counted), merge_levels)
+        # once more: a single chunk was not merged with another, so is not sorted
+        names = merge_levels(runner.results([merged])[0])
+    levels = {name: tuple(found.to_pylist()) for name, found in names.items()}
+    _check_responses(merge_responses(fields.responses, summaries), levels, n_documents)
     if fields.id is not None:
         _report_repeated_ids(runner, counted, fields.id)
 
@@ -138,7 +144,8 @@ def plan_corpus(
 
     keys = _share_keys(runner, vocabulary.terms if given is None else given.keys)
     first = list(accumulate((summary.n_documents for summary in summaries), initial=0))[:-1]
-    blocks = runner.map(restrict, counted, [keys] * len(counted), first)
+    shared_names = runner.share(names) if names else {}
+    blocks = runner.map(restrict, counted, [keys] * len(counted), first, [shared_names] * len(counted))
     counted.clear()
     works: list[int] = runner.results(runner.map(work, blocks))
     total = sum(works)
@@ -157,7 +164,7 @@ def plan_corpus(
         n_documents=n_documents,
         n_tokens=selected.n_tokens,
         n_missing_text=sum(summary.n_missing_text for summary in summaries),
-        responses=responses,
+        levels=levels,
     )
 
 
@@ -183,16 +190,25 @@ def _share_keys(runner: Runner, keys: Sequence[str]) -> Any:
     return runner.share(pa.array(keys, type=pa.large_string()))
 
 
-def _check_responses(responses: dict[str, ResponseSummary], n_documents: int) -> None:
+def _chunk_levels(chunk: CountedChunk) -> Mapping[str, pa.LargeStringArray]:
+    return chunk.levels
+
+
+def _check_responses(
+    responses: dict[str, ResponseSummary], levels: dict[str, tuple[str, ...]], n_documents: int
+) -> None:
     for name, summary in responses.items():
         if summary.n == 0:
             raise InputError(
                 f"response {name!r} is missing in all {n_documents:,} documents; "
                 "it must be known in at least two"
             )
-        if summary.minimum == summary.maximum:
+        found = levels.get(name)
+        constant = summary.minimum == summary.maximum if found is None else len(found) == 1
+        if constant:
+            value = f"{summary.minimum:g}" if found is None else repr(found[0])
             raise InputError(
-                f"response {name!r} is {summary.minimum:g} in all {summary.n:,} documents that have it; "
+                f"response {name!r} is {value} in all {summary.n:,} documents that have it; "
                 "it must vary, or there is nothing to learn: leave it out or name another"
             )
 

@@ -54,8 +54,15 @@ class Fields:
     id : str or None
         Field of the identifier; None numbers the documents.
     responses, covariates : tuple of str
-        Fields of numbers.
+        Fields of numbers, or of names.
     weight : str or None
+    categorical : tuple of str
+        Those of the responses and covariates that hold names.
+
+    Raises
+    ------
+    InputError
+        A categorical field is neither response nor covariate.
     """
 
     text: str | None = None
@@ -65,6 +72,16 @@ class Fields:
     responses: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
     weight: str | None = None
+    categorical: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        columns = (*self.responses, *self.covariates)
+        for name in self.categorical:
+            if name not in columns:
+                raise InputError(
+                    f"categorical must name fields among those of response and covariates, got {name!r}; "
+                    f"these are: {', '.join(map(repr, columns)) or 'none'}"
+                )
 
     def named(self) -> dict[str, str]:
         """Every field in use and what it is for."""

@@ -6,6 +6,7 @@ documents and their outcome cannot depend on how the input was cut.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import CountedChunk
+from dslda.corpus.levels import recode
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
@@ -125,7 +127,12 @@ def select_given(table: pa.Table, keys: pa.LargeStringArray, vocabulary: Vocabul
     return SelectedTerms(Vocabulary(vocabulary.terms, frequency), n_tokens, len(table))
 
 
-def restrict(chunk: CountedChunk, keys: pa.LargeStringArray, first_document: int) -> DocumentBlock:
+def restrict(
+    chunk: CountedChunk,
+    keys: pa.LargeStringArray,
+    first_document: int,
+    levels: Mapping[str, pa.LargeStringArray],
+) -> DocumentBlock:
     """Count a chunk over the vocabulary.
 
     Parameters
@@ -135,6 +142,8 @@ def restrict(chunk: CountedChunk, keys: pa.LargeStringArray, first_document: int
         The terms, as they are written in the chunk.
     first_document : int
         Position in the corpus of the chunk's first document: the identifier of documents without one.
+    levels : mapping of str to pyarrow array of large_string
+        Those of the corpus, of each categorical column.
     """
     n = chunk.n_documents
     ids = pc.index_in(chunk.words, value_set=keys).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -154,11 +163,23 @@ def restrict(chunk: CountedChunk, keys: pa.LargeStringArray, first_document: int
         indptr=indptr,
         terms=terms[order],
         counts=counts[order],
-        responses=chunk.responses,
-        covariates=chunk.covariates,
+        responses=_over_levels(chunk.responses, chunk, levels),
+        covariates=_over_levels(chunk.covariates, chunk, levels),
         weight=chunk.weight,
         doc_id=doc_id,
     )
+
+
+def _over_levels(
+    columns: Mapping[str, NDArray[np.float64]],
+    chunk: CountedChunk,
+    levels: Mapping[str, pa.LargeStringArray],
+) -> dict[str, NDArray[np.float64]]:
+    """Columns of a chunk, the categorical ones as codes over the levels of the corpus."""
+    return {
+        name: recode(values, chunk.levels[name], levels[name]) if name in levels else values
+        for name, values in columns.items()
+    }
 
 
 def _nothing_left(

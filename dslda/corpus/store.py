@@ -122,13 +122,27 @@ class Corpus:
 
     @property
     def response_summaries(self) -> Mapping[str, ResponseSummary]:
-        """Number, moments and range of each response's values, over the whole corpus."""
+        """Number, moments and range of each response's values, over the whole corpus; of a categorical one, of
+        its codes."""
         return self._manifest.responses
 
     @property
     def covariate_names(self) -> tuple[str, ...]:
         """Names of the covariates."""
+        return tuple(self._manifest.covariates)
+
+    @property
+    def covariate_summaries(self) -> Mapping[str, ResponseSummary]:
+        """The same of each covariate; of a categorical one, of its codes."""
         return self._manifest.covariates
+
+    @property
+    def levels(self) -> Mapping[str, tuple[str, ...]]:
+        """Names that each categorical response or covariate holds: code ``i`` stands for ``levels[name][i]``.
+
+        Columns of numbers are not in it.
+        """
+        return self._manifest.levels
 
     @property
     def has_weight(self) -> bool:
@@ -219,26 +233,35 @@ class Corpus:
         if not 0 <= partition < self.n_partitions:
             raise InputError(f"partition must be in 0..{self.n_partitions - 1}, got {partition}")
         names = self.response_names if responses is None else _names(responses, "responses")
+        response_arrays = {
+            name: f"response/{_position(name, self.response_names, 'response')}" for name in names
+        }
+        covariate_arrays = {
+            name: f"covariates/{_position(name, self.covariate_names, 'covariate')}"
+            for name in _names(covariates, "covariates")
+        }
         return PartitionReader(
             location=self._location,
             partition=partition,
             n_partitions=self.n_partitions,
             n_terms=self.n_terms,
             info=self.partitions[partition],
-            responses={
-                name: f"response/{_position(name, self.response_names, 'response')}" for name in names
-            },
-            covariates={
-                name: f"covariates/{_position(name, self.covariate_names, 'covariate')}"
-                for name in _names(covariates, "covariates")
-            },
+            responses=response_arrays,
+            covariates=covariate_arrays,
             weight=weight and self.has_weight,
             doc_id=None if not doc_id else "stored" if self.has_doc_id else "position",
             first_document=int(self._document_offsets[partition]),
+            n_levels={
+                array: len(self.levels[name])
+                for name, array in (*response_arrays.items(), *covariate_arrays.items())
+                if name in self.levels
+            },
         )
 
     def __repr__(self) -> str:
-        responses = ", ".join(f"{name!r} ({s.kind})" for name, s in self.response_summaries.items())
+        kinds = {name: summary.kind for name, summary in self.response_summaries.items()}
+        kinds |= {name: f"{len(self.levels[name]):,} levels" for name in kinds if name in self.levels}
+        responses = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
         return (
             f"Corpus({self.path!r}: {self.n_documents:,} documents, {self.n_terms:,} terms, "
             f"{self.n_tokens:,} tokens, {self.n_partitions:,} partitions, responses: {responses or 'none'})"

@@ -1,4 +1,4 @@
-"""What is known of a response without reading it: summaries that workers make and the driver merges."""
+"""What is known of a response or covariate without reading it: summaries that workers make and the driver merges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISTINCT_LIMIT = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResponseSummary:
-    """Summary of the values of one response.
+    """Summary of the values of one response or covariate; of a categorical one, of its codes.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class ResponseSummary:
             variance = float(np.square(seen - mean).mean())
         if not math.isfinite(variance):
             raise InputError(
-                f"a response and its square must be finite, got {np.abs(seen).max()}; rescale the response"
+                f"a value and its square must be finite, got {np.abs(seen).max()}; rescale the column"
             )
         distinct = np.unique(seen)
         return cls(

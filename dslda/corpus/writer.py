@@ -20,12 +20,13 @@ from dslda.corpus.format import (
     Manifest,
     PartitionInfo,
     ResponseSummary,
-    checksum,
 )
 from dslda.corpus.json_fields import canonical_json
+from dslda.corpus.levels import are_levels
 from dslda.corpus.location import Location, check_output, move_into_place
+from dslda.corpus.rows import BlockColumns
 from dslda.corpus.text import TextSettings
-from dslda.corpus.vocabulary import Vocabulary, encode_strings
+from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 
 __all__ = ["CorpusWriter", "WrittenPartition", "check_corpus_output"]
@@ -55,13 +56,14 @@ class WrittenPartition:
     ----------
     partition : int
     info : PartitionInfo
-    responses : tuple of ResponseSummary
-        In the order of the writer's `responses`.
+    responses, covariates : tuple of ResponseSummary
+        In the order of the writer's.
     """
 
     partition: int
     info: PartitionInfo
     responses: tuple[ResponseSummary, ...]
+    covariates: tuple[ResponseSummary, ...]
 
 
 class CorpusWriter:
@@ -89,6 +91,8 @@ class CorpusWriter:
         The most bytes of UTF-8 that the identifiers of any partition take; None when documents have none.
     responses, covariates : sequence of str
         Any distinct names; every block must have them.
+    levels : mapping of str to sequence of str, optional
+        The names of each categorical column, by code: distinct, in the order of their code points.
     has_weight : bool
     provenance : mapping
         Where the documents come from: any JSON object. The time and the version of dslda are added.
@@ -115,6 +119,7 @@ class CorpusWriter:
         id_capacity: int | None = None,
         responses: Sequence[str] = (),
         covariates: Sequence[str] = (),
+        levels: Mapping[str, Sequence[str]] | None = None,
         has_weight: bool = False,
         provenance: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -129,6 +134,12 @@ class CorpusWriter:
         for what, names in (("responses", responses), ("covariates", covariates)):
             if len(set(names)) != len(names) or not all(isinstance(name, str) and name for name in names):
                 raise InputError(f"{what} must be distinct names that are not empty, got {list(names)!r}")
+        for name, names in (levels or {}).items():
+            if name not in (*responses, *covariates) or not are_levels(names):
+                raise InputError(
+                    f"levels must be distinct strings in the order of their code points, for names among "
+                    f"responses and covariates, got {names!r:.60} for {name!r}"
+                )
         for what, capacity, width in (
             ("document_capacity", document_capacity, 8),
             ("entry_capacity", entry_capacity, 4),
@@ -149,16 +160,21 @@ class CorpusWriter:
         self._target: Location | None = None
         self._vocabulary: Vocabulary | None = vocabulary
         self._vocabulary_sha256 = vocabulary.sha256
-        self._n_terms = len(vocabulary)
         self._has_document_frequency = vocabulary.document_frequency is not None
         self._text_settings = text_settings
         self._n_partitions = n_partitions
         self._document_capacity = document_capacity
         self._entry_capacity = entry_capacity
         self._id_capacity = id_capacity
-        self._responses = tuple(responses)
-        self._covariates = tuple(covariates)
-        self._has_weight = has_weight
+        self._levels = {name: tuple(names) for name, names in (levels or {}).items()}
+        self._columns = BlockColumns(
+            n_terms=len(vocabulary),
+            responses=tuple(responses),
+            covariates=tuple(covariates),
+            n_levels={name: len(names) for name, names in self._levels.items()},
+            has_weight=has_weight,
+            has_doc_id=id_capacity is not None,
+        )
         self._provenance = dict(provenance or {})
         self._overwrite = overwrite
 
@@ -192,14 +208,17 @@ class CorpusWriter:
         documents, entries = self._document_capacity, self._entry_capacity
         rows: dict[str, int] = {"indptr": documents + 1, "terms": entries, "counts": entries}
         names: dict[str, str] = {}
-        for group, columns in (("response", self._responses), ("covariates", self._covariates)):
+        for group, columns in (
+            ("response", self._columns.responses),
+            ("covariates", self._columns.covariates),
+        ):
             if columns:
                 root.create_group(group)
             # by number, since a name may hold what a file name may not
             for i, column in enumerate(columns):
                 rows[f"{group}/{i}"] = documents
                 names[f"{group}/{i}"] = column
-        if self._has_weight:
+        if self._columns.has_weight:
             rows["weight"] = documents
         if self._id_capacity is not None:
             rows |= {"doc_id": self._id_capacity, "doc_id_offsets": documents + 1}
@@ -235,10 +254,10 @@ class CorpusWriter:
             raise InputError(f"partition must be in 0..{self._n_partitions - 1}, got {partition}")
         store = self._prepared().store(read_only=False)
         try:
-            rows, info, summaries = self._rows(block)
+            rows = self._columns.rows(block)
         except InputError as error:
             raise InputError(f"partition {partition}: {error}") from error
-        for name, values in rows.items():
+        for name, values in rows.arrays.items():
             array: Any = zarr.open_array(store, path=name, mode="r+", zarr_format=3)
             capacity = array.shape[1]
             if len(values) > capacity:
@@ -250,7 +269,7 @@ class CorpusWriter:
             row = np.full(capacity, array.fill_value, dtype=array.dtype)
             row[: len(values)] = values
             array[partition] = row
-        return WrittenPartition(partition, info, summaries)
+        return WrittenPartition(partition, rows.info, rows.responses, rows.covariates)
 
     def finish(self, written: Iterable[WrittenPartition]) -> None:
         """Write the manifest and give the corpus its name.
@@ -277,17 +296,21 @@ class CorpusWriter:
                 f"partitions 0..{self._n_partitions - 1} must be written once each, got {numbers}"
             )
         manifest = Manifest(
-            n_terms=self._n_terms,
+            n_terms=self._columns.n_terms,
             vocabulary_sha256=self._vocabulary_sha256,
             has_document_frequency=self._has_document_frequency,
-            has_weight=self._has_weight,
-            has_doc_id=self._id_capacity is not None,
+            has_weight=self._columns.has_weight,
+            has_doc_id=self._columns.has_doc_id,
             text_settings=self._text_settings,
             responses={
                 name: ResponseSummary.merge_all(part.responses[i] for part in parts)
-                for i, name in enumerate(self._responses)
+                for i, name in enumerate(self._columns.responses)
             },
-            covariates=self._covariates,
+            covariates={
+                name: ResponseSummary.merge_all(part.covariates[i] for part in parts)
+                for i, name in enumerate(self._columns.covariates)
+            },
+            levels=self._levels,
             partitions=tuple(part.info for part in parts),
             provenance={
                 **self._provenance,
@@ -314,68 +337,8 @@ class CorpusWriter:
         return self._target
 
     def __getstate__(self) -> dict[str, Any]:
-        # workers need no vocabulary, and it can be large
-        return self.__dict__ | {"_vocabulary": None, "_provenance": {}}
-
-    def _rows(
-        self, block: DocumentBlock
-    ) -> tuple[dict[str, NDArray[Any]], PartitionInfo, tuple[ResponseSummary, ...]]:
-        """Arrays to write by name, without padding, and what the manifest will say of them."""
-        block.validate(self._n_terms)
-        columns: dict[str, NDArray[Any]] = {}
-        summaries: list[ResponseSummary] = []
-        for i, name in enumerate(self._responses):
-            values = _column(block.responses, name, "response")
-            _refuse(block, f"response {name!r} must be finite or missing", np.isinf(values))
-            # NaN has many bit patterns: an all-missing chunk comes back as the fill's, and must hash the same
-            columns[f"response/{i}"] = np.where(np.isnan(values), np.nan, values)
-            summaries.append(ResponseSummary.of(values))
-        for i, name in enumerate(self._covariates):
-            values = _column(block.covariates, name, "covariate")
-            _refuse(block, f"covariate {name!r} must be finite", ~np.isfinite(values))
-            columns[f"covariates/{i}"] = values
-        if self._has_weight:
-            if block.weight is None:
-                raise InputError("the block must have weights, got none")
-            weight = np.asarray(block.weight, dtype=np.float64)
-            _refuse(block, "weight must be finite and not negative", ~(np.isfinite(weight) & (weight >= 0)))
-            columns["weight"] = weight
-        sums = {name: checksum(values) for name, values in columns.items()}
-        if self._id_capacity is not None:
-            if block.doc_id is None or len(block.doc_id) != block.n_documents:
-                raise InputError(
-                    f"the block must have an identifier for each of its {block.n_documents} documents"
-                )
-            data, offsets = encode_strings(block.doc_id, what="identifier of document")
-            columns |= {"doc_id": data, "doc_id_offsets": offsets}
-            sums["doc_id"] = checksum(offsets, data)
-        counts: dict[str, NDArray[Any]] = {
-            "indptr": np.asarray(block.indptr, dtype=np.int64),
-            "terms": np.asarray(block.terms, dtype=np.int32),
-            "counts": np.asarray(block.counts, dtype=np.int32),
-        }
-        info = PartitionInfo(
-            n_documents=block.n_documents,
-            nnz=len(block.terms),
-            n_tokens=block.n_tokens,
-            n_empty=int(np.count_nonzero(np.diff(block.indptr) == 0)),
-            checksum=checksum(*counts.values()),
-            column_checksums=sums,
-        )
-        return counts | columns, info, tuple(summaries)
-
-
-def _column(columns: Mapping[str, NDArray[np.float64]], name: str, what: str) -> NDArray[np.float64]:
-    if name not in columns:
-        raise InputError(f"the block must have the {what} {name!r}, got {sorted(columns)}")
-    return np.asarray(columns[name], dtype=np.float64)
-
-
-def _refuse(block: DocumentBlock, rule: str, bad: NDArray[np.bool_]) -> None:
-    if bad.any():
-        first = int(np.argmax(bad))
-        which = repr(block.doc_id[first]) if block.doc_id is not None else f"{first} of the partition"
-        raise InputError(f"{rule}, and is not in {int(bad.sum())} documents, first in document {which}")
+        # workers need neither vocabulary nor names of levels, and these can be large
+        return self.__dict__ | {"_vocabulary": None, "_levels": {}, "_provenance": {}}
 
 
 def _create(root: Any, name: str, shape: tuple[int, ...], attributes: dict[str, str]) -> Any:

@@ -47,6 +47,25 @@ def test_ingest_writes_a_corpus_and_says_what_is_in_it(made: Path, dslda: Dslda)
     assert corpus.content_hash in told.out
 
 
+def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:
+    bills = tmp_path / "bills.csv"
+    bills.write_text("text,area,party,age\ntax law,Taxation,R,1\nsea law,Health,D,2\ntax,,R,3\n")
+    ingest = ("ingest", bills, "--out", tmp_path / "b.corpus", "--text", "text", "--min-df", 1)
+    columns = ("--max-df", 1.0, "--response", "area", "--covariates", "party, age")
+    refused = dslda(*ingest, *columns)
+    assert refused.code == 2
+    assert "bills.csv, line 2: response 'area' must be a number, got 'Taxation'" in refused.error
+    assert refused.error.endswith("if it names classes, give --categorical area (categorical='area')")
+    assert dslda(*ingest, *columns, "--categorical", "area, party").code == 0
+    corpus = open_corpus(tmp_path / "b.corpus")
+    assert corpus.levels == {"area": ("Health", "Taxation"), "party": ("D", "R")}
+    assert corpus.response_summaries["area"].missing == 1
+    assert corpus.covariate_summaries["age"].mean == 2
+    unknown = dslda(*ingest, *columns, "--categorical", "sponsor", "--overwrite")
+    assert unknown.code == 2
+    assert "got 'sponsor'; these are: 'area', 'party', 'age'" in unknown.error
+
+
 def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> None:
     model = load_model(made / "stars.model")
     assert model.response == "stars"

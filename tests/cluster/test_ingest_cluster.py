@@ -22,7 +22,14 @@ from dslda.corpus.text import TextSettings
 from dslda.exceptions import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-ARGUMENTS = {"text": "text", "id": "id", "response": "rating", "partition_tokens": 10_000}
+ARGUMENTS = {
+    "text": "text",
+    "id": "id",
+    "response": ["rating", "class_name"],
+    "covariates": ["age", "division"],
+    "categorical": ["class_name", "division"],
+    "partition_tokens": 10_000,
+}
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +82,8 @@ def test_two_processes_write_the_bits_of_one(client, lines, in_process, tmp_path
         path, tmp_path / "a.corpus", client=client, progress=lambda *a: told.append(a), **ARGUMENTS
     )
     assert corpus.content_hash == in_process
+    assert len(corpus.levels["class_name"]) == 18
+    assert corpus.covariate_summaries["division"].distinct == (0, 1, 2)
     n_chunks = max(total for stage, _, total in told if stage == "read")
     assert n_chunks >= 6
     assert ("write", corpus.n_partitions, corpus.n_partitions) in told
@@ -97,6 +106,21 @@ def test_an_error_in_a_task_comes_as_itself_and_leaves_nothing(client, lines, tm
         ingest(tmp_path / "a.jsonl", tmp_path / "a.corpus", client=client, **ARGUMENTS)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     assert "Traceback" not in caplog.text
+
+
+def test_names_of_many_chunks_are_merged_on_the_workers(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 20_000)
+    lines = [json.dumps({"text": "word", "y": f"class {i % 10_000:05d}"}) for i in range(12_000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    arguments = {"text": "text", "response": "y", "categorical": "y", "min_df": 1, "max_df": 1.0}
+    corpus = ingest(tmp_path / "a.jsonl", client=client, **arguments)
+    assert corpus.levels["y"] == tuple(f"class {i:05d}" for i in range(10_000))
+    codes = [c for i in range(corpus.n_partitions) for c in corpus.read(i).responses["y"]]
+    assert codes == [i % 10_000 for i in range(12_000)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"text": "word", "y": "one more"}']))
+    with pytest.raises(InputError, match="field 'y' must have at most 10,000 levels to be categorical"):
+        ingest(tmp_path / "a.jsonl", tmp_path / "a.corpus", client=client, **arguments)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 @pytest.mark.slow

@@ -26,8 +26,10 @@ MANIFEST = Manifest(
     responses={
         "rating": ResponseSummary.of([1.0, 2.5, math.nan]),
         "none/at all": ResponseSummary.of([math.nan] * 3),
+        "color": ResponseSummary.of([2.0, 0.0, math.nan]),
     },
-    covariates=("age", "größe"),
+    covariates={"age": ResponseSummary.of([3.0, 4.0, 5.0]), "größe": ResponseSummary.of([1.0, 0.0, 1.0])},
+    levels={"color": ("", "blue\nish", "🍎"), "größe": ("L", "XL")},
     partitions=(
         PartitionInfo(2, 3, 5, 0, "0" * 16, {"response/0": "1" * 16}),
         PartitionInfo(1, 0, 0, 1, "2" * 16, {"response/0": "3" * 16}),
@@ -52,6 +54,8 @@ def test_manifest_comes_back_from_json():
     assert copy_.to_json() == MANIFEST.to_json()
     assert copy_.partitions == MANIFEST.partitions
     assert copy_.responses["rating"] == MANIFEST.responses["rating"]
+    assert copy_.covariates == MANIFEST.covariates
+    assert copy_.levels == MANIFEST.levels
     assert (copy_.n_documents, copy_.nnz, copy_.n_tokens) == (3, 3, 5)
 
 
@@ -71,7 +75,13 @@ def test_content_hash_is_of_content_only():
     assert changed(provenance={"created": "now"}) == MANIFEST.content_hash
     assert changed(vocabulary_sha256="cd" * 32) != MANIFEST.content_hash
     assert changed(text_settings=TextSettings().to_json()) != MANIFEST.content_hash
-    assert changed(covariates=[{"name": "age"}, {"name": "size"}]) != MANIFEST.content_hash
+    covariates = copy.deepcopy(data["covariates"])
+    covariates[0]["mean"] = 4.5
+    assert changed(covariates=covariates) == MANIFEST.content_hash
+    covariates[1]["levels"] = ["XL", "XXL"]
+    assert changed(covariates=covariates) != MANIFEST.content_hash
+    covariates[1] = data["covariates"][1] | {"name": "size"}
+    assert changed(covariates=covariates) != MANIFEST.content_hash
     partitions = copy.deepcopy(data["partitions"])
     partitions[2]["column_checksums"]["response/0"] = "6" * 16
     assert changed(partitions=partitions) != MANIFEST.content_hash
@@ -155,6 +165,33 @@ def test_field_of_wrong_type_is_named(name):
         (("responses", 0, "distinct"), 3, "field 'distinct' must be a list"),
         (("responses", 1, "name"), "rating", "field 'responses' must have distinct names"),
         (("covariates", 1, "name"), "age", "field 'covariates' must have distinct names"),
+        (("covariates", 0, "mean"), None, r"covariates\[0\]: field 'mean' must be a finite number, got None"),
+        (("covariates", 0, "n"), 2, "n and missing of 'age' in 'covariates' must add up to the 3 documents"),
+        (("responses", 1, "missing"), 2, "n and missing of 'none/at all' in 'responses' must add up"),
+        (("responses", 2, "levels"), None, r"responses\[2\]: field 'levels' must be a list, got None"),
+        (("responses", 2, "levels"), {"a": 1}, r"responses\[2\]: field 'levels' must be a list"),
+        (
+            ("responses", 2, "levels"),
+            ["a", "b", 3],
+            r"responses\[2\]: field 'levels' must be distinct strings",
+        ),
+        (("responses", 2, "levels"), ["a", "b", "b"], "field 'levels' must be distinct strings in the order"),
+        (("responses", 2, "levels"), ["b", "a", "c"], "field 'levels' must be distinct strings in the order"),
+        (
+            ("responses", 2, "levels"),
+            ["a", "b"],
+            r"responses\[2\]: the values must be codes 0..1 of the levels",
+        ),
+        (("responses", 2, "levels"), [], "the values must be codes"),
+        (
+            ("responses", 2, "minimum"),
+            -1,
+            "the values must be codes 0..2 of the levels, got a summary from -1",
+        ),
+        (("responses", 2, "whole"), False, "the values must be codes 0..2"),
+        (("responses", 2, "distinct"), [0, 9], "the values must be codes 0..2"),
+        (("covariates", 1, "levels"), ["L"], r"covariates\[1\]: the values must be codes 0..0 of the levels"),
+        (("responses", 2, "name"), "größe", "'größe' must have the same levels as response and as covariate"),
         (("text_settings", "min_df"), {"documents": 0}, "x: manifest: text settings: min_df must be"),
     ],
 )
@@ -166,6 +203,16 @@ def test_wrong_field_is_named_with_its_place(path, value, message):
     inner[path[-1]] = value
     with pytest.raises(FormatError, match=message):
         Manifest.from_json(resealed(data), "x")
+
+
+def test_a_covariate_has_no_missing_value_and_a_categorical_response_may_have_none_at_all():
+    data = copy.deepcopy(MANIFEST.to_json())
+    data["covariates"][0] |= {"n": 2, "missing": 1}
+    with pytest.raises(FormatError, match="the covariate 'age' must have no missing value, got 1"):
+        Manifest.from_json(resealed(data), "x")
+    data = copy.deepcopy(MANIFEST.to_json())
+    data["responses"][1]["levels"] = []
+    assert Manifest.from_json(resealed(data), "x").levels["none/at all"] == ()
 
 
 def test_checksum_is_that_of_the_specification():
@@ -246,5 +293,5 @@ def test_distinct_values_are_listed_up_to_a_limit():
 
 @pytest.mark.parametrize("values", [[1.0, math.inf], [1e200, -1e200]])
 def test_response_whose_square_overflows_is_refused(values):
-    with pytest.raises(InputError, match="a response and its square must be finite"):
+    with pytest.raises(InputError, match="a value and its square must be finite"):
         ResponseSummary.of(values)

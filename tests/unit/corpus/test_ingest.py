@@ -617,6 +617,8 @@ def test_a_matrix_that_does_not_fit_is_refused():
         ingest(matrix, vocabulary=["a", "b"], response={"y": [1, 2, 3]})
     with pytest.raises(InputError, match="response of a matrix must be a mapping from names to arrays"):
         ingest(matrix, vocabulary=["a", "b"], response="y")
+    with pytest.raises(InputError, match="must have different names, got 'y' in both; rename one"):
+        ingest(matrix, vocabulary=["a", "b"], response={"y": [1, 2]}, covariates={"y": [3, 4]})
     with pytest.raises(InputError, match=r"matrix, row 1: .*whole numbers"):
         ingest(matrix * 0.75 + csr_array(np.array([[0.25, 0], [0, 0]])), vocabulary=["a", "b"])
 

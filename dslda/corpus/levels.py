@@ -1,0 +1,136 @@
+"""Levels: the names that a categorical column holds, such as classes.
+
+A chunk numbers the names as they come. The names of all chunks are merged to those of the corpus, whose codes
+are positions in their sorted list: what comes out does not depend on how the input was cut.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.exceptions import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MAX_LEVELS", "are_codes", "are_levels", "check_number", "level_name", "merge_levels", "recode"]
+
+MAX_LEVELS = 10_000
+"""More names than any classification has; what exceeds it are texts, identifiers or measurements."""
+
+
+def level_name(value: Any, what: str) -> str | None:
+    """The name that a value is, None when it is missing.
+
+    A string is its own name, but for white space around it. Numbers and booleans are named as JSON writes
+    them: ``true``, ``3``, ``2.5``.
+
+    Parameters
+    ----------
+    value : object
+    what : str
+        Begins the message of an error.
+
+    Raises
+    ------
+    InputError
+        The value is none of these.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, (numbers.Real, Decimal)):
+        if value != value:
+            return None
+        if math.isfinite(value):
+            # as it is: a float may not hold all its digits
+            return str(value) if isinstance(value, Decimal) else json.dumps(float(value))
+    raise InputError(
+        f"{what} must be a name to be categorical (a string, a number, true or false), got {value!r:.60}"
+    )
+
+
+def check_number(n_levels: int, name: str) -> None:
+    """Refuse a column with more than 10,000 levels.
+
+    Raises
+    ------
+    InputError
+    """
+    if n_levels > MAX_LEVELS:
+        raise InputError(
+            f"field {name!r} must have at most {MAX_LEVELS:,} levels to be categorical, got more; it probably "
+            "is a text, an identifier or a number: leave it out of categorical"
+        )
+
+
+def merge_levels(*parts: Mapping[str, pa.LargeStringArray]) -> dict[str, pa.LargeStringArray]:
+    """The names in any of `parts`, by column, each once and in the order of their code points.
+
+    Raises
+    ------
+    InputError
+        As :func:`check_number`.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    merged = {}
+    for name in parts[0]:
+        names = pc.unique(pa.concat_arrays([part[name] for part in parts]))
+        check_number(len(names), name)
+        # Arrow compares UTF-8, whose order is that of code points, as that of Python's strings
+        merged[name] = names.take(pc.sort_indices(names))
+    return merged
+
+
+def recode(
+    codes: NDArray[np.float64], names: pa.LargeStringArray, levels: pa.LargeStringArray
+) -> NDArray[np.float64]:
+    """Codes over the levels of a chunk as codes over those of the corpus.
+
+    Parameters
+    ----------
+    codes : ndarray of float64, shape (n_documents,)
+        Positions in `names`, NaN where missing.
+    names, levels : pyarrow array of large_string
+        Of the chunk and of the corpus.
+    """
+    import pyarrow.compute as pc
+
+    positions = pc.index_in(names, value_set=levels)
+    if positions.null_count:
+        raise InputError(
+            "the input changed while it was read; ingest again when nothing writes to it any more"
+        )
+    known = ~np.isnan(codes)
+    recoded = np.full(len(codes), np.nan)
+    recoded[known] = positions.to_numpy()[codes[known].astype(np.int64)]
+    return recoded
+
+
+def are_codes(values: NDArray[np.float64], n_levels: int) -> NDArray[np.bool_]:
+    """Which values are codes 0..``n_levels - 1``, or missing."""
+    whole = (values >= 0) & (values < n_levels) & (values == np.floor(values))
+    result: NDArray[np.bool_] = whole | np.isnan(values)
+    return result
+
+
+def are_levels(names: Sequence[object]) -> bool:
+    """Whether they are what a corpus stores as levels: distinct strings in the order of code points."""
+    strings = [name for name in names if isinstance(name, str)]
+    return len(strings) == len(names) and all(a < b for a, b in pairwise(strings))
