@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.bag import blocks_from_bag
+from dslda.corpus.levels import level_name
 from dslda.corpus.readers import Fields
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
@@ -18,6 +20,8 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
 from dslda.exceptions import InputError
 from dslda.prediction import matrix_block, response_array, vocabulary_of
+from dslda.response_model import Roles
+from dslda.variational.design import Design
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -30,6 +34,9 @@ __all__ = [
     "training_set_of_corpus",
     "training_set_of_matrix",
 ]
+
+RESPONSE = "response"
+"""What the response of a matrix is called, which has no name."""
 
 TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
 """Keywords that say how the texts of a bag are counted."""
@@ -47,10 +54,17 @@ class TrainingSet:
     source: Source
     response: str | None
     summary: ResponseSummary
+    covariates: Mapping[str, ResponseSummary] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None
     text_settings: TextSettings | None = None
     corpus_hash: str | None = None
     fields: Mapping[str, str] | None = None
+
+    @property
+    def column(self) -> str:
+        """The response's column in the blocks of documents."""
+        return self.source.design.response
 
     @property
     def what(self) -> str:
@@ -58,7 +72,9 @@ class TrainingSet:
         return "the response" if self.response is None else f"response {self.response!r}"
 
 
-def training_set_of_corpus(corpus: Corpus, response: Any, documents: ArrayLike | None) -> TrainingSet:
+def training_set_of_corpus(
+    corpus: Corpus, response: Any, documents: ArrayLike | None, roles: Roles
+) -> TrainingSet:
     """The documents of a corpus, or some of them, and one of its responses, by default the only one."""
     if response is None:
         if len(corpus.response_names) != 1:
@@ -72,16 +88,24 @@ def training_set_of_corpus(corpus: Corpus, response: Any, documents: ArrayLike |
             f"response must name one of those in {corpus.path}: {_listed(corpus.response_names)}; got "
             f"{response!r:.60}"
         )
-    source = CorpusSource(corpus, response=response, documents=documents)
+    for name in roles.columns:
+        if not isinstance(name, str) or name not in corpus.covariate_names:
+            raise InputError(
+                f"covariates, weight, exposure, trials and event must name covariates of {corpus.path}: "
+                f"{_listed(corpus.covariate_names)}; got {name!r:.60}"
+            )
+    source = CorpusSource(corpus, design=Design(response), documents=documents)
     uses = corpus.provenance.get("fields", {})
     return TrainingSet(
         source,
         response,
         source.response_summary(),
+        corpus.covariate_summaries,
+        corpus.levels,
         corpus.vocabulary,
         corpus.text_settings,
         corpus.content_hash,
-        {use: field for field, use in uses.items() if use in ("text", "words", "counts", "id")},
+        {use: name for name, use in uses.items() if use in ("text", "words", "counts", "id")},
     )
 
 
@@ -89,7 +113,9 @@ def training_set_of_bag(
     bag: Any,
     response: Any,
     client: Client,
+    roles: Roles,
     *,
+    categorical: Iterable[str],
     terms: Any,
     documents: ArrayLike | None,
     text: str | None,
@@ -114,7 +140,14 @@ def training_set_of_bag(
     if terms is not None:
         vocabulary = vocabulary_of(terms)
         settings = replace(settings, min_df=1, max_df=1.0, max_features=None)
-    named = Fields(text=text, words=words, counts=counts, responses=(response,))
+    named = Fields(
+        text=text,
+        words=words,
+        counts=counts,
+        responses=(response,),
+        covariates=roles.columns,
+        categorical=tuple(categorical),
+    )
     blocks = blocks_from_bag(
         bag, client, fields=named, settings=settings, vocabulary=vocabulary, partition_tokens=partition_tokens
     )
@@ -123,7 +156,7 @@ def training_set_of_bag(
         n_terms=len(blocks.vocabulary),
         n_documents=[p.n_documents for p in blocks.partitions],
         n_entries=[p.n_entries for p in blocks.partitions],
-        response=response,
+        design=Design(response),
         documents=documents,
     )
     summary = blocks.responses[response] if documents is None else source.response_summary()
@@ -132,22 +165,37 @@ def training_set_of_bag(
         source,
         response,
         summary,
+        blocks.covariates,
+        blocks.levels,
         blocks.vocabulary,
         blocks.text_settings,
-        fields={use: field for use, field in reading.items() if field is not None},
+        fields={use: name for use, name in reading.items() if name is not None},
     )
 
 
 def training_set_of_matrix(
-    matrix: Any, response: Any, terms: Any, documents: ArrayLike | None
+    matrix: Any,
+    response: Any,
+    terms: Any,
+    documents: ArrayLike | None,
+    arrays: Mapping[str, ArrayLike],
 ) -> TrainingSet:
-    """The rows of a count matrix, or some of them, and an array of responses."""
+    """The rows of a count matrix, or some of them, an array of responses, and named arrays of other columns."""
     block = matrix_block(matrix)
     if response is None or isinstance(response, str):
         raise InputError(
-            f"response must be an array with a number for each row of the matrix, got {response!r}"
+            f"response must be an array with a value for each row of the matrix, got {response!r}"
         )
-    y = response_array(response, block.n_documents)
+    levels: dict[str, tuple[str, ...]] = {}
+    y = _column("response", response, block.n_documents, RESPONSE, levels)
+    columns = {
+        name: _column(name, values, block.n_documents, name, levels) for name, values in arrays.items()
+    }
+    for name, values in columns.items():
+        if np.isnan(values).any():
+            raise InputError(
+                f"{name} must have a value for each row, got none in row {np.argmax(np.isnan(values))}"
+            )
     n_terms = int(matrix.shape[1])
     vocabulary = None
     if terms is not None:
@@ -156,9 +204,37 @@ def training_set_of_matrix(
             raise InputError(f"terms must name the {n_terms} columns of the matrix, got {len(vocabulary)}")
     if n_terms == 0:
         raise InputError("the matrix must have at least one column, got none")
-    source = MemorySource(replace(block, responses={"y": y}), n_terms, response="y", documents=documents)
+    whole = replace(block, responses={RESPONSE: y}, covariates=columns)
+    source = MemorySource(whole, n_terms, design=Design(RESPONSE), documents=documents)
     settings = None if vocabulary is None else TextSettings(kind="counts", min_df=1, max_df=1.0)
-    return TrainingSet(source, None, source.response_summary(), vocabulary, settings)
+    return TrainingSet(
+        source,
+        None,
+        source.response_summary(),
+        {name: ResponseSummary.of(values) for name, values in columns.items()},
+        levels,
+        vocabulary,
+        settings,
+    )
+
+
+def _column(
+    what: str, values: ArrayLike, n_documents: int, name: str, levels: dict[str, tuple[str, ...]]
+) -> NDArray[np.float64]:
+    """Numbers as they are; names as codes, with the names put in `levels`."""
+    given = np.asarray(values)
+    is_name = [isinstance(value, str) for value in given.ravel()] if given.dtype.kind == "O" else []
+    if given.dtype.kind not in "UT" and not (is_name and any(is_name)):
+        return response_array(values, n_documents, what=what)
+    if given.shape != (n_documents,):
+        raise InputError(
+            f"{what} must have one value for each of {n_documents} rows, got shape {given.shape}"
+        )
+    names = [level_name(value, f"{what}, row {row}") for row, value in enumerate(given.tolist())]
+    known = tuple(sorted({value for value in names if value is not None}))
+    levels[name] = known
+    codes = {value: float(code) for code, value in enumerate(known)}
+    return np.array([math.nan if value is None else codes[value] for value in names])
 
 
 def check_response(what: str, summary: ResponseSummary) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -16,7 +17,7 @@ from dslda.exceptions import FormatError, InputError
 
 __all__ = ["DISTINCT_LIMIT", "ResponseSummary"]
 
-DISTINCT_LIMIT = 64
+DISTINCT_LIMIT = 256
 """Distinct values are listed up to this many: enough for ratings and for codes of classes."""
 
 
@@ -34,7 +35,9 @@ class ResponseSummary:
     whole : bool
         All values are whole numbers.
     distinct : tuple of float or None
-        The distinct values in rising order, None when there are more than 64.
+        The distinct values in rising order, None when there are more than 256.
+    counts : tuple of int or None
+        Documents with each of them.
     """
 
     n: int = 0
@@ -45,6 +48,7 @@ class ResponseSummary:
     maximum: float = math.nan
     whole: bool = True
     distinct: tuple[float, ...] | None = ()
+    counts: tuple[int, ...] | None = ()
 
     @classmethod
     def of(cls, values: ArrayLike) -> ResponseSummary:
@@ -66,7 +70,8 @@ class ResponseSummary:
             raise InputError(
                 f"a value and its square must be finite, got {np.abs(seen).max()}; rescale the column"
             )
-        distinct = np.unique(seen)
+        distinct, counts = np.unique(seen, return_counts=True)
+        few = distinct.size <= DISTINCT_LIMIT
         return cls(
             n=seen.size,
             missing=given.size - seen.size,
@@ -75,7 +80,8 @@ class ResponseSummary:
             minimum=float(distinct[0]),
             maximum=float(distinct[-1]),
             whole=bool((distinct == np.floor(distinct)).all()),
-            distinct=tuple(distinct.tolist()) if distinct.size <= DISTINCT_LIMIT else None,
+            distinct=tuple(distinct.tolist()) if few else None,
+            counts=tuple(counts.tolist()) if few else None,
         )
 
     def merge(self, other: ResponseSummary) -> ResponseSummary:
@@ -89,10 +95,7 @@ class ResponseSummary:
         n = self.n + other.n
         share = other.n / n
         step = other.mean - self.mean
-        distinct = None
-        if self.distinct is not None and other.distinct is not None:
-            union = sorted({*self.distinct, *other.distinct})
-            distinct = tuple(union) if len(union) <= DISTINCT_LIMIT else None
+        distinct, counts = _merge_counts(self, other)
         within = self.variance * (1 - share) + other.variance * share
         return ResponseSummary(
             n=n,
@@ -103,6 +106,7 @@ class ResponseSummary:
             maximum=max(self.maximum, other.maximum),
             whole=self.whole and other.whole,
             distinct=distinct,
+            counts=counts,
         )
 
     @classmethod
@@ -143,6 +147,7 @@ class ResponseSummary:
             "maximum": self.maximum if some else None,
             "whole": self.whole,
             "distinct": None if self.distinct is None else list(self.distinct),
+            "counts": None if self.counts is None else list(self.counts),
         }
 
     @classmethod
@@ -152,10 +157,7 @@ class ResponseSummary:
         if n == 0:
             return cls(missing=missing)
         assert isinstance(data, dict)
-        distinct = None
-        if data.get("distinct", ()) is not None:
-            listed = items(data, "distinct", where)
-            distinct = tuple(number({"distinct": value}, "distinct", where) for value in listed)
+        distinct, counts = _distinct_from_json(data, where)
         summary = cls(
             n=n,
             missing=missing,
@@ -165,9 +167,37 @@ class ResponseSummary:
             maximum=number(data, "maximum", where),
             whole=boolean(data, "whole", where),
             distinct=distinct,
+            counts=counts,
         )
         if summary.variance < 0 or summary.minimum > summary.maximum:
             raise FormatError(
                 f"{where}: minimum must not exceed maximum nor variance be negative, got {data!r:.200}"
             )
         return summary
+
+
+def _merge_counts(
+    one: ResponseSummary, other: ResponseSummary
+) -> tuple[tuple[float, ...] | None, tuple[int, ...] | None]:
+    if one.distinct is None or other.distinct is None or one.counts is None or other.counts is None:
+        return None, None
+    total = Counter(dict(zip(one.distinct, one.counts, strict=True)))
+    total.update(dict(zip(other.distinct, other.counts, strict=True)))
+    if len(total) > DISTINCT_LIMIT:
+        return None, None
+    values = sorted(total)
+    return tuple(values), tuple(total[value] for value in values)
+
+
+def _distinct_from_json(
+    data: dict[str, Any], where: str
+) -> tuple[tuple[float, ...] | None, tuple[int, ...] | None]:
+    if data.get("distinct") is None:
+        return None, None
+    distinct = tuple(
+        number({"distinct": value}, "distinct", where) for value in items(data, "distinct", where)
+    )
+    counts = tuple(count({"counts": value}, "counts", where) for value in items(data, "counts", where))
+    if len(counts) != len(distinct) or sum(counts) != data["n"]:
+        raise FormatError(f"{where}: counts must say how many of n = {data['n']} have each distinct value")
+    return distinct, counts

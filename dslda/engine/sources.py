@@ -91,7 +91,7 @@ class TrainingView:
     def __call__(self, block: DocumentBlock) -> TrainingBlock:
         raw = block.responses[self.design.response]
         extras = self.design.extras(block.covariates, y=raw, weight=block.weight)
-        y = self.design.scaling.to_model(raw)
+        y = self.design.to_model(raw)
         if self.kept is None:
             return TrainingBlock(block.indptr, block.terms, block.counts, y, extras)
         keep = self._mask(block)
@@ -223,6 +223,17 @@ class Source(ABC):
         return ResponseSummary.merge_all(
             self.view(i).summary(self.reader(i)()) for i in range(self.n_partitions)
         )
+
+    def find(self, test: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> tuple[int, float] | None:
+        """The first response that `test` is true of: its document among those trained on, and its value."""
+        first = 0
+        for i in range(self.n_partitions):
+            y = self.view(i).raw(self.reader(i)())
+            hits = np.flatnonzero(test(y))
+            if len(hits):
+                return first + int(hits[0]), float(y[hits[0]])
+            first += len(y)
+        return None
 
     def response_moments(self) -> ResponseMoments:
         """Moments of the responses trained on, in the user's units."""

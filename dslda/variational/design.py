@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.exceptions import InputError
 from dslda.variational.parameters import Scaling
 
 UNSCALED = Scaling()
@@ -54,6 +55,11 @@ class Design:
         Covariate that holds the trials or the event (see :attr:`~dslda.families.base.Family.auxiliary`).
     weight : str or None
         Covariate that holds document weights; they multiply the weights of the block, if it has any.
+    trials : bool
+        `auxiliary` holds trials: no response may exceed them.
+    classes : tuple of float or None
+        The values that a response of classes takes, in rising order: its code is the position. None where the response is
+        no class, or a code already.
     class_weight : tuple of float or None
         Weight of a document's response by its code.
     covariates : tuple of CovariateColumn
@@ -64,6 +70,8 @@ class Design:
     exposure: str | None = None
     auxiliary: str | None = None
     weight: str | None = None
+    trials: bool = False
+    classes: tuple[float, ...] | None = None
     class_weight: tuple[float, ...] | None = None
     covariates: tuple[CovariateColumn, ...] = ()
 
@@ -72,6 +80,14 @@ class Design:
         """The covariates of the corpus that must be read."""
         named = [self.exposure, self.auxiliary, self.weight, *(c.name for c in self.covariates)]
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def to_model(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The response that is fitted, NaN where missing."""
+        if self.classes is None:
+            return self.scaling.to_model(y)
+        codes = np.searchsorted(self.classes, y).astype(np.float64)
+        codes[np.isnan(y)] = np.nan
+        return codes
 
     def extras(
         self,
@@ -92,6 +108,11 @@ class Design:
             Responses in the user's units.
         weight : ndarray of float64, shape (D,), optional
             Document weights of the corpus.
+
+        Raises
+        ------
+        InputError
+            A response exceeds its trials.
         """
         if not self.columns and weight is None and self.class_weight is None:
             return None
@@ -101,7 +122,13 @@ class Design:
         if self.class_weight is not None:
             known = ~np.isnan(y)
             emphasis = ones.copy()
-            emphasis[known] = np.asarray(self.class_weight)[y[known].astype(np.int64)]
+            emphasis[known] = np.asarray(self.class_weight)[self.to_model(y)[known].astype(np.int64)]
+        if self.trials and self.auxiliary is not None and (beyond := y > columns[self.auxiliary]).any():
+            d = int(np.argmax(beyond))
+            raise InputError(
+                f"{self.response!r} must not exceed its trials {self.auxiliary!r}, got {y[d]:g} of "
+                f"{columns[self.auxiliary][d]:g} in document {d} of the partition"
+            )
         parts: Sequence[NDArray[np.float64]] = [
             offset,
             ones if self.auxiliary is None else columns[self.auxiliary],

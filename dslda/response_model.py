@@ -1,0 +1,319 @@
+"""From what a user says of the response to a family and the columns it uses, checked before any long work."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.exceptions import DataWarning, InputError
+from dslda.families.base import Family, ResponseMoments
+from dslda.families.categorical import Categorical
+from dslda.families.registry import FAMILIES, get_family, register
+from dslda.variational.design import CovariateColumn, Design
+from dslda.variational.parameters import Scaling
+from dslda.wording import number_of
+
+if TYPE_CHECKING:
+    from dslda.corpus.summary import ResponseSummary
+    from dslda.training_set import TrainingSet
+
+__all__ = ["ClassWeight", "ResponseModel", "Roles", "chosen_family", "response_model"]
+
+ClassWeight = Literal["balanced"] | Mapping[Any, float]
+
+MANY_CLASSES = 50
+"""Numbers with more distinct values than this are rather measured than names of classes."""
+RARE_CLASS = 0.05
+"""Share of the documents below which a class of two is learned badly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which columns of a corpus play a part beside the response.
+
+    Attributes
+    ----------
+    covariates : tuple of str
+    weight, exposure, trials, event : str or None
+    class_weight : "balanced", mapping of class to weight, or None
+    """
+
+    covariates: tuple[str, ...] = ()
+    weight: str | None = None
+    exposure: str | None = None
+    trials: str | None = None
+    event: str | None = None
+    class_weight: ClassWeight | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All the columns named, once each."""
+        named = (*self.covariates, self.weight, self.exposure, self.trials, self.event)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseModel:
+    """A family with its data.
+
+    Attributes
+    ----------
+    family : Family
+    design : Design
+    moments : ResponseMoments
+        Of the scaled response: where EM starts.
+    classes : tuple of str or None
+        Names of the classes, by code.
+    """
+
+    family: Family
+    design: Design
+    moments: ResponseMoments
+    classes: tuple[str, ...] | None
+
+
+def chosen_family(family: str | Family) -> Family | None:
+    """The family a user names or gives, None for "categorical", whose classes the data tell.
+
+    Raises
+    ------
+    InputError
+        There is no such family.
+    """
+    if isinstance(family, Family):
+        register(type(family))
+        return family
+    if family == Categorical.name:
+        return None
+    return get_family(family)
+
+
+def response_model(family: str | Family, training_set: TrainingSet, roles: Roles) -> ResponseModel:
+    """Fit the family to the columns.
+
+    Raises
+    ------
+    InputError
+        A response is outside the domain of the family, or a column is not what its role asks for.
+
+    Warns
+    -----
+    DataWarning
+        Numbers with many values are taken for classes, or a class is rare.
+    """
+    summary, what = training_set.summary, training_set.what
+    levels = training_set.levels.get(training_set.column)
+    given = chosen_family(family)
+    values: tuple[float, ...] | None = None
+    names = levels
+    if given is None or isinstance(given, Categorical):
+        if levels is None:
+            values = _values_of_classes(what, summary)
+            names = tuple(f"{value:g}" for value in values)
+        assert names is not None
+        if given is None:
+            given = Categorical(n_classes=len(names))
+        elif given.n_classes != len(names):
+            raise InputError(f"n_classes must be {len(names)}, the classes of {what}, got {given.n_classes}")
+        if values == tuple(range(len(values or ()))):
+            values = None
+    elif levels is not None and not (given.name == "binomial" and len(levels) == 2 and roles.trials is None):
+        shown = ", ".join(map(repr, levels[:3])) + (", ..." if len(levels) > 3 else "")
+        raise InputError(
+            f"family {given.name} needs numbers, and {what} has {number_of(len(levels), 'name')} ({shown}); "
+            "use family 'categorical'"
+        )
+    else:
+        _check_domain(given, what, training_set)
+        names = levels or (("0", "1") if given.name == "binomial" and roles.trials is None else None)
+    _check_roles(given, training_set.covariates, roles)
+    if names is not None:
+        _report_rare_classes(what, summary, names, values)
+    moments = _moments(summary, training_set.covariates, roles)
+    scaling = Scaling(*given.scaling(moments))
+    design = Design(
+        response=training_set.column,
+        scaling=scaling,
+        exposure=roles.exposure,
+        auxiliary=roles.trials or roles.event,
+        weight=roles.weight,
+        trials=roles.trials is not None,
+        classes=values,
+        class_weight=_class_weight(roles.class_weight, summary, names, values),
+        covariates=_covariate_columns(roles.covariates, training_set.covariates, training_set.levels),
+    )
+    return ResponseModel(given, design, moments.scaled(scaling.center, scaling.scale), names)
+
+
+def _values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]:
+    """The numbers that stand for classes."""
+    if summary.distinct is None:
+        raise InputError(
+            f"family categorical needs classes, and {what} has hundreds of different numbers; choose a family "
+            "of numbers"
+        )
+    if len(summary.distinct) > MANY_CLASSES or not summary.whole:
+        warnings.warn(
+            f"{what} has {len(summary.distinct)} different numbers, which are taken for classes without order; "
+            "a family of numbers needs one coefficient a topic, not one for each class",
+            DataWarning,
+            stacklevel=5,
+        )
+    return summary.distinct
+
+
+def _check_domain(family: Family, what: str, training_set: TrainingSet) -> None:
+    summary = training_set.summary
+    ends = np.array([summary.minimum, summary.maximum])
+    inside = family.domain.contains(ends).all() and (summary.whole or not family.domain.integer)
+    if inside:
+        return
+    found = training_set.source.find(lambda y: ~(family.domain.contains(y) | np.isnan(y)))
+    where = "" if found is None else f", got {found[1]:g} in document {found[0]:,} (counted from 0)"
+    raise InputError(
+        f"{what} must be {family.domain} for family {family.name}{where}{_other_family(summary)}"
+    )
+
+
+def _other_family(summary: ResponseSummary) -> str:
+    if summary.minimum < 0 or not summary.whole:
+        return "; family gaussian takes any number"
+    return "; family categorical takes numbers that stand for classes"
+
+
+def _check_roles(family: Family, covariates: Mapping[str, ResponseSummary], roles: Roles) -> None:
+    if roles.exposure is not None and not family.takes_exposure:
+        takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.takes_exposure))
+        raise InputError(
+            f"exposure must be left out for family {family.name}; families with an exposure: {takers}"
+        )
+    for role, named in (("trials", roles.trials), ("event", roles.event)):
+        if named is not None and family.auxiliary != role:
+            takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.auxiliary == role))
+            raise InputError(f"{role} must be left out for family {family.name}; it belongs to {takers}")
+    for role, named, low, rule in (
+        ("weight", roles.weight, 0.0, "numbers of at least 0"),
+        ("exposure", roles.exposure, np.nextafter(0.0, 1.0), "numbers above 0"),
+        ("trials", roles.trials, 1.0, "whole numbers of at least 1"),
+        ("event", roles.event, 0.0, "1 where the duration ended and 0 where it was cut off"),
+    ):
+        if named is None:
+            continue
+        summary = covariates[named]
+        good = summary.minimum >= low and (summary.whole or role not in ("trials", "event"))
+        if role == "event":
+            good = good and summary.maximum <= 1.0
+        if not good:
+            raise InputError(
+                f"{role} {named!r} must hold {rule}, got values from {summary.minimum:g} to {summary.maximum:g}"
+            )
+        if role == "weight" and summary.maximum == 0.0:
+            raise InputError(f"weight {named!r} must be above 0 for some document, got 0 for all")
+
+
+def _report_rare_classes(
+    what: str, summary: ResponseSummary, names: Sequence[str], values: tuple[float, ...] | None
+) -> None:
+    counts = _counts(summary, names, values)
+    if counts is None:
+        return
+    single = [names[code] for code in np.flatnonzero(counts == 1)]
+    if single:
+        warnings.warn(
+            f"{what}: {number_of(len(single), 'class', 'classes')} of a single document ("
+            f"{', '.join(map(repr, single[:5]))}{', ...' if len(single) > 5 else ''}) cannot be learned; merge or "
+            "leave them out",
+            DataWarning,
+            stacklevel=5,
+        )
+    elif len(names) == 2 and counts.min() < RARE_CLASS * counts.sum():
+        rare = int(counts.argmin())
+        warnings.warn(
+            f"{what}: only {counts[rare] / counts.sum():.1%} of the documents are {names[rare]!r}; judge by "
+            "probabilities, or weigh classes with class_weight='balanced'",
+            DataWarning,
+            stacklevel=5,
+        )
+
+
+def _counts(
+    summary: ResponseSummary, names: Sequence[str], values: tuple[float, ...] | None
+) -> NDArray[np.int64] | None:
+    """Documents of each class; None where there are too many classes to have been counted."""
+    if summary.distinct is None or summary.counts is None:
+        return None
+    codes = summary.distinct if values is None else range(len(values))
+    counts = np.zeros(len(names), dtype=np.int64)
+    counts[np.asarray(codes, dtype=np.int64)] = summary.counts
+    return counts
+
+
+def _class_weight(
+    given: ClassWeight | None,
+    summary: ResponseSummary,
+    names: Sequence[str] | None,
+    values: tuple[float, ...] | None,
+) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    if names is None:
+        raise InputError("class_weight must be left out: the response has no classes")
+    if isinstance(given, str):
+        counts = _counts(summary, names, values)
+        if given != "balanced":
+            raise InputError(
+                f"class_weight must be 'balanced' or a mapping of class to weight, got {given!r}"
+            )
+        if counts is None:
+            raise InputError("class_weight must be a mapping where there are more than 256 classes")
+        seen = np.maximum(counts, 1)
+        return tuple((counts.sum() / (np.count_nonzero(counts) * seen)).tolist())
+    weights = {str(name): weight for name, weight in given.items()}
+    unknown = set(weights) - set(names)
+    if unknown:
+        raise InputError(
+            f"class_weight must name classes of the response, got {', '.join(map(repr, sorted(unknown)))}; they "
+            f"are {', '.join(map(repr, names[:10]))}{', ...' if len(names) > 10 else ''}"
+        )
+    for name, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
+            raise InputError(f"class_weight of {name!r} must be a number of at least 0, got {weight!r}")
+    return tuple(float(weights.get(name, 1.0)) for name in names)
+
+
+def _moments(
+    summary: ResponseSummary, covariates: Mapping[str, ResponseSummary], roles: Roles
+) -> ResponseMoments:
+    """Moments of the response per trial or unit of exposure, as well as summaries tell them."""
+    per = 1.0
+    for name in (roles.trials, roles.exposure):
+        if name is not None:
+            per *= covariates[name].mean
+    return ResponseMoments(
+        summary.n, summary.mean / per, summary.variance / per**2, summary.minimum / per, summary.maximum / per
+    )
+
+
+def _covariate_columns(
+    names: Sequence[str],
+    summaries: Mapping[str, ResponseSummary],
+    levels: Mapping[str, tuple[str, ...]],
+) -> tuple[CovariateColumn, ...]:
+    """Numbers standardised; of a categorical covariate a column for each level but the first, the reference."""
+    columns: list[CovariateColumn] = []
+    for name in names:
+        summary = summaries[name]
+        if summary.minimum == summary.maximum:
+            raise InputError(
+                f"covariate {name!r} must differ between documents, got {summary.minimum:g} in all; leave it out"
+            )
+        if name in levels:
+            columns += [CovariateColumn(name, code, 0.0, 1.0) for code in range(1, len(levels[name]))]
+        else:
+            columns.append(CovariateColumn(name, None, summary.mean, float(np.sqrt(summary.variance))))
+    return tuple(columns)
