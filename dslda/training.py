@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,19 +24,22 @@ from dslda.engine.em import IterationRecord
 from dslda.engine.executor import Executor, SerialExecutor, single_threaded_blas
 from dslda.engine.sources import Source
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
-from dslda.families.registry import get_family
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.response_model import ClassWeight, Roles, chosen_family, response_model
 from dslda.training_set import (
     TEXT_SETTINGS,
     TrainingSet,
     check_response,
+    named_roles,
+    roles_of_arrays,
     training_set_of_bag,
     training_set_of_corpus,
     training_set_of_matrix,
 )
 from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec, Granularity, Scaling
+from dslda.variational.mstep import prior_precision
+from dslda.variational.parameters import FitSpec, Granularity
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -70,12 +73,19 @@ def train(
     data: Any,
     *,
     response: str | ArrayLike | None = None,
-    family: str = DEFAULTS.family,
+    family: str | Family = DEFAULTS.family,
     n_topics: int = DEFAULTS.n_topics,
     seed: int = DEFAULTS.seed,
     client: Client | None = None,
     documents: ArrayLike | None = None,
-    doc_topic_prior: float | None = DEFAULTS.alpha,
+    covariates: str | Sequence[str] | Mapping[str, ArrayLike] = (),
+    weight: str | ArrayLike | None = None,
+    exposure: str | ArrayLike | None = None,
+    trials: str | ArrayLike | None = None,
+    event: str | ArrayLike | None = None,
+    class_weight: ClassWeight | None = None,
+    ridge: float | None = DEFAULTS.ridge,
+    doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
     topic_prior: float = DEFAULTS.topic_prior,
     response_weight: float = DEFAULTS.rho,
     granularity: Granularity = DEFAULTS.granularity,
@@ -88,6 +98,7 @@ def train(
     text: str | None = None,
     words: str | None = None,
     counts: str | None = None,
+    categorical: str | Iterable[str] = (),
     partition_tokens: int | None = None,
     progress: FitProgress | None = None,
     **text_settings: Any,
@@ -103,11 +114,11 @@ def train(
     data : Corpus, path of a corpus, dask Bag or DataFrame, sparse matrix or array
         The documents. Those of a bag are counted first and kept on the workers, nothing is written. A matrix
         holds counts, documents by terms, and is fitted in this process.
-    response : str, or array-like of float of shape (n_documents,)
+    response : str, or array-like of float or str of shape (n_documents,)
         Name of the response, by default the only one the corpus has; for a matrix the responses themselves.
         NaN where missing: such documents help to learn the topics.
-    family : str, default "gaussian"
-        Distribution of the response.
+    family : str or Family, default "gaussian"
+        Distribution of the response: one of those in docs/families.md, or your own.
     n_topics : int, default 20
     seed : int, default 0
         Of the random perturbation that the topics start from.
@@ -116,9 +127,27 @@ def train(
         partition is fitted in this process.
     documents : array-like, optional
         Documents to train on: a boolean mask over all of them, or row numbers. All by default.
-    doc_topic_prior : float or None
+    covariates : sequence of str, or mapping of str to array-like
+        Covariates of the corpus that join the linear predictor; for a matrix the arrays by name, of numbers or of
+        str. Numbers are standardised inside; of names, the first in order is the reference.
+    weight : str or array-like, optional
+        Covariate, or array for a matrix, of document weights of at least 0: a document of weight 2 counts as
+        two. They multiply the weights that the corpus was ingested with, which always count.
+    exposure : str or array-like, optional
+        What an expected count is proportional to (families poisson and negative_binomial), above 0.
+    trials : str or array-like, optional
+        Trials of a binomial response, which then counts successes; 1 by default.
+    event : str or array-like, optional
+        1 where a duration (family weibull) has ended, 0 where it was only observed so far.
+    class_weight : "balanced" or mapping of class to weight, optional
+        Weight of the response of a document by its class; the words of all documents count the same.
+        "balanced" gives every class the same sum.
+    ridge : float, optional
+        Precision of a Gaussian prior on the coefficients of topics, around their mean, and of covariates, around
+        0. By default the family's: 0 where coefficients cannot run away, as they do where classes are separable.
+    doc_topic_prior : float, None, "auto" or "asymmetric"
         Symmetric Dirichlet parameter of the topic proportions (the paper's alpha); None, the default, is 1 /
-        n_topics.
+        n_topics. "auto" estimates one number for all topics, "asymmetric" one for each.
     topic_prior : float
         Pseudo-count of every term in every topic; 0 is the paper's maximum likelihood.
     response_weight : float, default 1
@@ -136,6 +165,8 @@ def train(
         Names of the columns of a matrix, or the terms of a bag to count, with no further filter.
     text, words, counts : str, optional
         Fields of a bag's records, as in :func:`dslda.ingest`.
+    categorical : sequence of str
+        Of a bag: which of the response and the covariates hold names.
     partition_tokens : int, optional
         Tokens of a partition of a bag, about.
     progress : FitProgress, optional
@@ -165,7 +196,8 @@ def train(
     ConvergenceWarning
         EM reached `max_iter`, or more than 1% of the documents reached `max_sweeps`.
     DataWarning
-        There are more topics than documents with a response.
+        There are more topics than documents with a response, classes are rare or look like measurements, or
+        covariates cannot be told apart.
 
     Examples
     --------
@@ -173,7 +205,7 @@ def train(
     """
     spec = FitSpec(
         n_topics=n_topics,
-        family=family,
+        family=family if isinstance(family, str) else family.name,
         alpha=doc_topic_prior,
         topic_prior=topic_prior,
         rho=response_weight,
@@ -183,18 +215,22 @@ def train(
         max_sweeps=max_sweeps,
         sweep_tol=sweep_tol,
         delta_floor=dispersion_floor,
+        ridge=ridge,
         seed=seed,
     )
-    get_family(family)  # an unknown name is refused now
+    chosen_family(family)  # an unknown name is refused now
     _check_keywords(text_settings)
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
     if is_dask_collection(data):
         with cluster(client) as bag_client:
+            roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
             training_set = training_set_of_bag(
                 data,
                 response,
                 bag_client,
+                roles,
+                categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
                 terms=terms,
                 documents=documents,
                 text=text,
@@ -203,27 +239,31 @@ def train(
                 partition_tokens=partition_tokens,
                 **text_settings,
             )
-            return _fit(training_set, spec, bag_client, progress)
+            return _fit(training_set, family, roles, spec, bag_client, progress)
     extra = [
         name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
     ]
-    extra += ["partition_tokens"] * (partition_tokens is not None) + list(text_settings)
+    extra += ["categorical"] * bool(categorical) + ["partition_tokens"] * (partition_tokens is not None)
+    extra += list(text_settings)
     if extra:
         raise InputError(f"{', '.join(extra)} must be left out: only the documents of a bag are counted here")
     if isinstance(data, Corpus):
         if terms is not None:
             raise InputError("terms must be left out: a corpus has its vocabulary")
-        training_set = training_set_of_corpus(data, response, documents)
+        roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
+        training_set = training_set_of_corpus(data, response, documents, roles)
         if client is None and training_set.source.n_partitions == 1:
-            return _fit(training_set, spec, None, progress)
+            return _fit(training_set, family, roles, spec, None, progress)
         with cluster(client) as corpus_client:
-            return _fit(training_set, spec, corpus_client, progress)
+            return _fit(training_set, family, roles, spec, corpus_client, progress)
     if getattr(data, "ndim", None) == 2:
         if client is not None:
             raise InputError(
                 "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
             )
-        return _fit(training_set_of_matrix(data, response, terms, documents), spec, None, progress)
+        roles, arrays = roles_of_arrays(covariates, weight, exposure, trials, event, class_weight)
+        training_set = training_set_of_matrix(data, response, terms, documents, arrays)
+        return _fit(training_set, family, roles, spec, None, progress)
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
         f"{type(data).__name__}"
@@ -242,9 +282,13 @@ def _check_keywords(given: Mapping[str, Any]) -> None:
 
 
 def _fit(
-    training_set: TrainingSet, spec: FitSpec, client: Client | None, progress: FitProgress | None
+    training_set: TrainingSet,
+    named: str | Family,
+    roles: Roles,
+    spec: FitSpec,
+    client: Client | None,
+    progress: FitProgress | None,
 ) -> Model:
-    family = get_family(spec.family)
     summary = training_set.summary
     check_response(training_set.what, summary)
     if spec.n_topics > summary.n:
@@ -254,12 +298,22 @@ def _fit(
             DataWarning,
             stacklevel=3,
         )
-    scaling = Scaling(*family.scaling(summary.mean, summary.variance))
-    source = training_set.source.with_scaling(scaling)
-    initial = initial_parameters(source.n_terms, spec=spec)
+    model = response_model(named, training_set, roles)
+    family, design = model.family, model.design
+    spec = replace(spec, family=family.name, family_options=family.options)
+    source = training_set.source.with_design(design)
+    initial = initial_parameters(
+        source.n_terms,
+        spec=spec,
+        family=family,
+        moments=model.moments,
+        n_covariates=len(design.covariates),
+    )
     with _executor(source, family, spec, client) as executor:
         result = fit(executor, initial, family=family, spec=spec, progress=progress)
     statistics = result.statistics
+    if statistics.n_labelled > 0 and not statistics.response_weight > 0.0:
+        raise InputError(f"weights must be above 0 for some document with {training_set.what}, got 0 for all")
     if statistics.n_labelled == 0:
         raise InputError(
             f"{training_set.what} must be known for a document that has a word of the vocabulary, got "
@@ -267,11 +321,23 @@ def _fit(
             "nothing to learn"
         )
     _report(result, spec)
+    covariance = _covariance(statistics.information + prior_precision(result.parameters, family, spec))
+    if covariance is None and design.covariates:
+        warnings.warn(
+            "covariates cannot be told apart from each other or from the topics (one is a combination of others); "
+            "their coefficients are one choice of many, without standard errors; leave one out",
+            DataWarning,
+            stacklevel=3,
+        )
     return Model(
         ModelRecord(
             parameters=result.parameters,
-            covariance=_covariance(statistics.information),
-            scaling=scaling,
+            covariance=covariance,
+            design=design,
+            classes=model.classes,
+            levels={
+                name: training_set.levels[name] for name in roles.covariates if name in training_set.levels
+            },
             spec=spec,
             response=training_set.response,
             response_summary=summary,
@@ -322,7 +388,10 @@ def _report(result: FitResult, spec: FitSpec) -> None:
 
 
 def _covariance(information: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Inverse of the information matrix, None where it is singular."""
+    """Inverse of the information matrix, or of each class's, None where one is singular."""
+    if information.ndim == 3:
+        inverses = [_covariance(block) for block in information]
+        return None if any(one is None for one in inverses) else np.array(inverses)
     # scaled to a unit diagonal, so that a rare topic is not taken for a singular direction
     diagonal = np.diagonal(information)
     if not (np.isfinite(information).all() and (diagonal > 0).all()):

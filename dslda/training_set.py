@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ __all__ = [
     "TEXT_SETTINGS",
     "TrainingSet",
     "check_response",
+    "named_roles",
+    "roles_of_arrays",
     "training_set_of_bag",
     "training_set_of_corpus",
     "training_set_of_matrix",
@@ -70,6 +72,45 @@ class TrainingSet:
     def what(self) -> str:
         """The response, as messages name it."""
         return "the response" if self.response is None else f"response {self.response!r}"
+
+
+def named_roles(
+    covariates: Any, weight: Any, exposure: Any, trials: Any, event: Any, class_weight: Any
+) -> Roles:
+    """The columns that are named for a corpus or bag.
+
+    Raises
+    ------
+    InputError
+        One is no name.
+    """
+    names = (covariates,) if isinstance(covariates, str) else covariates
+    if isinstance(names, Mapping) or not isinstance(names, Sequence):
+        raise InputError(f"covariates must name covariates of the corpus, got {type(covariates).__name__}")
+    single = {"weight": weight, "exposure": exposure, "trials": trials, "event": event}
+    for role, name in [*single.items(), *(("covariates", name) for name in names)]:
+        if name is not None and not isinstance(name, str):
+            raise InputError(f"{role} must be the name of a covariate of the corpus, got {name!r:.60}")
+    return Roles(tuple(dict.fromkeys(names)), **single, class_weight=class_weight)
+
+
+def roles_of_arrays(
+    covariates: Any, weight: Any, exposure: Any, trials: Any, event: Any, class_weight: Any
+) -> tuple[Roles, dict[str, Any]]:
+    """The arrays that are given for a matrix, by name, and what they are for."""
+    if isinstance(covariates, str) or not (isinstance(covariates, Mapping) or len(covariates) == 0):
+        raise InputError(
+            "covariates must be a mapping of name to array for a matrix, got "
+            f"{type(covariates).__name__}; write covariates={{'age': [...]}}"
+        )
+    single = {"weight": weight, "exposure": exposure, "trials": trials, "event": event}
+    arrays = {str(name): values for name, values in dict(covariates).items()}
+    clash = set(arrays) & set(single)
+    if clash:
+        raise InputError(f"covariates must have other names than {', '.join(sorted(clash))}")
+    given = {role: role for role, values in single.items() if values is not None}
+    roles = Roles(tuple(arrays), **given, class_weight=class_weight)
+    return roles, arrays | {role: single[role] for role in given}
 
 
 def training_set_of_corpus(

@@ -5,6 +5,6 @@ from __future__ import annotations
 __all__ = ["number_of"]
 
 
-def number_of(n: int, noun: str) -> str:
-    """A number with its noun, which has an s unless the number is 1: ``1 topic``, ``2,000 topics``."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+def number_of(n: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun, in the plural, by default with an s, unless it is 1: ``1 topic``, ``2,000 topics``."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dslda.corpus.json_fields import json_sha256, number, object_
+from dslda.corpus.json_fields import items, json_sha256, number, object_
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Scaling
 
 __all__ = ["ENCODING_TYPE", "ENCODING_VERSION", "check_manifest", "read_fields", "to_json"]
@@ -37,8 +38,9 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "n_topics": record.parameters.n_topics,
         "n_terms": record.parameters.n_terms,
         "family": record.spec.family,
-        "delta": float(record.parameters.delta),
-        "scaling": {"center": float(record.scaling.center), "scale": float(record.scaling.scale)},
+        "design": asdict(record.design),
+        "classes": None if record.classes is None else list(record.classes),
+        "levels": {name: list(names) for name, names in record.levels.items()},
         "response": {"name": record.response} | record.response_summary.to_json(),
         "settings": _settings(record.spec),
         "training": asdict(record.training),
@@ -84,11 +86,12 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
         Naming the field that is missing or not valid. Fields unknown to this release are passed over.
     """
     where = f"{path}: attributes"
-    scaling = object_(data, "scaling", where)
     try:
         text = data["text_settings"]
         return {
-            "scaling": Scaling(number(scaling, "center", where), number(scaling, "scale", where)),
+            "design": _design(object_(data, "design", where), f"{where}, design"),
+            "classes": None if data["classes"] is None else tuple(data["classes"]),
+            "levels": {name: tuple(names) for name, names in object_(data, "levels", where).items()},
             "spec": _known(FitSpec, object_(data, "settings", where)),
             "response": data["response"]["name"],
             "response_summary": ResponseSummary.from_json(data["response"], f"{where}, response"),
@@ -102,6 +105,20 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
         raise FormatError(f"{where}: field {error} is missing; train again") from error
     except (TypeError, InputError) as error:
         raise FormatError(f"{where} are not valid: {error}") from error
+
+
+def _design(data: Mapping[str, Any], where: str) -> Design:
+    scaling = object_(data, "scaling", where)
+    known = {f.name: data[f.name] for f in fields(Design)}
+    return Design(
+        **known
+        | {
+            "scaling": Scaling(number(scaling, "center", where), number(scaling, "scale", where)),
+            "covariates": tuple(_known(CovariateColumn, entry) for entry in items(data, "covariates", where)),
+            "classes": None if data["classes"] is None else tuple(data["classes"]),
+            "class_weight": None if data["class_weight"] is None else tuple(data["class_weight"]),
+        }
+    )
 
 
 def _settings(spec: FitSpec) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 
 __all__ = ["ModelRecord", "TrainingSummary"]
@@ -54,10 +55,10 @@ class ModelRecord:
     ----------
     parameters : Parameters
         On the scale of the standardised response.
-    covariance : ndarray of float64, shape (K, K), or None
-        Of eta, on the same scale; None where the information matrix is singular.
-    scaling : Scaling
-        From the user's response to the standardised one.
+    covariance : ndarray of float64, shape (K + P, K + P), or (C, K + P, K + P) for a response of classes, or None
+        Of eta and zeta, on the same scale; None where the information matrix is singular.
+    design : Design
+        The columns trained on, and the scale of the response.
     spec : FitSpec
     response : str or None
         Name of the response; None where it was given as an array.
@@ -77,6 +78,10 @@ class ModelRecord:
         Content hash of the corpus trained on.
     versions : mapping of str to str
         Of dslda and what it computes with, when the model was made.
+    classes : tuple of str or None
+        Names of the classes of the response, by code.
+    levels : mapping of str to tuple of str
+        Names of the levels of categorical covariates.
     prevalence : ndarray of float64, shape (K,), or None
         Share of the training tokens in each topic, as the last E-step has them; None in models that were
         written before it was kept.
@@ -84,7 +89,7 @@ class ModelRecord:
 
     parameters: Parameters
     covariance: NDArray[np.float64] | None
-    scaling: Scaling
+    design: Design
     spec: FitSpec
     response: str | None
     response_summary: ResponseSummary
@@ -95,4 +100,11 @@ class ModelRecord:
     fields: Mapping[str, str] = field(default_factory=dict)
     corpus_hash: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[str, ...] | None = None
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prevalence: NDArray[np.float64] | None = None
+
+    @property
+    def scaling(self) -> Scaling:
+        """From the user's response to the standardised one."""
+        return self.design.scaling

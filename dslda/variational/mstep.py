@@ -11,7 +11,7 @@ from dslda.variational.dirichlet import update_alpha
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["m_step", "objective", "ridge_of", "topic_log_prior"]
+__all__ = ["m_step", "objective", "prior_precision", "topic_log_prior"]
 
 # eigenvalues of the information below this fraction of the largest are directions the data say nothing about
 _RANK_TOLERANCE = 1e-12
@@ -60,12 +60,8 @@ def _coefficient_step(
     parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
 ) -> tuple[NDArray[np.float64], float]:
     """The step of (eta, zeta), shape (K + P,) or (K + P, C), and by how much it raises F to second order."""
-    n_topics = parameters.n_topics
     coefficients = np.concatenate([parameters.eta, parameters.zeta])
-    ridge = ridge_of(family, spec)
-    # the prior pulls towards the mean of the topics' coefficients, which stands for the intercept
-    penalty = ridge * np.eye(len(coefficients))
-    penalty[:n_topics, :n_topics] -= ridge / n_topics
+    penalty = prior_precision(parameters, family, spec)
     score = statistics.score - penalty @ coefficients
     information = statistics.information + penalty
     if coefficients.ndim == 1:
@@ -81,13 +77,25 @@ def _coefficient_step(
     return step, 0.0
 
 
+def prior_precision(parameters: Parameters, family: Family, spec: FitSpec) -> NDArray[np.float64]:
+    """Of the prior of (eta, zeta), shape (K + P, K + P).
+
+    It pulls covariates' coefficients towards 0 and topics' towards their mean, which stands for the intercept.
+    """
+    n_topics = parameters.n_topics
+    ridge = _ridge(family, spec)
+    precision = ridge * np.eye(n_topics + len(parameters.zeta))
+    precision[:n_topics, :n_topics] -= ridge / n_topics
+    return precision
+
+
 def _damping(step: NDArray[np.float64]) -> float:
     """log(1 + b) / b, b the longest step: ascends for log-concave l of exponential type, without a line search."""
     longest = float(np.abs(step).max())
     return float(np.log1p(longest)) / longest if longest > 0.0 else 1.0
 
 
-def ridge_of(family: Family, spec: FitSpec) -> float:
+def _ridge(family: Family, spec: FitSpec) -> float:
     """The precision of the coefficients' prior: the user's, or else the family's default."""
     return family.default_ridge if spec.ridge is None else spec.ridge
 
@@ -99,7 +107,7 @@ def objective(
 
     Up to a constant.
     """
-    ridge = ridge_of(family, spec)
+    ridge = _ridge(family, spec)
     spread = parameters.eta - parameters.eta.mean(axis=0)
     prior = -0.5 * ridge * (float(np.square(spread).sum()) + float(np.square(parameters.zeta).sum()))
     return statistics.elbo + topic_log_prior(parameters.topics, spec.topic_prior) + spec.rho * prior
