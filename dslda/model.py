@@ -287,8 +287,8 @@ class Model:
         -------
         pyarrow.Table
             One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the
-            model does not know), `flag` ("empty", "no_known_word", "not_converged" or ""), `topic_0`,
-            `topic_1`, ...
+            model does not know; see :class:`~dslda.prediction.Predictions` for what counts as one), `flag`
+            ("empty", "no_known_word", "not_converged" or ""), `topic_0`, `topic_1`, ...
         """
         import pyarrow as pa
 

@@ -74,10 +74,15 @@ class Predictions:
     known_tokens : ndarray of int64, shape (D,)
         Tokens of terms that the model knows: what the prediction rests on.
     oov_share : ndarray of float64, shape (D,)
-        Share of a document's tokens that the model does not know; NaN where there are none.
+        Share of a document's tokens that the model does not know; NaN where there are none. What counts as a
+        token depends on where documents come from. Of a text: all that the tokeniser finds, n-grams included,
+        stop words not; so words that `min_df`, `max_df` and `max_features` kept out of the vocabulary are
+        unknown, common ones too. Of pairs (words, counts): all words given, stop words not. Of a corpus or
+        matrix: only what is counted in it; words that the filters of its own ingestion dropped are gone, so
+        the share is 0 for the corpus trained on.
     flag : tuple of str, length D
-        "empty" (no token) or "no_known_word": the prediction is that of the prior; "not_converged": inference
-        stopped at its sweep cap; "" otherwise.
+        "empty" (no token, in the same sense) or "no_known_word": the prediction is that of the prior;
+        "not_converged": inference stopped at its sweep cap; "" otherwise.
     topic_proportions : ndarray of float64, shape (D, K)
     """
 
@@ -189,7 +194,14 @@ def _refuse(
     """Find the document of a batch that cannot be counted, and say where it is."""
     for position, document in batch:
         try:
-            count_documents([_document(document, **fields)], vocabulary, analyze)
+            taken = _document(document, **fields)
+            if isinstance(taken, str) and analyze.settings.kind == "counts":
+                raise InputError(
+                    "the model was trained on words with counts and does not know how a text is cut into words, "
+                    "got a text; count the words and give (words, counts), such as (['small', 'dress'], [2, 1]), "
+                    "or train on a corpus that was ingested from texts"
+                )
+            count_documents([taken], vocabulary, analyze)
         except InputError as error:
             raise InputError(f"{place(position)}: {str(error).removeprefix('document 0: ')}") from None
 

@@ -115,14 +115,14 @@ def _settings(settings: TextSettings) -> Iterator[tuple[str, Any]]:
 
 
 def _provenance(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    # by what is there, since other programs may write here what they like
     for name, value in provenance.items():
-        if name == "inputs":
-            # only the first of many are kept
-            n_files = provenance.get("n_files", len(value))
-            yield name, _listed(value, n_files)
+        if name == "inputs" and isinstance(value, list):
+            n_files = provenance.get("n_files")  # only the first of many are kept
+            yield name, _listed([*map(str, value)], n_files if isinstance(n_files, int) else None)
         elif name == "n_files":
-            yield "files", f"{value:,}"
-        elif name == "fields":
+            yield "files", value
+        elif name == "fields" and isinstance(value, dict):
             yield name, ", ".join(f"{field} ({use})" for field, use in value.items())
         else:
             yield name.replace("_", " "), value

@@ -49,7 +49,8 @@ Examples:
 
 \b
 Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
-not know), flag (empty, no_known_word: the prediction is that of the prior; not_converged), and with --topics
+not know: of a text, also those that the filters of ingest dropped, but no stop words; a corpus has lost them
+before), flag (empty, no_known_word: the prediction is that of the prior; not_converged), and with --topics
 topic_0, ...""",
 )
 @click.argument("model_path", metavar="MODEL")
