@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,13 +29,16 @@ from dslda.prediction import (
     response_array,
     topic_proportions,
 )
+from dslda.prediction_columns import check_columns, columns_of_corpus, extras_of
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Coefficient", "Model", "Topic", "load_model"]
+    from dslda.families.base import Family
+
+__all__ = ["Coefficient", "CovariateCoefficient", "Model", "Topic", "load_model"]
 
 
 class Coefficient(NamedTuple):
@@ -45,17 +49,41 @@ class Coefficient(NamedTuple):
     topic : int
         0 to K - 1.
     coefficient : float
-        Expected response of a document that is all about this topic.
+        Linear predictor of a document that is all about this topic, with average covariates. For a Gaussian that
+        is the expected response; see docs/families.md for the others.
     standard_error : float
         Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient when
         topics and topic assignments are taken as known, with the dispersion as estimated. As both were
         estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the
         information matrix is singular.
+    class_name : str or None
+        Of a response of classes: the class that the topic speaks for most, whose coefficient this is.
     """
 
     topic: int
     coefficient: float
     standard_error: float
+    class_name: str | None = None
+
+
+class CovariateCoefficient(NamedTuple):
+    """Coefficient of a covariate, in the units of the linear predictor per unit of the covariate.
+
+    Attributes
+    ----------
+    covariate : str
+    level : str or None
+        Of a categorical covariate: against its first level.
+    coefficient, standard_error : float
+        As in :class:`Coefficient`.
+    class_name : str or None
+    """
+
+    covariate: str
+    level: str | None
+    coefficient: float
+    standard_error: float
+    class_name: str | None = None
 
 
 class Topic(NamedTuple):
@@ -70,12 +98,15 @@ class Topic(NamedTuple):
         The most probable first. Numbers of columns for a model without vocabulary.
     probabilities : tuple of float
         Of these words in the topic.
+    class_name : str or None
+        See :class:`Coefficient`.
     """
 
     topic: int
     coefficient: float
     words: tuple[str, ...]
     probabilities: tuple[float, ...]
+    class_name: str | None = None
 
 
 class Model:
@@ -105,9 +136,13 @@ class Model:
         Topics; each row sums to 1. The paper's beta.
     doc_topic_prior : ndarray of float64, shape (K,)
         The paper's alpha.
-    dispersion : float
-        Variance of the response around its expectation (the paper's delta), in the squared units of the
-        response.
+    family : Family
+        Distribution of the response.
+    classes : tuple of str or None
+        Names of the classes of the response, where it has any.
+    dispersion : float or None
+        First parameter of the family (the paper's delta): for a Gaussian the variance of the response around its
+        expectation, in the squared units of the response; see docs/families.md. None where there is none.
     dispersion_at_floor : bool
         The dispersion would have fallen below its floor and was kept there, so that standard errors follow
         the floor and not the data.
@@ -163,12 +198,25 @@ class Model:
         return self.record.parameters.alpha
 
     @property
-    def dispersion(self) -> float:
-        return self.record.parameters.delta * self.record.scaling.scale**2
+    def family(self) -> Family:
+        from dslda.families.registry import get_family
+
+        return get_family(self.spec.family, self.spec.family_options)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        return self.record.classes
+
+    @property
+    def dispersion(self) -> float | None:
+        delta = self.record.parameters.delta
+        if not len(delta):
+            return None
+        return float(delta[0]) * (self.record.scaling.scale**2 if self.family.has_dispersion_floor else 1.0)
 
     @property
     def dispersion_at_floor(self) -> bool:
-        return self.record.parameters.delta <= self.spec.delta_floor
+        return self.family.has_dispersion_floor and self.record.parameters.delta[0] <= self.spec.delta_floor
 
     @property
     def topic_prevalence(self) -> NDArray[np.float64] | None:
@@ -182,12 +230,68 @@ class Model:
         tuple of Coefficient, length K
         """
         record = self.record
-        values = record.scaling.to_user(record.parameters.eta)
-        errors = np.full(self.n_topics, np.nan)
-        if record.covariance is not None:
-            errors = record.scaling.scale * np.sqrt(np.diagonal(record.covariance))
+        eta, n_topics = record.parameters.eta, self.n_topics
+        if self.classes is not None and eta.ndim == 2:
+            errors = self._errors()[:n_topics]
+            favoured = eta.argmax(axis=1)
+            return tuple(
+                Coefficient(k, float(eta[k, c]), float(errors[k, c]), self.classes[c])
+                for c in range(eta.shape[1])
+                for k in np.flatnonzero(favoured == c)[
+                    np.argsort(-eta[favoured == c, c], kind="stable")
+                ].tolist()
+            )
+        values = self.family.coefficients_to_user(eta, record.scaling.center, record.scaling.scale)
+        errors = self._scale() * self._errors()[:n_topics]
         order = np.argsort(values, kind="stable").tolist()
         return tuple(Coefficient(k, float(values[k]), float(errors[k])) for k in order)
+
+    def class_coefficients(self) -> NDArray[np.float64]:
+        """Coefficients of every topic for every class, on the scale of log-odds; they sum to 0 over the classes.
+
+        Returns
+        -------
+        ndarray of float64, shape (K, C)
+
+        Raises
+        ------
+        InputError
+            The response has one coefficient a topic: see :meth:`coefficients`.
+        """
+        if self.record.parameters.n_classes is None:
+            raise InputError(f"family {self.spec.family} has one coefficient a topic; use coefficients()")
+        return self.record.parameters.eta
+
+    def covariate_coefficients(self) -> tuple[CovariateCoefficient, ...]:
+        """Coefficients of the covariates, per unit of each covariate, in their order."""
+        errors = self._errors()[self.n_topics :]
+        zeta = self.record.parameters.zeta
+        found = []
+        for p, column in enumerate(self.record.design.covariates):
+            factor = self._scale() / column.scale
+            level = None if column.level is None else self.record.levels[column.name][column.level]
+            classes = (None,) if zeta.ndim == 1 else self.classes or ()
+            for value, error, name in zip(
+                np.atleast_1d(zeta[p]), np.atleast_1d(errors[p]), classes, strict=True
+            ):
+                found.append(
+                    CovariateCoefficient(
+                        column.name, level, float(value * factor), float(error * factor), name
+                    )
+                )
+        return tuple(found)
+
+    def _scale(self) -> float:
+        """What a coefficient is multiplied by to be in the user's units."""
+        return self.record.scaling.scale if self.family.link == "identity" else 1.0
+
+    def _errors(self) -> NDArray[np.float64]:
+        """Standard errors of eta and zeta, on the scale of the fit, shape (K + P,) or (K + P, C)."""
+        covariance = self.record.covariance
+        n = self.n_topics + len(self.record.parameters.zeta)
+        if covariance is None:
+            return np.full((n, *self.record.parameters.eta.shape[1:]), np.nan)
+        return np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1)).T
 
     def topics(self, top: int = 10) -> tuple[Topic, ...]:
         """Topics with their most probable words, ordered by coefficient from low to high.
@@ -209,13 +313,13 @@ class Model:
         if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
             raise InputError(f"top must be a whole number of at least 1, got {top!r}")
         found = []
-        for topic, coefficient, _ in self.coefficients():
+        for topic, coefficient, _, class_name in self.coefficients():
             weights = self.record.parameters.topics[:, topic]
             best = np.argsort(-weights, kind="stable")[:top]
             words = tuple(
                 str(t) if self.vocabulary is None else self.vocabulary.terms[t] for t in best.tolist()
             )
-            found.append(Topic(topic, coefficient, words, tuple(weights[best].tolist())))
+            found.append(Topic(topic, coefficient, words, tuple(weights[best].tolist()), class_name))
         return tuple(found)
 
     def predict(
@@ -227,7 +331,8 @@ class Model:
         counts: str | None = None,
         terms: Any = None,
         realign: bool = False,
-    ) -> NDArray[np.float64]:
+        covariates: Mapping[str, ArrayLike] | None = None,
+    ) -> NDArray[Any]:
         """Expected responses of documents, in the units of the response.
 
         Parameters
@@ -243,12 +348,15 @@ class Model:
             model's.
         realign : bool, default False
             Match the terms of a corpus by name where its vocabulary is not the model's.
+        covariates : mapping of str to array-like, optional
+            Covariates of the model, and its exposure or trials (1 where they are left out), by name. Those of a
+            corpus, and of documents that are mappings, are found there.
 
         Returns
         -------
-        ndarray of float64, shape (n_documents,)
-            One value a document, in their order. A document without a known word gets the prediction at the
-            prior's mean; :meth:`score_table` flags it.
+        ndarray of float64, or of str for a response of classes, shape (n_documents,)
+            One value a document, in their order: the expected response, or the most probable class.
+            A document without a known word gets the prediction at the prior's mean; :meth:`score_table` flags it.
 
         Raises
         ------
@@ -258,9 +366,34 @@ class Model:
             The corpus or matrix has other terms than the model.
         """
         parts = self._predictions(
-            documents, text=text, words=words, counts=counts, terms=terms, realign=realign
+            documents,
+            text=text,
+            words=words,
+            counts=counts,
+            terms=terms,
+            realign=realign,
+            covariates=covariates,
         )
-        return np.concatenate([np.zeros(0), *(p.prediction for p in parts)])
+        predictions = [p.prediction for p in parts]
+        return np.concatenate(predictions) if predictions else np.zeros(0)
+
+    def predict_proba(self, documents: Any, **options: Any) -> NDArray[np.float64]:
+        """Probabilities of the classes; documents and options as in :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_documents, n_classes)
+            In the order of :attr:`classes`.
+
+        Raises
+        ------
+        InputError
+            The response has no classes.
+        """
+        if self.classes is None:
+            raise InputError(f"a response of family {self.spec.family} has no classes; use predict")
+        parts = [p.probabilities for p in self._predictions(documents, **options)]
+        return np.concatenate([np.zeros((0, len(self.classes))), *(p for p in parts if p is not None)])
 
     def transform(self, documents: Any, **options: Any) -> NDArray[np.float64]:
         """Topic proportions of documents whose response is not known; documents and options as in
@@ -352,15 +485,15 @@ class Model:
         -------
         ndarray of float64, shape (n_documents, n_topics)
         """
-        from dslda.families.registry import get_family
         from dslda.variational.estep import infer
 
-        blocks = [counted.block for counted, _ in self._blocks(documents, **options)]
-        observed = self.record.scaling.to_model(
-            response_array(y, sum(b.n_documents for b in blocks), what="y")
+        counted = [each for each, _ in self._blocks(documents, **options)]
+        observed = self.record.design.to_model(
+            response_array(y, sum(c.block.n_documents for c in counted), what="y")
         )
         parts, first = [np.zeros((0, self.n_topics))], 0
-        for block in blocks:
+        for each in counted:
+            block = each.block
             posterior = infer(
                 block.indptr,
                 block.terms,
@@ -368,7 +501,8 @@ class Model:
                 self.record.parameters,
                 spec=self.spec,
                 y=observed[first : first + block.n_documents],
-                family=get_family(self.spec.family),
+                family=self.family,
+                extras=extras_of(self.record, each.columns, block.n_documents),
             )
             parts.append(topic_proportions(posterior))
             first += block.n_documents
@@ -425,22 +559,29 @@ class Model:
         counts: str | None = None,
         terms: Any = None,
         realign: bool = False,
+        covariates: Mapping[str, ArrayLike] | None = None,
     ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
         """Documents of any form as blocks over the model's vocabulary, with their identifiers."""
         if isinstance(documents, Corpus):
             alignment = corpus_alignment(documents, self.record, realign=realign)
+            if covariates is not None:
+                raise InputError("covariates must be left out: those of the corpus are used")
+            names = check_columns(documents, self.record)
             for partition in range(documents.n_partitions):
-                block = documents.read(partition, responses=(), doc_id=True)
-                yield aligned_block(block, alignment), block.doc_id or ()
+                block = documents.read(partition, responses=(), covariates=names, doc_id=True)
+                columns = columns_of_corpus(block.covariates, self.record, documents.levels)
+                yield replace(aligned_block(block, alignment), columns=columns), block.doc_id or ()
             return
         if isinstance(documents, (str, bytes, Mapping)):
             raise InputError(
                 f"documents must be a list of texts, got one {type(documents).__name__}; write [it]"
             )
         if hasattr(documents, "ndim") and documents.ndim == 2:
-            blocks = blocks_of_matrix(documents, self.record, terms=terms)
+            blocks = blocks_of_matrix(documents, self.record, terms=terms, covariates=covariates)
         else:
-            blocks = blocks_of_documents(documents, self.record, text=text, words=words, counts=counts)
+            blocks = blocks_of_documents(
+                documents, self.record, text=text, words=words, counts=counts, covariates=covariates
+            )
         first = 0
         for counted in blocks:
             last = first + counted.block.n_documents

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.corpus.readers import Fields, Record, Source
 from dslda.corpus.sources import InputFiles, check_first_records, list_files, whole_files
 from dslda.exceptions import InputError
 from dslda.prediction import BATCH_DOCUMENTS, blocks_of_documents, predict_block
+from dslda.prediction_columns import wanted_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,14 +139,27 @@ def _fields(
             words, counts = known["words"], known["counts"]
         else:
             text = known.get("text", "text")
-    fields = Fields(text=text, words=words, counts=counts, id=id)
+    # exposure and trials may be missing, covariates not
+    needed, used = wanted_columns(model.record)
+    covariates = needed + (used if _has(files, used) else ())
+    fields = Fields(text=text, words=words, counts=counts, id=id, covariates=covariates)
     check_first_records(files, fields)
     remembered = model.record.fields.get("id")
     if id is None and remembered is not None:
-        named = Fields(text=text, words=words, counts=counts, id=remembered)
+        named = replace(fields, id=remembered)
         try:
             check_first_records(files, named)
         except InputError:
             return fields
+
         return named
     return fields
+
+
+def _has(files: InputFiles, names: tuple[str, ...]) -> bool:
+    """Whether the first records have these fields."""
+    try:
+        check_first_records(files, Fields(text=None, covariates=names))
+    except InputError:
+        return False
+    return True

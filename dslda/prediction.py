@@ -7,20 +7,21 @@ together with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import islice
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.block import MAX_COUNT, DocumentBlock
 from dslda.corpus.text import Analyzer, Document, count_documents
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.persistence.record import ModelRecord
+from dslda.prediction_columns import columns_of_arrays, columns_of_records, extras_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,8 @@ __all__ = [
 ]
 
 BATCH_DOCUMENTS = 1024
+AUX = 1
+"""Column of a document's extras that holds its trials: see :meth:`~dslda.variational.design.Design.extras`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +59,13 @@ class CountedBlock:
     block : DocumentBlock
     n_unknown : ndarray of int64, shape (D,)
         Tokens of each document that are not in the vocabulary.
+    columns : mapping of str to ndarray of float64, shape (D,)
+        Covariates of the documents, in the codes of the model.
     """
 
     block: DocumentBlock
     n_unknown: NDArray[np.int64]
+    columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +75,8 @@ class Predictions:
     Attributes
     ----------
     doc_id : tuple of str, length D
-    prediction : ndarray of float64, shape (D,)
-        Expected response, in the user's units.
+    prediction : ndarray of float64 or str, shape (D,)
+        Expected response, in the user's units; of classes, the name of the most probable.
     known_tokens : ndarray of int64, shape (D,)
         Tokens of terms that the model knows: what the prediction rests on.
     oov_share : ndarray of float64, shape (D,)
@@ -84,17 +90,23 @@ class Predictions:
         "empty" (no token, in the same sense) or "no_known_word": the prediction is that of the prior;
         "not_converged": inference stopped at its sweep cap; "" otherwise.
     topic_proportions : ndarray of float64, shape (D, K)
+    probabilities : ndarray of float64, shape (D, C), or None
+        Of the classes or levels, where the response has any.
+    classes : tuple of str
+        Their names.
     """
 
     doc_id: tuple[str, ...]
-    prediction: NDArray[np.float64]
+    prediction: NDArray[Any]
     known_tokens: NDArray[np.int64]
     oov_share: NDArray[np.float64]
     flag: tuple[str, ...]
     topic_proportions: NDArray[np.float64]
+    probabilities: NDArray[np.float64] | None = None
+    classes: tuple[str, ...] = ()
 
     def table(self) -> pa.Table:
-        """One row a document, the topic proportions as columns ``topic_0``, ``topic_1``, ..."""
+        """One row a document, with a column ``probability_<class>`` for each class, and ``topic_0``, ``topic_1``, ..."""
         import pyarrow as pa
 
         columns: dict[str, Any] = {
@@ -104,6 +116,11 @@ class Predictions:
             "oov_share": pa.array(self.oov_share, from_pandas=True),
             "flag": pa.array(self.flag, pa.string()),
         }
+        if self.probabilities is not None:
+            columns |= {
+                f"probability_{name}": np.ascontiguousarray(column)
+                for name, column in zip(self.classes, self.probabilities.T, strict=True)
+            }
         columns |= {
             f"topic_{k}": np.ascontiguousarray(column) for k, column in enumerate(self.topic_proportions.T)
         }
@@ -116,9 +133,25 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     from dslda.families.registry import get_family
     from dslda.variational.estep import infer
 
-    block = counted.block
-    posterior = infer(block.indptr, block.terms, block.counts, record.parameters, spec=record.spec)
-    mean = get_family(record.spec.family).mean(posterior.mean, posterior.variance)
+    block, parameters = counted.block, record.parameters
+    family = get_family(record.spec.family, record.spec.family_options)
+    extras = extras_of(record, counted.columns, block.n_documents)
+    posterior = infer(
+        block.indptr, block.terms, block.counts, parameters, spec=record.spec, family=family, extras=extras
+    )
+    mean = family.mean(posterior.mean, posterior.variance, parameters.delta)
+    probabilities = family.probabilities(posterior.mean, posterior.variance, parameters.delta)
+    classes = record.classes
+    if parameters.n_classes is not None and classes is not None:
+        # the first of equals, as numpy has it
+        prediction: NDArray[Any] = np.asarray(classes, dtype=object)[mean.argmax(axis=1)]
+    else:
+        prediction = record.scaling.to_user(mean)
+        if record.design.trials and extras is not None:
+            prediction = prediction * extras[:, AUX]
+            probabilities = None
+    if probabilities is not None and classes is None:
+        classes = tuple(f"{record.scaling.to_user(level):g}" for level in range(probabilities.shape[1]))
     running = np.concatenate([[0], np.cumsum(block.counts, dtype=np.int64)])
     tokens = running[block.indptr[1:]] - running[block.indptr[:-1]] + counted.n_unknown
     known = posterior.n_known_tokens
@@ -131,11 +164,13 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     )
     return Predictions(
         doc_id=tuple(doc_id),
-        prediction=record.scaling.to_user(mean),
+        prediction=prediction,
         known_tokens=known,
         oov_share=share,
         flag=tuple(flag.tolist()),
         topic_proportions=topic_proportions(posterior),
+        probabilities=probabilities,
+        classes=classes or (),
     )
 
 
@@ -152,9 +187,13 @@ def blocks_of_documents(
     text: str | None = None,
     words: str | None = None,
     counts: str | None = None,
+    covariates: Mapping[str, ArrayLike] | None = None,
     place: Callable[[int], str] = "document {}".format,
 ) -> Iterator[CountedBlock]:
-    """Count texts, (words, counts) pairs or mappings that hold them, a batch at a time; `place` names one."""
+    """Count texts, (words, counts) pairs or mappings that hold them, a batch at a time; `place` names one.
+
+    Covariates of the model are looked for in the mappings, unless they are given as arrays.
+    """
     if record.vocabulary is None or record.text_settings is None:
         raise InputError(
             "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
@@ -174,6 +213,10 @@ def blocks_of_documents(
     }
     # one analyzer for all batches: its regular expression is compiled once
     analyze = Analyzer(record.text_settings)
+    arrays = None
+    if covariates is not None:
+        documents = list(documents)
+        arrays = columns_of_arrays(covariates, record, len(documents))
     numbered = enumerate(documents)
     while batch := list(islice(numbered, BATCH_DOCUMENTS)):
         try:
@@ -181,7 +224,13 @@ def blocks_of_documents(
         except InputError:
             _refuse(batch, record.vocabulary, analyze, fields, place)
             raise
-        yield CountedBlock(DocumentBlock(counted.indptr, counted.terms, counted.counts), counted.n_unknown)
+        if arrays is None:
+            columns = columns_of_records(batch, record, place)
+        else:
+            first = batch[0][0]
+            columns = {name: values[first : first + len(batch)] for name, values in arrays.items()}
+        block = DocumentBlock(counted.indptr, counted.terms, counted.counts)
+        yield CountedBlock(block, counted.n_unknown, columns)
 
 
 def _refuse(
@@ -324,7 +373,11 @@ def _no_number(value: object, row: int, what: str) -> InputError:
 
 
 def blocks_of_matrix(
-    matrix: Any, record: ModelRecord, *, terms: Iterable[str] | None
+    matrix: Any,
+    record: ModelRecord,
+    *,
+    terms: Iterable[str] | None,
+    covariates: Mapping[str, ArrayLike] | None = None,
 ) -> Iterator[CountedBlock]:
     """Rows of a count matrix, its columns in the model's order or named by `terms`."""
     shape = np.shape(matrix)
@@ -344,7 +397,8 @@ def blocks_of_matrix(
         alignment = record.vocabulary.alignment(theirs)
     # whole, not in slices: it is in memory anyway, and slicing would convert it again and again
     block = matrix_block(matrix)
-    yield aligned_block(block, alignment)
+    columns = columns_of_arrays(covariates, record, block.n_documents)
+    yield replace(aligned_block(block, alignment), columns=columns)
 
 
 def vocabulary_of(terms: Any) -> Vocabulary:

@@ -66,6 +66,9 @@ OTHER_NAMES = {
 }
 """What the paper, the command line and scikit-learn call the keywords."""
 
+CLASS_FAMILIES = ("binomial", "categorical")
+"""Families whose responses may be names."""
+
 LIBRARIES = ("numpy", "numba", "scipy", "zarr")
 
 
@@ -262,7 +265,10 @@ def train(
                 "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
             )
         roles, arrays = roles_of_arrays(covariates, weight, exposure, trials, event, class_weight)
-        training_set = training_set_of_matrix(data, response, terms, documents, arrays)
+        named = chosen_family(family)
+        training_set = training_set_of_matrix(
+            data, response, terms, documents, arrays, classes=named is None or named.name in CLASS_FAMILIES
+        )
         return _fit(training_set, family, roles, spec, None, progress)
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "

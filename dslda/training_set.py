@@ -220,15 +220,23 @@ def training_set_of_matrix(
     terms: Any,
     documents: ArrayLike | None,
     arrays: Mapping[str, ArrayLike],
+    *,
+    classes: bool,
 ) -> TrainingSet:
-    """The rows of a count matrix, or some of them, an array of responses, and named arrays of other columns."""
+    """The rows of a count matrix, or some of them, an array of responses, and named arrays of other columns.
+
+    The responses may be names where `classes` is true.
+    """
     block = matrix_block(matrix)
     if response is None or isinstance(response, str):
         raise InputError(
-            f"response must be an array with a value for each row of the matrix, got {response!r}"
+            f"response must be an array with a number for each row of the matrix, got {response!r}"
         )
     levels: dict[str, tuple[str, ...]] = {}
-    y = _column("response", response, block.n_documents, RESPONSE, levels)
+    if classes:
+        y = _column("response", response, block.n_documents, RESPONSE, levels)
+    else:
+        y = response_array(response, block.n_documents)
     columns = {
         name: _column(name, values, block.n_documents, name, levels) for name, values in arrays.items()
     }
@@ -263,10 +271,10 @@ def _column(
     what: str, values: ArrayLike, n_documents: int, name: str, levels: dict[str, tuple[str, ...]]
 ) -> NDArray[np.float64]:
     """Numbers as they are; names as codes, with the names put in `levels`."""
-    given = np.asarray(values)
-    is_name = [isinstance(value, str) for value in given.ravel()] if given.dtype.kind == "O" else []
-    if given.dtype.kind not in "UT" and not (is_name and any(is_name)):
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(listed, Sequence) or not any(isinstance(value, str) for value in listed):
         return response_array(values, n_documents, what=what)
+    given = np.asarray(listed, dtype=object)
     if given.shape != (n_documents,):
         raise InputError(
             f"{what} must have one value for each of {n_documents} rows, got shape {given.shape}"

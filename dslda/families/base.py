@@ -172,6 +172,18 @@ class Family(ABC):
         grid = np.linspace(-1.0, 1.0, n_topics) if n_topics > 1 else np.zeros(1)
         return middle + spread * grid, delta
 
+    def probabilities(
+        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
+    ) -> NDArray[np.float64] | None:
+        """Probabilities of the classes or levels, shape (D, C); None where the response has none."""
+        return None
+
+    def coefficients_to_user(
+        self, omega: NDArray[np.float64], center: float, scale: float
+    ) -> NDArray[np.float64]:
+        """Linear predictors on the scale of the user's response."""
+        return center + scale * omega if self.link == "identity" else omega
+
     @abstractmethod
     def mean(
         self,

@@ -62,6 +62,11 @@ class Categorical(Family):
         eta -= eta.mean(axis=1, keepdims=True)
         return eta, np.zeros(0)
 
+    def probabilities(
+        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        return self.mean(m, v, delta)
+
     def mean(
         self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
     ) -> NDArray[np.float64]:

@@ -90,7 +90,7 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
         text = data["text_settings"]
         return {
             "design": _design(object_(data, "design", where), f"{where}, design"),
-            "classes": None if data["classes"] is None else tuple(data["classes"]),
+            "classes": None if data["classes"] is None else tuple(items(data, "classes", where)),
             "levels": {name: tuple(names) for name, names in object_(data, "levels", where).items()},
             "spec": _known(FitSpec, object_(data, "settings", where)),
             "response": data["response"]["name"],

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.format import checksum
-from dslda.corpus.json_fields import items, number, object_
+from dslda.corpus.json_fields import items, object_
 from dslda.corpus.location import Location, check_output, move_into_place
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
@@ -127,15 +127,25 @@ def read_model(
     fields = read_fields(data, location.url)
     arrays = _read_arrays(location, data)
     n_topics, n_terms = data.get("n_topics"), data.get("n_terms")
+    n_covariates = len(fields["design"].covariates)
+    classes = fields["classes"]
+    is_classes = "eta" in arrays and arrays["eta"].ndim == 2 and classes is not None
+    per_class = (len(classes),) if is_classes else ()
     parameters = Parameters(
         topics=np.ascontiguousarray(_take(arrays, "topics", (n_topics, n_terms), location.url).T),
         alpha=_take(arrays, "alpha", (n_topics,), location.url),
-        eta=_take(arrays, "eta", (n_topics,), location.url),
-        delta=number(data, "delta", location.url),
+        eta=_take(arrays, "eta", (n_topics, *per_class), location.url),
+        delta=_take(arrays, "delta", arrays["delta"].shape[:1], location.url)
+        if "delta" in arrays
+        else np.zeros(0),
+        zeta=_take(arrays, "zeta", (n_covariates, *per_class), location.url)
+        if "zeta" in arrays
+        else np.zeros((n_covariates, *per_class)),
     )
+    n = n_topics + n_covariates
     record = ModelRecord(
         parameters=parameters,
-        covariance=_take(arrays, "covariance", (n_topics, n_topics), location.url)
+        covariance=_take(arrays, "covariance", (*per_class, n, n), location.url)
         if "covariance" in arrays
         else None,
         vocabulary=_vocabulary(arrays, data, location.url),
@@ -147,6 +157,8 @@ def read_model(
         parameters.topics,
         parameters.alpha,
         parameters.eta,
+        parameters.delta,
+        parameters.zeta,
         record.covariance,
         record.prevalence,
         *record.trace.values(),
@@ -163,6 +175,11 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         "alpha": np.asarray(record.parameters.alpha, dtype=np.float64),
         "eta": np.asarray(record.parameters.eta, dtype=np.float64),
     }
+    # zarr has no chunks without a side
+    for name in ("delta", "zeta"):
+        values = np.asarray(getattr(record.parameters, name), dtype=np.float64)
+        if values.size:
+            arrays[name] = values
     if record.covariance is not None:
         arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
     if record.prevalence is not None:

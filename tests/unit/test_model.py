@@ -99,7 +99,7 @@ def test_standard_errors_are_those_of_the_regression_with_known_topics(
         spec=model.spec,
     )
     expected = record.scaling.scale * np.sqrt(np.diagonal(np.linalg.inv(statistics.information)))
-    for topic, _, error in model.coefficients():
+    for topic, _, error, _ in model.coefficients():
         assert error == pytest.approx(expected[topic], rel=1e-9)
 
 

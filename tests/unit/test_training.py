@@ -58,7 +58,7 @@ def assert_same_bits(one: Model, other: Model) -> None:
         assert (
             getattr(one.record.parameters, name).tobytes() == getattr(other.record.parameters, name).tobytes()
         )
-    assert one.record.parameters.delta == other.record.parameters.delta
+    assert one.record.parameters.delta.tobytes() == other.record.parameters.delta.tobytes()
     assert one.trace["elbo"].tobytes() == other.trace["elbo"].tobytes()
     assert one.record.covariance.tobytes() == other.record.covariance.tobytes()
     assert one.record.scaling == other.record.scaling
@@ -209,7 +209,7 @@ def test_the_only_response_need_not_be_named(simulated: tuple[sparse.csr_array, 
         ({"response": "stars"}, r"'y', 'other'; got 'stars'"),
         ({}, r"response must name one of .*'y', 'other'; got none"),
         ({"response": "y", "n_topics": 0}, "n_topics must be a whole number of at least 1, got 0"),
-        ({"response": "y", "family": "poisson"}, "family must be one of gaussian, got 'poisson'"),
+        ({"response": "y", "family": "probit"}, "family must be one of .*gaussian.*, got 'probit'"),
         (
             {"response": "y", "response_weight": 0.0},
             r"rho \(response_weight\) must be a number from 1e-06 to",
@@ -251,7 +251,7 @@ def test_bad_settings_are_refused_before_any_work(corpus: Corpus, arguments: dic
         (lambda x, y: (x, [None, *y[1:-1], "five"]), "must hold numbers.*got 'five' in row 119"),
         (lambda x, y: (x, [*y[:-1], 10**400]), "must be finite.*inf in row 119"),
         (lambda x, y: (x, y * 1e-300), "standard deviation from 1e-100 to 1e[+]100, got 0 for values from"),
-        (lambda x, y: (x, y * 1e300), "rescale the response"),
+        (lambda x, y: (x, y * 1e300), "square must be finite.*rescale"),
         (lambda x, y: (x, y * 1e150), "standard deviation from 1e-100 to 1e[+]100, got .*e[+]150 for"),
         (lambda x, y: (x, 1 + (y > 0) * 2.0**-52), "by more than rounding, got values from 1.0 to 1.0000000"),
         (

@@ -21,6 +21,7 @@ from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import check_model_output, read_model, write_model
+from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 
 TERMS = ("apple", "fig", "kiwi", "naïve", "pear", "日本")
@@ -36,10 +37,10 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
             topics=np.ascontiguousarray(generator.dirichlet(np.ones(n_terms), n_topics).T),
             alpha=np.full(n_topics, 1 / n_topics),
             eta=generator.normal(size=n_topics),
-            delta=1 / 3,
+            delta=np.array([1 / 3]),
         ),
         covariance=half @ half.T,
-        scaling=Scaling(3.1, 0.7),
+        design=Design("rating", Scaling(3.1, 0.7)),
         spec=FitSpec(n_topics=n_topics, rho=np.float64(2.5), seed=7),
         response="rating",
         response_summary=ResponseSummary.of([1.0, 2.0, 5.0, np.nan]),
@@ -64,10 +65,9 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
 
 
 def assert_same(one: ModelRecord, other: ModelRecord) -> None:
-    for name in ("topics", "alpha", "eta"):
+    for name in ("topics", "alpha", "eta", "delta", "zeta"):
         assert getattr(one.parameters, name).tobytes() == getattr(other.parameters, name).tobytes()
     assert one.parameters.topics.shape == other.parameters.topics.shape
-    assert one.parameters.delta == other.parameters.delta
     assert (one.covariance is None) == (other.covariance is None)
     if one.covariance is not None:
         assert one.covariance.tobytes() == other.covariance.tobytes()
@@ -77,7 +77,9 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
     assert {k: v.tobytes() for k, v in one.trace.items()} == {k: v.tobytes() for k, v in other.trace.items()}
     assert one.vocabulary == other.vocabulary
     for name in (
-        "scaling",
+        "design",
+        "classes",
+        "levels",
         "spec",
         "response",
         "response_summary",
@@ -142,7 +144,7 @@ def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> Non
     group = zarr.open_group(tmp_path / "a.model", mode="r")
     attributes = dict(group.attrs)
     assert (attributes["encoding-type"], attributes["encoding-version"]) == ("dslda-model", "1")
-    scaling = attributes["scaling"]
+    scaling = attributes["design"]["scaling"]
     values = scaling["center"] + scaling["scale"] * group["eta"][:]
     errors = scaling["scale"] * np.sqrt(np.diagonal(group["covariance"][:]))
     data, offsets = group["vocabulary"][:].tobytes(), group["vocabulary_offsets"][:]
@@ -152,7 +154,7 @@ def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> Non
         row = group["topics"][topic.topic]
         assert row.sum() == pytest.approx(1)
         assert [terms[t] for t in np.argsort(-row)[:2]] == list(topic.words)
-    for topic, coefficient, error in model.coefficients():
+    for topic, coefficient, error, _ in model.coefficients():
         assert (values[topic], errors[topic]) == (coefficient, error)
     checksum = attributes.pop("manifest_sha256")
     assert json_sha256(attributes) == checksum
@@ -229,8 +231,8 @@ DAMAGE = {
     "attributes truncated": (lambda m: truncate(m / "zarr.json"), "damaged or cut short"),
     "attributes gone": (lambda m: (m / "zarr.json").unlink(), "no zarr.json"),
     "setting of no meaning": (
-        lambda m: edit_attributes(m, delta="small"),
-        "field 'delta' must be a finite number",
+        lambda m: edit_attributes(m, classes=3),
+        "field 'classes' must be a list",
     ),
     "field gone": (lambda m: edit_attributes(m, settings=...), "'settings' is missing"),
     "wrong size": (lambda m: edit_attributes(m, n_topics=4), "'topics' must be float64 of shape"),
