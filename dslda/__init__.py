@@ -14,7 +14,7 @@ from dslda._version import __version__
 if TYPE_CHECKING:
     from dslda.corpus.ingest import ingest
     from dslda.corpus.store import Corpus, open_corpus
-    from dslda.estimators import SLDARegressor
+    from dslda.estimators import SLDAClassifier, SLDARegressor
     from dslda.families.base import Family
     from dslda.model import Model, load_model
     from dslda.training import train
@@ -23,6 +23,7 @@ __all__ = [
     "Corpus",
     "Family",
     "Model",
+    "SLDAClassifier",
     "SLDARegressor",
     "__version__",
     "ingest",
@@ -35,6 +36,7 @@ _HOME = {
     "Corpus": "dslda.corpus.store",
     "Family": "dslda.families.base",
     "Model": "dslda.model",
+    "SLDAClassifier": "dslda.estimators",
     "SLDARegressor": "dslda.estimators",
     "ingest": "dslda.corpus.ingest",
     "load_model": "dslda.model",

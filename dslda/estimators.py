@@ -3,26 +3,91 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
 from dslda.prediction import response_array
+from dslda.response_model import ClassWeight
 from dslda.training import DEFAULTS, train
 from dslda.variational.parameters import Granularity
 
-__all__ = ["SLDARegressor"]
+if TYPE_CHECKING:
+    from dslda.families.base import Family
+
+__all__ = ["SLDAClassifier", "SLDARegressor"]
 
 
-class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
-    """Supervised latent Dirichlet allocation with a real-valued response.
+class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What both estimators share: counts in, topic proportions out."""
+
+    model_: Model
+
+    def _fit(self, counts: Any, response: Any, **settings: Any) -> None:
+        """Train on counts that have been checked."""
+        if counts.nnz == 0:
+            raise InputError("X must hold counts of words, got no value above 0.5 in any row")
+        names = getattr(self, "feature_names_in_", None)
+        self.model_ = train(
+            counts,
+            response=response,
+            terms=None if names is None else [str(name) for name in names],
+            progress=LogProgress(),
+            **settings,
+        )
+        self.topic_word_ = self.model_.topic_word
+        self.doc_topic_prior_ = self.model_.doc_topic_prior
+        self.elbo_ = float(self.model_.trace["elbo"][-1])
+        self.n_iter_ = self.model_.training.n_iterations
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Topic proportions, the response left out.
+
+        Parameters
+        ----------
+        X : sparse matrix or array-like, shape (n_documents, n_terms)
+
+        Returns
+        -------
+        ndarray of float64, shape (n_documents, n_topics)
+            Rows sum to 1.
+        """
+        counts = self._checked(X)
+        return self.model_.transform(counts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the columns that :meth:`transform` gives: the class's name in lower case and 0, 1, ..."""
+        check_is_fitted(self)
+        prefix = type(self).__name__.lower()
+        return np.asarray([f"{prefix}{k}" for k in range(self.model_.n_topics)], dtype=object)
+
+    def _checked(self, X: Any) -> Any:
+        check_is_fitted(self)
+        try:
+            X = validate_data(self, X, accept_sparse="csr", reset=False, ensure_non_negative=True)
+        except ValueError as error:
+            _explain(error, X)
+            raise
+        return _counts(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+
+class SLDARegressor(RegressorMixin, _SLDA):
+    """Supervised latent Dirichlet allocation with a response that is a number.
 
     Learns topics that explain both the words of documents and a number that belongs to each. As a regressor
     it predicts that number, as a transformer it gives the topic proportions; both leave the response out.
@@ -30,10 +95,12 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_topics : int, default 20
-    family : {"gaussian"}, default "gaussian"
-        Distribution of the response.
-    doc_topic_prior : float or None, default None
-        Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics.
+    family : str or Family, default "gaussian"
+        Distribution of the response: "gaussian", "poisson", "negative_binomial", "gamma", "inverse_gaussian", "weibull",
+        "ordinal", "student_t" or your own; see docs/families.md.
+    doc_topic_prior : float, None, "auto" or "asymmetric", default None
+        Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics. "auto"
+        estimates one number, "asymmetric" one for each topic.
     topic_prior : float
         Pseudo-count of every term in every topic; 0 is the paper's maximum likelihood.
     response_weight : float, default 1
@@ -48,6 +115,8 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         The same for the coordinate ascent of one document.
     dispersion_floor : float
         Lower bound of the dispersion, as a fraction of the variance of the response.
+    ridge : float or None, default None
+        Precision of a Gaussian prior on the coefficients; None is the default of the family.
     seed : int, default 0
         Of the start. The result is a pure function of data and parameters.
 
@@ -56,9 +125,10 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     topic_word_ : ndarray of float64, shape (n_topics, n_features_in_)
         Word probabilities of each topic, the paper's beta.
     coef_ : ndarray of float64, shape (n_topics,)
-        Expected response of a document that is all about a topic, in the units of `y`: the paper's eta.
-    dispersion_ : float
-        Variance of the response around its expectation, the paper's delta.
+        Linear predictor of a document that is all about a topic, the paper's eta; for a Gaussian, its expected
+        response in the units of `y`.
+    dispersion_ : float or None
+        The paper's delta: for a Gaussian the variance of the response around its expectation.
     doc_topic_prior_ : ndarray of float64, shape (n_topics,)
         The alpha in use.
     doc_topic_ : ndarray of float64, shape (n_documents, n_topics)
@@ -93,8 +163,8 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self,
         n_topics: int = DEFAULTS.n_topics,
         *,
-        family: str = DEFAULTS.family,
-        doc_topic_prior: float | None = DEFAULTS.alpha,
+        family: str | Family = DEFAULTS.family,
+        doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
         topic_prior: float = DEFAULTS.topic_prior,
         response_weight: float = DEFAULTS.rho,
         granularity: Granularity = DEFAULTS.granularity,
@@ -103,6 +173,7 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         max_sweeps: int = DEFAULTS.max_sweeps,
         sweep_tol: float = DEFAULTS.sweep_tol,
         dispersion_floor: float = DEFAULTS.delta_floor,
+        ridge: float | None = DEFAULTS.ridge,
         seed: int = DEFAULTS.seed,
     ) -> None:
         self.n_topics = n_topics
@@ -116,6 +187,7 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.max_sweeps = max_sweeps
         self.sweep_tol = sweep_tol
         self.dispersion_floor = dispersion_floor
+        self.ridge = ridge
         self.seed = seed
 
     def fit(self, X: Any, y: ArrayLike) -> SLDARegressor:
@@ -146,23 +218,11 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             raise
         check_non_negative(X, "SLDARegressor")
         counts = _counts(X)
-        if counts.nnz == 0:
-            raise InputError("X must hold counts of words, got no value above 0.5 in any row")
-        names = getattr(self, "feature_names_in_", None)
-        self.model_: Model = train(
-            counts,
-            response=_responses(y),
-            terms=None if names is None else [str(name) for name in names],
-            progress=LogProgress(),
-            **self.get_params(deep=False),
-        )
-        self.topic_word_ = self.model_.topic_word
-        self.coef_ = self.model_.record.scaling.to_user(self.model_.record.parameters.eta)
+        self._fit(counts, _responses(y), **self.get_params(deep=False))
+        by_topic = sorted(self.model_.coefficients())
+        self.coef_ = np.array([coefficient.coefficient for coefficient in by_topic])
         self.dispersion_ = self.model_.dispersion
-        self.doc_topic_prior_ = self.model_.doc_topic_prior
         self.doc_topic_ = self.model_.training_topic_proportions(counts, y)
-        self.elbo_ = float(self.model_.trace["elbo"][-1])
-        self.n_iter_ = self.model_.training.n_iterations
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -181,8 +241,140 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         counts = self._checked(X)
         return self.model_.predict(counts)
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        """Topic proportions, the response left out.
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # scikit-learn's checks ask for R2 above 0.5 on rows of normal numbers; these are no documents
+        tags.regressor_tags.poor_score = True
+        return tags
+
+
+class SLDAClassifier(ClassifierMixin, _SLDA):
+    """Supervised latent Dirichlet allocation with a response of classes.
+
+    Learns topics that explain both the words of documents and the class of each. As a classifier it predicts the class, as a
+    transformer it gives the topic proportions; both leave the response out.
+
+    Parameters
+    ----------
+    n_topics : int, default 20
+    family : {"auto", "binomial", "categorical"}, default "auto"
+        "auto" is binomial for two classes, with one coefficient a topic, and else categorical, with one for each topic and
+        class.
+    doc_topic_prior : float, None, "auto" or "asymmetric", default None
+        Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics. "auto"
+        estimates one number, "asymmetric" one for each topic.
+    topic_prior, response_weight, granularity, max_iter, tol, max_sweeps, sweep_tol, seed
+        As in :class:`SLDARegressor`.
+    ridge : float or None, default None
+        Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
+        of the family, 0.1.
+    class_weight : "balanced", mapping of class to weight, or None
+        Weight of the response of each class. The words of all documents count the same.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+    coef_ : ndarray of float64, shape (n_classes, n_topics), or (1, n_topics) for binomial
+        Log-odds; of the second class for binomial.
+    topic_word_, doc_topic_prior_, elbo_, n_iter_, model_, n_features_in_, feature_names_in_
+        As in :class:`SLDARegressor`.
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> texts = ["good film", "bad film", "good good plot", "bad bad plot"]
+    >>> model = make_pipeline(CountVectorizer(), SLDAClassifier(n_topics=2, topic_prior=0.1))
+    >>> model.fit(texts, ["up", "down", "up", "down"]).predict(["good film"]).shape
+    (1,)
+    """
+
+    def __init__(
+        self,
+        n_topics: int = DEFAULTS.n_topics,
+        *,
+        family: Literal["auto", "binomial", "categorical"] = "auto",
+        doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
+        topic_prior: float = DEFAULTS.topic_prior,
+        response_weight: float = DEFAULTS.rho,
+        granularity: Granularity = DEFAULTS.granularity,
+        max_iter: int = DEFAULTS.max_iter,
+        tol: float = DEFAULTS.tol,
+        max_sweeps: int = DEFAULTS.max_sweeps,
+        sweep_tol: float = DEFAULTS.sweep_tol,
+        ridge: float | None = DEFAULTS.ridge,
+        class_weight: ClassWeight | None = None,
+        seed: int = DEFAULTS.seed,
+    ) -> None:
+        self.n_topics = n_topics
+        self.family = family
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_prior = topic_prior
+        self.response_weight = response_weight
+        self.granularity = granularity
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_sweeps = max_sweeps
+        self.sweep_tol = sweep_tol
+        self.ridge = ridge
+        self.class_weight = class_weight
+        self.seed = seed
+
+    def fit(self, X: Any, y: ArrayLike) -> SLDAClassifier:
+        """Learn topics and coefficients.
+
+        Parameters
+        ----------
+        X : sparse matrix or array-like, shape (n_documents, n_terms)
+            Counts.
+        y : array-like, shape (n_documents,)
+            Classes, at least two.
+
+        Returns
+        -------
+        SLDAClassifier
+            Self.
+
+        Raises
+        ------
+        InputError
+            A parameter or the data are not usable; a ValueError.
+        """
+        try:
+            X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2)
+        except ValueError as error:
+            _explain(error, X)
+            raise
+        check_classification_targets(y)
+        check_non_negative(X, "SLDAClassifier")
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        n_classes = len(self.classes_)
+        if n_classes < 2:
+            raise InputError(f"y must have at least 2 classes, got 1 class, {self.classes_[0]!r}")
+        settings = self.get_params(deep=False)
+        if settings["family"] not in ("auto", "binomial", "categorical"):
+            raise InputError(
+                f"family must be 'auto', 'binomial' or 'categorical', got {settings['family']!r}"
+            )
+        if settings["family"] == "auto":
+            settings["family"] = "binomial" if n_classes == 2 else "categorical"
+        if settings["family"] == "binomial" and n_classes > 2:
+            raise InputError(
+                f"Only binary classification is supported by family 'binomial', got {n_classes} classes"
+            )
+        if isinstance(self.class_weight, Mapping):
+            code = {label: str(number) for number, label in enumerate(self.classes_.tolist())}
+            unknown = [label for label in self.class_weight if label not in code]
+            if unknown:
+                raise InputError(f"class_weight must name classes of y, got {unknown[0]!r}")
+            settings["class_weight"] = {code[label]: w for label, w in self.class_weight.items()}
+        self._fit(_counts(X), codes.astype(np.float64), **settings)
+        eta = self.model_.record.parameters.eta
+        self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else eta.T.copy()
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of the classes.
 
         Parameters
         ----------
@@ -190,32 +382,29 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of float64, shape (n_documents, n_topics)
-            Rows sum to 1.
+        ndarray of float64, shape (n_documents, n_classes)
+            In the order of `classes_`.
         """
         counts = self._checked(X)
-        return self.model_.transform(counts)
+        return self.model_.predict_proba(counts)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the columns that :meth:`transform` gives: ``sldaregressor0`` and so on."""
-        check_is_fitted(self)
-        return np.asarray([f"sldaregressor{k}" for k in range(self.model_.n_topics)], dtype=object)
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable classes.
 
-    def _checked(self, X: Any) -> Any:
-        check_is_fitted(self)
-        try:
-            X = validate_data(self, X, accept_sparse="csr", reset=False, ensure_non_negative=True)
-        except ValueError as error:
-            _explain(error, X)
-            raise
-        return _counts(X)
+        Parameters
+        ----------
+        X : sparse matrix or array-like, shape (n_documents, n_terms)
+
+        Returns
+        -------
+        ndarray, shape (n_documents,)
+        """
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        # scikit-learn's checks ask for R2 above 0.5 on rows of normal numbers; these are no documents
-        tags.regressor_tags.poor_score = True
+        # as for the regressor: the checks' rows are no documents
+        tags.classifier_tags.poor_score = True
         return tags
 
 

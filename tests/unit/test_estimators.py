@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dslda.datasets import simulate_corpus
-from dslda.estimators import SLDARegressor
+from dslda.estimators import SLDAClassifier, SLDARegressor
 from dslda.exceptions import DataWarning, InputError
 from dslda.training import train
 
@@ -35,8 +35,8 @@ def simulated() -> tuple[sparse.csr_array, np.ndarray]:
 # topics than documents). Nothing is expected to fail. One requirement is waived by the tag `poor_score`: R2
 # above 0.5 on rows of normal numbers, which are no documents.
 @pytest.mark.filterwarnings("ignore::dslda.exceptions.DsldaWarning")
-@parametrize_with_checks([SLDARegressor(n_topics=3, max_iter=10)])
-def test_scikit_learn_accepts_the_estimator(estimator: SLDARegressor, check: Callable[[Any], None]) -> None:
+@parametrize_with_checks([SLDARegressor(n_topics=3, max_iter=10), SLDAClassifier(n_topics=3, max_iter=10)])
+def test_scikit_learn_accepts_the_estimators(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
