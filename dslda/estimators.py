@@ -267,7 +267,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         As in :class:`SLDARegressor`.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
-        of the family, 0.1.
+        of the family, 0.01.
     class_weight : "balanced", mapping of class to weight, or None
         Weight of the response of each class. The words of all documents count the same.
 

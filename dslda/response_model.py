@@ -129,7 +129,7 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
             "use family 'categorical'"
         )
     else:
-        _check_domain(given, what, training_set)
+        _check_domain(given, what, training_set, with_trials=roles.trials is not None)
         names = levels or (("0", "1") if given.name == "binomial" and roles.trials is None else None)
     _check_roles(given, training_set.covariates, roles)
     if names is not None:
@@ -167,10 +167,15 @@ def _values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]
     return summary.distinct
 
 
-def _check_domain(family: Family, what: str, training_set: TrainingSet) -> None:
+def _check_domain(family: Family, what: str, training_set: TrainingSet, *, with_trials: bool) -> None:
     summary = training_set.summary
     ends = np.array([summary.minimum, summary.maximum])
     inside = family.domain.contains(ends).all() and (summary.whole or not family.domain.integer)
+    if inside and family.auxiliary == "trials" and not with_trials and summary.maximum > 1:
+        raise InputError(
+            f"{what} must be 0 or 1 for family {family.name} without trials, got {summary.maximum:g}; name the column of "
+            f"the trials with trials={_other_family(summary)}"
+        )
     if inside:
         return
     found = training_set.source.find(lambda y: ~(family.domain.contains(y) | np.isnan(y)))

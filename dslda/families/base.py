@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import combinations
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -26,7 +27,16 @@ from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
 
-__all__ = ["SCALAR_SIGNATURE", "STANDARDISED", "Family", "Interval", "ResponseMoments", "ScalarFunction"]
+__all__ = [
+    "SCALAR_SIGNATURE",
+    "STANDARDISED",
+    "Family",
+    "Interval",
+    "ResponseMoments",
+    "ScalarFunction",
+    "mean_of_exp",
+    "normal_expectation",
+]
 
 # a compiled function of (y, omega, delta, aux), held by a class without becoming a method
 ScalarFunction: TypeAlias = "staticmethod[[float, float, NDArray[np.float64], float], float]"
@@ -117,6 +127,9 @@ class Family(ABC):
         How many of the first entries of delta are estimated, the others being fixed; None for all.
     delta_transform : {"log", "identity"}
         The scale on which delta is searched: "log" for positive parameters.
+    delta_bounds : tuple of float
+        Lowest and highest value of a searched parameter. A family whose density grows without bound as a parameter runs
+        away (one document fitted exactly) needs them.
     default_ridge : float
         Precision of the Gaussian prior on the coefficients that is used unless the user names another. Above 0 where
         coefficients may grow without bound (separable classes).
@@ -131,6 +144,7 @@ class Family(ABC):
     has_dispersion_floor: ClassVar[bool] = False
     n_searched: ClassVar[int | None] = None
     delta_transform: ClassVar[Literal["log", "identity"]] = "log"
+    delta_bounds: ClassVar[tuple[float, float]] = (1e-6, 1e6)
     default_ridge: ClassVar[float] = 0.0
 
     #: compiled l, dl/domega, d2l/domega2, d3l/domega3
@@ -178,12 +192,6 @@ class Family(ABC):
         """Probabilities of the classes or levels, shape (D, C); None where the response has none."""
         return None
 
-    def coefficients_to_user(
-        self, omega: NDArray[np.float64], center: float, scale: float
-    ) -> NDArray[np.float64]:
-        """Linear predictors on the scale of the user's response."""
-        return center + scale * omega if self.link == "identity" else omega
-
     @abstractmethod
     def mean(
         self,
@@ -201,28 +209,50 @@ class Family(ABC):
         weight: float,
         gain: float,
     ) -> NDArray[np.float64]:
-        """New delta: one Newton step on its own scale, at most by 1 in each parameter, uphill.
+        """New delta: one Newton step on the scale of :attr:`delta_transform`, uphill and at most 1 long in each parameter.
+
+        Coefficients and delta move at once, each by its own Newton step. On a quadratic objective two blocks that do so
+        never lower it, however they depend on each other; several parameters of delta stepping each for itself would,
+        so all their second derivatives are used.
 
         Parameters
         ----------
         delta : ndarray of float64, shape (n_delta,)
             Of the E-step.
-        profile : ndarray of float64, shape (1 + 2 n_searched,)
+        profile : ndarray of float64, shape (n_probes,)
             Expected log-likelihood of the responses at the rows of :meth:`delta_probes`, summed over documents.
         weight : float
             Sum of the weights of the documents with a response, above 0.
         gain : float
             By how much the step of the coefficients raises the expected log-likelihood, to second order; exact for a
             quadratic l. Other families leave it out.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_delta,)
+            Inside :attr:`delta_bounds`.
         """
-        here, up, down = profile[0], profile[1::2], profile[2::2]
-        searched = len(up)
+        searched = self._n_searched(delta)
+        if searched == 0:
+            return delta
+        here, up, down = profile[0], profile[1 : 2 * searched : 2], profile[2 : 2 * searched + 1 : 2]
         slope = (up - down) / (2.0 * PROBE)
-        bend = (up - 2.0 * here + down) / PROBE**2
-        # where the curve bends upwards Newton would go downhill: go uphill by the longest step
-        step = np.where(bend < 0.0, -slope / np.where(bend < 0.0, bend, -1.0), np.sign(slope))
-        step = np.concatenate([np.clip(step, -1.0, 1.0), np.zeros(len(delta) - searched)])
-        new: NDArray[np.float64] = delta * np.exp(step) if self.delta_transform == "log" else delta + step
+        bend = np.diag((up - 2.0 * here + down) / PROBE**2)
+        for row, (i, j) in enumerate(_pairs(searched), start=1 + 2 * searched):
+            bend[i, j] = bend[j, i] = (profile[row] - up[i] - up[j] + here) / PROBE**2
+        # Newton goes downhill along directions in which the curve bends upwards: there, as far as it may. Differences
+        # that rounding alone can make are no bend.
+        values, vectors = np.linalg.eigh(bend)
+        least = 1e-15 * abs(here) / PROBE**2 + 1e-300
+        along = (vectors.T @ slope) / np.maximum(np.abs(values), least)
+        step = vectors @ along
+        step /= max(1.0, float(np.abs(step).max()))
+        new = delta.copy()
+        if self.delta_transform == "log":
+            new[:searched] *= np.exp(step)
+        else:
+            new[:searched] += step
+        new[:searched] = np.clip(new[:searched], *self.delta_bounds)
         return new
 
     def delta_probes(self, delta: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -230,19 +260,43 @@ class Family(ABC):
 
         Returns
         -------
-        ndarray of float64, shape (1 + 2 n_searched, n_delta)
-            delta itself, then each searched parameter a little above and a little below.
+        ndarray of float64, shape (1 + 2 n + n (n - 1) / 2, n_delta) with n searched parameters
+            delta itself, then each searched parameter a little above and a little below, then each pair of them above.
         """
-        searched = len(delta) if self.n_searched is None else self.n_searched
-        probes = np.repeat(delta[np.newaxis], 1 + 2 * searched, axis=0)
-        for j in range(searched):
-            for row, sign in ((1 + 2 * j, 1.0), (2 + 2 * j, -1.0)):
-                probes[row, j] = (
-                    delta[j] * math.exp(sign * PROBE)
-                    if self.delta_transform == "log"
-                    else delta[j] + sign * PROBE
-                )
+        searched = self._n_searched(delta)
+        moves = [sign * row for row in np.eye(len(delta))[:searched] for sign in (PROBE, -PROBE)]
+        moves += [moves[2 * i] + moves[2 * j] for i, j in _pairs(searched)]
+        rows = np.array([np.zeros(len(delta)), *moves])
+        probes: NDArray[np.float64] = delta * np.exp(rows) if self.delta_transform == "log" else delta + rows
         return probes
+
+    def _n_searched(self, delta: NDArray[np.float64]) -> int:
+        return len(delta) if self.n_searched is None else self.n_searched
+
+    def coefficients_to_user(
+        self, omega: NDArray[np.float64], center: float, scale: float
+    ) -> NDArray[np.float64]:
+        """Linear predictors, or coefficients of topics, for the response in the user's units.
+
+        The model is fitted to ``(y - center) / scale``. With an identity link its predictor is in units of the scaled
+        response, ``center + scale * omega`` in those of y. With a log link ``log E[y] = log(scale) + omega`` (center is 0).
+        Other links do not see the units of y. Differences of coefficients, and coefficients of covariates, change by the
+        factor `scale` with an identity link and not at all with the others.
+
+        Parameters
+        ----------
+        omega : ndarray of float64
+            On the scale of the fit.
+        center, scale : float
+            Of :meth:`scaling`.
+
+        Returns
+        -------
+        ndarray of float64, shape of `omega`
+        """
+        if self.link == "identity":
+            return center + scale * omega
+        return omega + math.log(scale) if self.link == "log" else omega
 
     def check(self, y: NDArray[np.float64], aux: NDArray[np.float64] | None) -> NDArray[np.bool_]:
         """Whether each response is in the domain; NaN (missing) is."""
@@ -263,5 +317,53 @@ class Family(ABC):
             raise InputError(f"family {cls.name} has no options {sorted(options)}") from None
 
 
-#: relative distance of the probes of delta: errors of its slope are of the order of the square
+def _pairs(n: int) -> Iterator[tuple[int, int]]:
+    return combinations(range(n), 2)
+
+
+def mean_of_exp(m: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64]:
+    """E[exp(omega)] for a normal omega of mean `m` and variance `v`, shapes (D,): the mean of families with a log link.
+
+    omega is a mean over many tokens; the exact E[exp(eta'zbar)] = prod_n kappa_n (docs/model.md) agrees with it up to the
+    third cumulant, where the delta method exp(m) (1 + v / 2) stops at the second. Constant beyond exp(700) and exp(-700).
+    """
+    mean: NDArray[np.float64] = np.exp(np.clip(m + 0.5 * v, -700.0, 700.0))
+    return mean
+
+
+def normal_expectation(
+    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    m: NDArray[np.float64],
+    v: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """E[function(omega)] for a normal omega of mean `m` and variance `v`, by Gauss-Hermite quadrature.
+
+    For means without a closed form. Unlike the delta method it keeps the range of the function, and what is monotone in m.
+
+    Parameters
+    ----------
+    function : callable
+        Elementwise, of arrays of any shape.
+    m, v : ndarray of float64
+        Broadcast together.
+
+    Returns
+    -------
+    ndarray of float64
+    """
+    m, deviation = np.asarray(m, dtype=np.float64), np.sqrt(v)
+    total = np.zeros(np.broadcast_shapes(m.shape, deviation.shape))
+    for node, weight in zip(*_QUADRATURE, strict=True):
+        total += weight * function(m + node * deviation)
+    return total
+
+
+def _quadrature(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return nodes, weights / weights.sum()
+
+
+_QUADRATURE = _quadrature(15)
+
+#: distance of the probes of delta: errors of its slope are of the order of the square
 PROBE = 1e-4

@@ -36,8 +36,8 @@ class Categorical(Family):
     name = "categorical"
     link = "softmax"
     n_searched = 0
-    # separable classes would otherwise send their coefficients to infinity: about 3 on the scale of log-odds
-    default_ridge = 0.1
+    # as for the binomial: a standard deviation of 10 keeps the coefficients of separable classes finite
+    default_ridge = 0.01
 
     def __post_init__(self) -> None:
         if isinstance(self.n_classes, bool) or not isinstance(self.n_classes, int) or self.n_classes < 2:

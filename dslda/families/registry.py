@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from dslda.exceptions import InputError
 from dslda.families.base import Family
-from dslda.families.categorical import Categorical
-from dslda.families.gaussian import Gaussian
 
 __all__ = ["FAMILIES", "get_family", "register"]
 
-FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Gaussian, Categorical)}
+# The module of each is its name. They are imported when they are asked for: a process loads, or compiles, the functions of
+# the family it uses and of no other.
+_BUILT_IN = {
+    "gaussian": "Gaussian",
+    "student_t": "StudentT",
+    "poisson": "Poisson",
+    "negative_binomial": "NegativeBinomial",
+    "binomial": "Binomial",
+    "categorical": "Categorical",
+    "ordinal": "Ordinal",
+    "gamma": "Gamma",
+    "inverse_gaussian": "InverseGaussian",
+    "weibull": "Weibull",
+}
+
+
+class _Families(Mapping[str, type[Family]]):
+    """Every family by its name."""
+
+    def __init__(self) -> None:
+        self._registered: dict[str, type[Family]] = {}
+
+    def __getitem__(self, name: str) -> type[Family]:
+        if name in _BUILT_IN:
+            kind: type[Family] = getattr(import_module(f"dslda.families.{name}"), _BUILT_IN[name])
+            return kind
+        return self._registered[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*_BUILT_IN, *self._registered])
+
+    def __len__(self) -> int:
+        return len(_BUILT_IN) + len(self._registered)
+
+    def add(self, family: type[Family]) -> None:
+        self._registered[family.name] = family
+
+
+FAMILIES = _Families()
 
 
 def get_family(name: str, options: Mapping[str, Any] | None = None) -> Family:
@@ -33,11 +70,22 @@ def get_family(name: str, options: Mapping[str, Any] | None = None) -> Family:
 def register(family: type[Family]) -> type[Family]:
     """Make a family known by its name, so that models that use it can be loaded. Usable as a decorator.
 
+    A class of the same module and name takes the place of the one before: notebooks run their cells again.
+
     Raises
     ------
     InputError
         The name is taken by another family.
     """
-    if FAMILIES.setdefault(family.name, family) is not family:
-        raise InputError(f"family name {family.name!r} is taken by {FAMILIES[family.name].__qualname__}")
+    known = FAMILIES.get(family.name)
+    if known is not None and _origin(known) != _origin(family):
+        raise InputError(
+            f"family name {family.name!r} is taken by {known.__module__}.{known.__qualname__}; choose another"
+        )
+    if family.name not in _BUILT_IN:
+        FAMILIES.add(family)
     return family
+
+
+def _origin(family: type[Family]) -> tuple[str, str]:
+    return family.__module__, family.__qualname__

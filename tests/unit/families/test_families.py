@@ -1,4 +1,4 @@
-"""What every registered response family must keep; a new family joins by entering the registry."""
+"""The Gaussian's closed forms, the registry, and domains; what every family keeps is in test_every_family."""
 
 from __future__ import annotations
 
@@ -9,86 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import moments_of
-from scipy import integrate, stats
 
 from dslda.exceptions import InputError
-from dslda.families.base import Family, Interval
-from dslda.families.registry import FAMILIES, get_family
-
-EVERY_FAMILY = pytest.mark.parametrize(
-    "family", [get_family(name) for name in FAMILIES], ids=lambda f: f.name
-)
-# (omega, delta)
-POINTS = [(o, d) for o in (-2.0, -0.3, 0.0, 1.7) for d in (0.05, 1.0, 6.0)]
-# the densities themselves, for normalisation and value
-DENSITIES = {
-    "gaussian": lambda y, omega, delta: stats.norm.logpdf(y, omega, math.sqrt(delta)),
-}
-
-
-def responses(family: Family) -> np.ndarray:
-    """Values inside the family's domain."""
-    candidates = np.array([-3.0, -0.5, 0.0, 0.25, 1.0, 2.0, 7.0])
-    inside = candidates[family.domain.contains(candidates)]
-    assert len(inside) > 0
-    return inside
-
-
-@EVERY_FAMILY
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_each_derivative_is_the_slope_of_the_one_before(family: Family, order: int) -> None:
-    functions = [
-        family.log_likelihood,
-        family.first_derivative,
-        family.second_derivative,
-        family.third_derivative,
-    ]
-    before, this = functions[order - 1], functions[order]
-    h = 1e-5
-    for y in responses(family):
-        for omega, delta in POINTS:
-            d = np.array([delta])
-            slope = (before(y, omega + h, d, 1.0) - before(y, omega - h, d, 1.0)) / (2 * h)
-            assert_allclose(this(y, omega, d, 1.0), slope, rtol=1e-7, atol=1e-7 / delta)
-
-
-@EVERY_FAMILY
-def test_log_likelihood_is_the_log_density_with_its_normalisation(family: Family) -> None:
-    for y in responses(family):
-        for omega, delta in POINTS:
-            expected = DENSITIES[family.name](y, omega, delta)
-            assert_allclose(family.log_likelihood(y, omega, np.array([delta]), 1.0), expected, rtol=1e-12)
-
-
-@EVERY_FAMILY
-@pytest.mark.parametrize("delta", [0.2, 3.0])
-def test_density_integrates_to_one(family: Family, delta: float) -> None:
-    if family.domain.integer:
-        pytest.skip("a density over numbers is integrated; probabilities of whole numbers need a sum")
-    width = 12 * math.sqrt(delta)
-    low, high = max(family.domain.low, 0.4 - width), min(family.domain.high, 0.4 + width)
-    total, _ = integrate.quad(
-        lambda y: math.exp(family.log_likelihood(y, 0.4, np.array([delta]), 1.0)), low, high
-    )
-    assert_allclose(total, 1.0, rtol=1e-8)
-
-
-@EVERY_FAMILY
-def test_family_is_found_by_its_name_and_says_what_it_accepts(family: Family) -> None:
-    assert FAMILIES[family.name] is type(get_family(family.name))
-    assert family.link
-    assert "numbers" in str(family.domain)
-    assert not family.domain.contains(np.array([np.nan]))[0]
-    assert not family.domain.contains(np.array([np.inf, -np.inf])).any()
-
-
-@EVERY_FAMILY
-def test_scaling_gives_responses_inside_the_domain_back(family: Family) -> None:
-    y = responses(family)
-    center, scale = family.scaling(moments_of(y))
-    assert scale > 0
-    assert_allclose(center + scale * ((y - center) / scale), y, atol=1e-12)
+from dslda.families.base import Interval
+from dslda.families.registry import get_family
+from dslda.testing import moments_of
 
 
 def test_gaussian_scaling_standardises() -> None:

@@ -1,0 +1,37 @@
+"""Compiled scalar functions that stay finite wherever the E-step may take omega.
+
+A coefficient that has run away, or a first sweep that overshoots, calls a family at |omega| of several hundred. exp would
+overflow there, and infinity times zero would make a document's whole posterior NaN.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import float64, njit
+
+__all__ = ["LARGEST_EXPONENT", "bounded_exp", "sigmoid", "softplus"]
+
+#: exp of it, times a response of 1e6 and squared, is still a double
+LARGEST_EXPONENT = 300.0
+
+_OF_ONE = float64(float64)
+
+
+@njit(_OF_ONE, cache=True, nogil=True)
+def bounded_exp(x):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """exp(x), constant above :data:`LARGEST_EXPONENT`."""
+    return math.exp(min(x, LARGEST_EXPONENT))
+
+
+@njit(_OF_ONE, cache=True, nogil=True)
+def softplus(x):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """log(1 + exp(x)) without overflow, and without losing small values."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+@njit(_OF_ONE, cache=True, nogil=True)
+def sigmoid(x):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+    """1 / (1 + exp(-x)) without overflow; keeps the relative precision of small values."""
+    e = math.exp(-abs(x))
+    return 1.0 / (1.0 + e) if x >= 0.0 else e / (1.0 + e)

@@ -1,0 +1,440 @@
+"""What a response family must keep, as tests to inherit. Needs pytest to run.
+
+::
+
+    class TestExponential(FamilyTests):
+        family = Exponential()
+        responses = [0.01, 0.5, 3.0, 200.0]
+        refused = [0.0, -1.0, math.nan]
+
+        def sample(self, omega, delta, aux, generator):
+            return generator.exponential(np.exp(omega))
+
+Every test of :class:`FamilyTests` then runs for that family, as it does for those of dslda.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+from scipy import optimize
+
+from dslda.datasets.simulate import simulate_corpus
+from dslda.families.base import Family, ResponseMoments
+from dslda.variational import reference
+from dslda.variational.estep import e_step, infer, neutral_extras
+from dslda.variational.initial import initial_parameters
+from dslda.variational.mstep import m_step, objective
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.statistics import SufficientStatistics
+
+__all__ = ["FamilyTests", "moments_of"]
+
+_N_TERMS = 12
+
+
+def moments_of(y: Sequence[float] | NDArray[np.float64]) -> ResponseMoments:
+    """Moments of responses, those missing (NaN) left out."""
+    values = np.asarray(y, dtype=np.float64)
+    values = values[~np.isnan(values)]
+    return ResponseMoments(
+        len(values), float(values.mean()), float(values.var()), float(values.min()), float(values.max())
+    )
+
+
+class FamilyTests:
+    """Conformance suite of a response family: subclass it as ``class TestMine(FamilyTests)``.
+
+    Attributes
+    ----------
+    family : Family
+        An instance.
+    responses : sequence of float
+        At least two different values inside the domain, in the user's units, the smallest and largest that occur among them.
+    refused : sequence of float
+        Values outside the domain.
+    auxiliary : sequence of float
+        Values of aux to go through; with trials, none below the largest response. Default 1.
+    deltas : sequence of sequence of float
+        Values of delta to go through; by default the family's start. The first is that of the simulated corpus.
+    coefficients : sequence of float
+        Of the topics of the simulated corpus, at most four that lie well apart.
+    tolerance : float
+        Largest error of a coefficient estimated from 800 documents of the simulated corpus.
+    """
+
+    family: ClassVar[Family]
+    responses: ClassVar[Sequence[float]]
+    refused: ClassVar[Sequence[float]] = ()
+    auxiliary: ClassVar[Sequence[float]] = (1.0,)
+    deltas: ClassVar[Sequence[Sequence[float]]] = ()
+    coefficients: ClassVar[Sequence[float]] = (-1.5, 0.0, 1.5)
+    tolerance: ClassVar[float] = 0.3
+
+    def sample(
+        self,
+        omega: NDArray[np.float64],
+        delta: NDArray[np.float64],
+        aux: float,
+        generator: np.random.Generator,
+    ) -> NDArray[np.float64]:
+        """Draw a response for each omega, by other means than the family's own functions."""
+        raise NotImplementedError(
+            "a subclass of FamilyTests must define sample(omega, delta, aux, generator)"
+        )
+
+    # ---- the scalar functions -------------------------------------------------------------------
+
+    def test_each_derivative_is_the_slope_of_the_one_before(self) -> None:
+        functions = self._functions()[:4]
+        h = 1e-3
+        for y, delta, aux in self._cases():
+            for omega in (-2.0, -0.3, 0.1, 1.7):
+                for before, this in pairwise(functions):
+                    a, b, c, d = (before(y, omega + step * h, delta, aux) for step in (-2, -1, 1, 2))
+                    slope = (a - 8 * b + 8 * c - d) / (12 * h)
+                    rounding = 1e-15 * max(abs(a), abs(d), 1.0) / h
+                    assert_allclose(
+                        this(y, omega, delta, aux),
+                        slope,
+                        rtol=1e-6,
+                        atol=1e-8 + 10 * rounding,
+                        err_msg=f"{y=} {omega=}",
+                    )
+
+    def test_functions_stay_finite_at_the_extremes_of_omega(self) -> None:
+        for y, delta, aux in self._cases():
+            for omega in (-700.0, -300.0, -40.0, 40.0, 300.0, 700.0):
+                values = [function(y, omega, delta, aux) for function in self._functions()]
+                assert np.all(np.isfinite(values)), (y, omega, delta, values)
+
+    def test_information_weight_is_never_negative(self) -> None:
+        for y, delta, aux in self._cases():
+            for omega in (-700.0, -3.0, 0.0, 3.0, 700.0):
+                assert self.family.information_weight(y, omega, delta, aux) >= 0.0
+
+    def test_information_weight_bounds_the_expected_curvature(self) -> None:
+        for y, (omega, delta, aux) in self._draws(20_000):
+            surplus = [
+                self.family.information_weight(value, omega, delta, aux)
+                + self.family.second_derivative(value, omega, delta, aux)
+                for value in y
+            ]
+            assert np.mean(surplus) >= -6.0 * _standard_error(surplus) - 1e-12
+
+    def test_likelihood_is_that_of_the_samples(self) -> None:
+        """Bartlett's identities E[l1] = 0 and E[l1^2] = -E[l2] hold for the true density and no other."""
+        for y, (omega, delta, aux) in self._draws(20_000):
+            first = np.array([self.family.first_derivative(value, omega, delta, aux) for value in y])
+            second = np.array([self.family.second_derivative(value, omega, delta, aux) for value in y])
+            assert abs(first.mean()) <= 6.0 * _standard_error(first) + 1e-12
+            both = first**2 + second
+            assert abs(both.mean()) <= 6.0 * _standard_error(both) + 1e-12
+
+    # ---- domain, units, options -----------------------------------------------------------------
+
+    def test_domain_accepts_the_responses_and_refuses_the_others(self) -> None:
+        inside, outside = (np.array(values, dtype=np.float64) for values in (self.responses, self.refused))
+        aux = np.full(len(inside), max(self.auxiliary))
+        assert self.family.check(inside, aux).all()
+        outside = outside[~np.isnan(outside)]
+        assert not self.family.check(outside, np.full(len(outside), max(self.auxiliary))).any()
+        assert self.family.check(np.array([math.nan]), np.ones(1)).all()
+        assert not self.family.domain.contains(np.array([math.nan, math.inf, -math.inf])).any()
+
+    def test_scaling_follows_the_units_of_the_response(self) -> None:
+        y = np.array(self.responses, dtype=np.float64)
+        center, scale = self.family.scaling(moments_of(y))
+        assert math.isfinite(center)
+        assert 0.0 < scale < math.inf
+        if scale != 1.0:
+            assert_allclose(self.family.scaling(moments_of(1000.0 * y)), [1000.0 * center, 1000.0 * scale])
+
+    def test_start_is_finite(self) -> None:
+        for y in (self.responses, self.responses[:1] * 3, self.responses[-1:]):
+            middle, spread, delta = self.family.start(self._scaled_moments(y))
+            assert math.isfinite(middle)
+            assert 0.0 < spread < math.inf
+            assert np.all(np.isfinite(delta))
+
+    def test_options_come_back(self) -> None:
+        again = type(self.family).from_options(self.family.options)
+        assert again.options == self.family.options
+        assert type(again) is type(self.family)
+
+    def test_pickled_family_gives_the_same_values(self) -> None:
+        import cloudpickle
+
+        again = cloudpickle.loads(cloudpickle.dumps(self.family))
+        for y, delta, aux in self._cases():
+            ours, theirs = (f.log_likelihood(y, 0.3, delta, aux) for f in (self.family, again))
+            assert ours == theirs
+
+    # ---- the mean -------------------------------------------------------------------------------
+
+    def test_mean_is_that_of_the_samples(self) -> None:
+        for y, (omega, delta, aux) in self._draws(20_000):
+            trials = aux if self.family.auxiliary == "trials" else 1.0
+            expected = trials * self.family.mean(np.array([omega]), np.zeros(1), delta)[0]
+            assert abs(y.mean() - expected) <= 6.0 * _standard_error(y) + 1e-12
+
+    def test_mean_stays_finite_and_in_range(self) -> None:
+        m, v = (a.ravel() for a in np.meshgrid([-700.0, -20.0, -1.0, 0.0, 2.0, 700.0], [0.0, 0.1, 25.0]))
+        low, high = self.family.domain.low, self.family.domain.high
+        if self.family.auxiliary == "trials":
+            high = 1.0
+        for delta in self._deltas():
+            with np.errstate(all="raise", under="ignore"):
+                mean = self.family.mean(m, v, delta)
+            assert mean.shape == m.shape
+            assert np.all(np.isfinite(mean))
+            assert np.all((mean >= low) & (mean <= high + 1e-12))
+
+    def test_mean_accounts_for_the_variance_of_omega(self) -> None:
+        """Against all assignments of topics to the tokens of a short document."""
+        generator = np.random.default_rng(3)
+        n, eta = 6, np.array([-1.5, 0.4, 1.2])
+        phi = generator.dirichlet(np.ones(3), n)
+        z = np.stack(np.meshgrid(*[np.arange(3)] * n, indexing="ij"), axis=-1).reshape(-1, n)
+        probability = phi[np.arange(n), z].prod(axis=1)
+        omega = eta[z].mean(axis=1)
+        m = probability @ omega
+        v = probability @ (omega - m) ** 2
+        for delta in self._deltas():
+            exact = probability @ self.family.mean(omega, np.zeros(len(omega)), delta)
+            approximate, plain = (self.family.mean(np.array([m]), np.array([x]), delta)[0] for x in (v, 0.0))
+            error = abs(approximate - exact)
+            assert error <= max(0.2 * abs(plain - exact), 1e-3 * abs(exact))
+
+    # ---- inside the model -----------------------------------------------------------------------
+
+    def test_score_is_the_derivative_of_the_elbo(self) -> None:
+        states, y, parameters, aux = self._documents(seed=1)
+        h = 1e-5
+        for state, y_d, aux_d in zip(states, y, aux, strict=True):
+            score, _ = reference.document_statistics(
+                state, y_d, parameters, family=self.family, offset=0.2, aux=aux_d
+            )
+            for k, move in enumerate(h * np.eye(parameters.n_topics)):
+                up, down = (
+                    reference.document_elbo(
+                        state,
+                        y_d,
+                        replace(parameters, eta=parameters.eta + sign * move),
+                        family=self.family,
+                        rho=1.0,
+                        offset=0.2,
+                        aux=aux_d,
+                    )
+                    for sign in (1.0, -1.0)
+                )
+                assert_allclose(
+                    score[k], (up - down) / (2 * h), rtol=1e-5, atol=1e-5 * max(1.0, abs(score).max())
+                )
+
+    def test_compiled_e_step_equals_the_readable_one(self) -> None:
+        for granularity in ("term", "token"):
+            states, y, parameters, aux = self._documents(seed=2, granularity=granularity)
+            n_sweeps = 2
+            indptr, terms, counts = self._csr(2)
+            extras = neutral_extras(len(y), 0)
+            extras[:, 0], extras[:, 1] = 0.2, aux
+            posterior = infer(
+                indptr,
+                terms,
+                counts,
+                parameters,
+                spec=FitSpec(n_topics=3, granularity=granularity, max_sweeps=n_sweeps, sweep_tol=0.0),
+                y=y,
+                family=self.family,
+                extras=extras,
+            )
+            for d in range(len(states)):
+                own = slice(indptr[d], indptr[d + 1])
+                state = reference.cold_start(terms[own], counts[own], parameters, granularity=granularity)
+                for _ in range(n_sweeps):
+                    state = reference.sweep(
+                        state, y[d], parameters, family=self.family, rho=1.0, offset=0.2, aux=aux[d]
+                    )
+                assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
+                elbo = reference.document_elbo(
+                    state, y[d], parameters, family=self.family, rho=1.0, offset=0.2, aux=aux[d]
+                )
+                assert_allclose(posterior.elbo[d], elbo, rtol=1e-6, atol=1e-6)
+
+    def test_no_m_step_lowers_the_objective(self) -> None:
+        """At the same phi; coefficients and delta move at once."""
+        for seed in range(4):
+            states, y, parameters, aux = self._documents(seed=10 + seed, n_documents=40)
+            spec = FitSpec(n_topics=3)
+            trace = []
+            for _ in range(25):
+                statistics = self._statistics(states, y, parameters, aux)
+                trace.append(objective(statistics, parameters, family=self.family, spec=spec))
+                with np.errstate(all="raise", under="ignore"):
+                    moved = m_step(parameters, statistics, family=self.family, spec=spec)
+                parameters = replace(moved, topics=parameters.topics)
+                assert np.all(np.isfinite(parameters.eta))
+                assert np.all(np.isfinite(parameters.delta))
+            assert np.all(np.diff(trace) >= -1e-8 * np.abs(trace[1:])), (seed, np.diff(trace))
+
+    def test_coefficients_of_a_simulated_corpus_are_recovered(self) -> None:
+        eta = np.array(self.coefficients, dtype=np.float64)
+        delta, aux = self._deltas()[0], max(self.auxiliary)
+        drawn = simulate_corpus(
+            800,
+            len(eta),
+            100,
+            mean_tokens=80,
+            eta=eta,
+            seed=4,
+            sample_response=lambda omega, generator: self.sample(omega, delta, aux, generator),
+        )
+        trials = aux if self.family.auxiliary == "trials" else 1.0
+        moments = moments_of(drawn.y / trials)
+        center, scale = self.family.scaling(moments)
+        y = (drawn.y - center) / scale
+        extras = neutral_extras(len(y), 0)
+        extras[:, 1] = aux
+        spec = FitSpec(n_topics=len(eta))
+        parameters = initial_parameters(
+            100, spec=spec, family=self.family, moments=moments.scaled(center, scale)
+        )
+        block = drawn.block
+        for _ in range(40):
+            statistics = e_step(
+                block.indptr,
+                block.terms,
+                block.counts,
+                y,
+                parameters,
+                family=self.family,
+                spec=spec,
+                extras=extras,
+            )
+            parameters = m_step(parameters, statistics, family=self.family, spec=spec)
+        distance = np.abs(drawn.topics[:, np.newaxis] - parameters.topics.T).sum(axis=2)
+        _, found = optimize.linear_sum_assignment(distance)
+        estimate = self.family.coefficients_to_user(parameters.eta[found], center, scale)
+        assert np.abs(estimate - eta).max() < self.tolerance, (estimate, parameters.delta)
+
+    # ---- what the tests are made of -------------------------------------------------------------
+
+    def _functions(self) -> list:
+        family = self.family
+        return [
+            family.log_likelihood,
+            family.first_derivative,
+            family.second_derivative,
+            family.third_derivative,
+            family.information_weight,
+        ]
+
+    def _scaled_moments(self, y: Sequence[float]) -> ResponseMoments:
+        # y may be one value: units and delta's length are those of all responses
+        trials = max(self.auxiliary) if self.family.auxiliary == "trials" else 1.0
+        moments = moments_of(np.asarray(y) / trials)
+        return moments.scaled(*self.family.scaling(moments_of(np.asarray(self.responses) / trials)))
+
+    def _deltas(self) -> list[NDArray[np.float64]]:
+        if self.deltas:
+            return [np.array(delta, dtype=np.float64) for delta in self.deltas]
+        return [self.family.start(self._scaled_moments(self.responses))[2]]
+
+    def _scaled_responses(self) -> NDArray[np.float64]:
+        trials = max(self.auxiliary) if self.family.auxiliary == "trials" else 1.0
+        y = np.array(self.responses, dtype=np.float64)
+        center, scale = self.family.scaling(moments_of(y / trials))
+        return (y - center) / scale
+
+    def _cases(self) -> list[tuple[float, NDArray[np.float64], float]]:
+        return [
+            (y, d, aux) for y in self._scaled_responses() for d in self._deltas() for aux in self.auxiliary
+        ]
+
+    def _draws(self, n: int) -> list[tuple[NDArray[np.float64], tuple[float, NDArray[np.float64], float]]]:
+        generator = np.random.default_rng(0)
+        # an event that was cut off is no draw from the density
+        auxiliary = self.auxiliary if self.family.auxiliary != "event" else (1.0,)
+        cases = [(omega, d, aux) for omega in (-1.0, 0.6) for d in self._deltas() for aux in auxiliary]
+        return [
+            (np.asarray(self.sample(np.full(n, omega), d, aux, generator), dtype=np.float64), (omega, d, aux))
+            for omega, d, aux in cases
+        ]
+
+    def _csr(self, seed: int, n: int = 8) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+        generator = np.random.default_rng(seed)
+        sizes = generator.integers(1, 6, n)
+        terms = [np.sort(generator.choice(_N_TERMS, size, replace=False)) for size in sizes]
+        return (
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate(terms).astype(np.int32),
+            generator.integers(1, 4, int(sizes.sum())).astype(np.int32),
+        )
+
+    def _documents(
+        self, *, seed: int, n_documents: int = 8, granularity: str = "token"
+    ) -> tuple[list[reference.DocumentState], NDArray[np.float64], Parameters, NDArray[np.float64]]:
+        """Documents with random phi, responses drawn around moderate omega, and parameters somewhere else."""
+        generator = np.random.default_rng(seed)
+        topics = generator.gamma(0.5, 1.0, (_N_TERMS, 3)) + 1e-3
+        aux = generator.choice(np.array(self.auxiliary, dtype=np.float64), n_documents)
+        delta = self._deltas()[-1]
+        parameters = Parameters(
+            topics / topics.sum(axis=0), np.full(3, 0.5), np.array([-0.4, 0.1, 0.5]), delta
+        )
+        indptr, terms, counts = self._csr(seed, n_documents)
+        states = []
+        for d in range(n_documents):
+            own = slice(indptr[d], indptr[d + 1])
+            state = reference.cold_start(terms[own], counts[own], parameters, granularity=granularity)
+            state.phi = generator.dirichlet(np.full(3, 0.5), len(state.phi))
+            states.append(state)
+        truth = np.array(self.coefficients, dtype=np.float64)[[0, -1, 0]]
+        omega = np.array([state.copies @ (state.phi @ truth) / state.length for state in states])
+        y = np.concatenate(
+            [
+                np.asarray(self.sample(omega[d : d + 1], delta, aux[d], generator), dtype=np.float64)
+                for d in range(n_documents)
+            ]
+        )
+        return states, y, parameters, aux
+
+    def _statistics(
+        self,
+        states: Sequence[reference.DocumentState],
+        y: NDArray[np.float64],
+        parameters: Parameters,
+        aux: NDArray[np.float64],
+    ) -> SufficientStatistics:
+        deltas = self.family.delta_probes(parameters.delta)
+        sums = SufficientStatistics.zeros(_N_TERMS, parameters.n_topics, n_probes=len(deltas))
+        for state, y_d, aux_d in zip(states, y, aux, strict=True):
+            score, information = reference.document_statistics(
+                state, y_d, parameters, family=self.family, aux=aux_d
+            )
+            sums.score += score
+            sums.information += information
+            sums.elbo += reference.document_elbo(
+                state, y_d, parameters, family=self.family, rho=1.0, aux=aux_d
+            )
+            m, v = reference.moments(state, parameters.eta)
+            sums.profile += [
+                self.family.log_likelihood(y_d, m, delta, aux_d)
+                + 0.5 * min(self.family.second_derivative(y_d, m, delta, aux_d), 0.0) * v
+                for delta in deltas
+            ]
+            sums.response_weight += 1.0
+            sums.topic_word += 1.0
+        return sums
+
+
+def _standard_error(values: Sequence[float] | NDArray[np.float64]) -> float:
+    return float(np.std(values)) / math.sqrt(len(values))
