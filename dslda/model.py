@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda.arrays import response_array
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -25,7 +26,6 @@ from dslda.prediction import (
     blocks_of_matrix,
     corpus_alignment,
     predict_block,
-    response_array,
     topic_proportions,
 )
 from dslda.variational.parameters import FitSpec
