@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, Transfo
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
+from dslda.arrays import response_array
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
-from dslda.prediction import response_array
 from dslda.response_model import ClassWeight
 from dslda.training import DEFAULTS, train
 from dslda.variational.parameters import Granularity

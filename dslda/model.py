@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda.arrays import response_array
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -26,7 +27,6 @@ from dslda.prediction import (
     blocks_of_matrix,
     corpus_alignment,
     predict_block,
-    response_array,
     topic_proportions,
 )
 from dslda.prediction_columns import check_columns, columns_of_corpus, extras_of

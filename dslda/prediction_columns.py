@@ -75,7 +75,7 @@ def columns_of_arrays(
     given: Mapping[str, ArrayLike] | None, record: ModelRecord, n_documents: int
 ) -> dict[str, NDArray[np.float64]]:
     """Columns that a caller gives as arrays by name."""
-    from dslda.prediction import response_array
+    from dslda.arrays import response_array
 
     given = {} if given is None else given
     if not isinstance(given, Mapping):

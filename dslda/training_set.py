@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda.arrays import matrix_block, response_array, vocabulary_of
 from dslda.corpus.bag import blocks_from_bag
 from dslda.corpus.levels import level_name
 from dslda.corpus.readers import Fields
@@ -19,7 +20,6 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
 from dslda.exceptions import InputError
-from dslda.prediction import matrix_block, response_array, vocabulary_of
 from dslda.response_model import Roles
 from dslda.variational.design import Design
 

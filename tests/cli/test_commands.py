@@ -104,6 +104,7 @@ def test_info_of_many_files_is_short_and_one_is_one(dslda: Dslda, tmp_path: Path
 
 
 def test_one_is_singular(dslda: Dslda, made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "dslda")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = train(open_corpus(made / "reviews.corpus"), response="age", n_topics=1, max_iter=1)

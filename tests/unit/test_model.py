@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from dslda.arrays import matrix_block
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.datasets import load_clothing
@@ -19,7 +20,6 @@ from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.families.registry import get_family
 from dslda.model import Model, load_model
 from dslda.predict_files import predict_files
-from dslda.prediction import matrix_block
 from dslda.training import train
 from dslda.variational.estep import e_step
 
