@@ -399,7 +399,8 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         -------
         ndarray, shape (n_documents,)
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

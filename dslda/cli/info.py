@@ -72,9 +72,12 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
     yield "tokens", f"{corpus.n_tokens:,}"
     yield "partitions", f"{corpus.n_partitions:,}"
     for name, summary in corpus.response_summaries.items():
-        yield "response", f"{name}: {_response(summary)}"
-    for name in corpus.covariate_names:
-        yield "covariate", name
+        names = corpus.levels.get(name)
+        classes = "" if names is None else f", classes {_listed([*names])}"
+        yield "response", f"{name}: {_response(summary)}{classes}"
+    for name, summary in corpus.covariate_summaries.items():
+        names = corpus.levels.get(name)
+        yield "covariate", f"{name}: {_response(summary) if names is None else _listed([*names])}"
     yield "identifiers", "yes" if corpus.has_doc_id else "no"
     yield "weights", "yes" if corpus.has_weight else "no"
     yield from _settings(corpus.text_settings)
@@ -85,12 +88,20 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     training = model.training
     yield "model", path
-    yield "family", f"{model.spec.family} (the response is taken as a real number)"
+    options = ", ".join(f"{name}={value}" for name, value in model.spec.family_options.items())
+    yield "family", f"{model.spec.family}{f' ({options})' if options else ''}, link {model.family.link}"
     yield "response", f"{model.response or 'not named'}: {_response(model.response_summary)}"
     yield "topics", model.n_topics
     yield "terms", f"{model.n_terms:,}"
-    floor = ", at its floor" if model.dispersion_at_floor else ""
-    yield "dispersion", f"{model.dispersion:.4g} (standard deviation {model.dispersion**0.5:.4g}{floor})"
+    if model.classes is not None:
+        yield "classes", _listed([*model.classes])
+    if model.dispersion is not None:
+        floor = " (at its floor)" if model.dispersion_at_floor else ""
+        yield "dispersion", f"{model.dispersion:.4g}{floor}"
+    for each in model.covariate_coefficients():
+        name = each.covariate if each.level is None else f"{each.covariate}={each.level}"
+        of_class = "" if each.class_name is None else f" for {each.class_name}"
+        yield "covariate", f"{name}{of_class}: {each.coefficient:.4g} (s.e. {each.standard_error:.2g})"
     yield (
         "trained on",
         f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "

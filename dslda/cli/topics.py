@@ -31,9 +31,10 @@ Examples:
 def command(model_path: str, top: int) -> None:
     """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
 
-    The coefficient is the response expected of a document that is all about the topic, in the units of the
-    response; its standard error takes the topics as known, a lower bound. Prevalence is the share of the
-    training words in the topic. A table on a terminal, CSV when the output goes to a file or program.
+    The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
+    expected of it, in its units; of classes that of the class that the topic speaks for most. Its standard error takes
+    the topics as known, a lower bound. Prevalence is the share of the training words in the topic. A table on a terminal, CSV when the output
+    goes to a file or program.
     """
     from dslda.model import load_model
 
@@ -46,17 +47,19 @@ def command(model_path: str, top: int) -> None:
         return
     click.echo(" ".join(notes(model)), err=True)  # the CSV stays CSV
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["topic", "coefficient", "standard_error", "prevalence", "words"])
+    of_classes = ["class"] * (model.record.parameters.n_classes is not None)
+    writer.writerow(["topic", *of_classes, "coefficient", "standard_error", "prevalence", "words"])
     for topic, error, prevalence in _rows(model, top=top):
         share = "" if prevalence is None else prevalence
-        writer.writerow([topic.topic, topic.coefficient, error, share, " ".join(topic.words)])
+        named = [] if topic.class_name is None else [topic.class_name]
+        writer.writerow([topic.topic, *named, topic.coefficient, error, share, " ".join(topic.words)])
 
 
 def notes(model: Model) -> list[str]:
     """What a reader of the table must know, a sentence each."""
     name = model.response or "the response"
     said = [
-        f"The mean of {name} in training is {model.response_summary.mean:.4g}.",
+        *([] if model.classes else [f"The mean of {name} in training is {model.response_summary.mean:.4g}."]),
         "A standard error (s.e.) takes the topics as known: it is a lower bound.",
     ]
     if model.dispersion_at_floor:
@@ -74,6 +77,8 @@ def topic_table(model: Model, *, top: int) -> Table:
     table = Table(
         title=f"Topics and their coefficients for {model.response or 'the response'}", title_justify="left"
     )
+    if model.record.parameters.n_classes is not None:
+        table.add_column("class")
     table.add_column("coefficient", justify="right")
     table.add_column("± s.e.", justify="right")
     table.add_column("prevalence", justify="right")
@@ -82,7 +87,8 @@ def topic_table(model: Model, *, top: int) -> Table:
     for topic, error, prevalence in _rows(model, top=top):
         share = "" if prevalence is None else f"{prevalence:.1%}"
         numbers = (f"{topic.coefficient:.3f}", f"{error:.3f}", share, str(topic.topic))
-        table.add_row(*numbers, ", ".join(topic.words))
+        named = [] if topic.class_name is None else [topic.class_name]
+        table.add_row(*named, *numbers, ", ".join(topic.words))
     return table
 
 

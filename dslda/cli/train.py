@@ -24,17 +24,21 @@ DEFAULTS = FitSpec()
 
 
 class _Alpha(click.ParamType):
-    """A number, or ``1/K``."""
+    """A number, ``1/K``, ``auto`` or ``asymmetric``."""
 
-    name = "1/K|X"
+    name = "1/K|X|auto|asymmetric"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | str | None:
         if value is None or value == "1/K":
             return None
+        if value in ("auto", "asymmetric"):
+            return str(value)
         try:
             return float(value)
         except ValueError:
-            self.fail(f"must be 1/K or a number above 0, got {value!r}", param, ctx)
+            self.fail(f"must be 1/K, auto, asymmetric or a number above 0, got {value!r}", param, ctx)
 
 
 @click.command(
@@ -44,6 +48,7 @@ class _Alpha(click.ParamType):
 Examples:
   dslda train reviews.corpus --response rating --out stars.model
   dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 4
+  dslda train bills.corpus --response cosponsors --family negative_binomial --covariates party --out bills.model
   dslda train s3://bucket/all.corpus --response price --out price.model --scheduler tcp://10.0.0.1:8786
 
 \b
@@ -56,10 +61,36 @@ Ctrl-C or SIGTERM ends training after saving the last complete iteration; the ex
 )
 @click.option(
     "--family",
-    type=click.Choice(["gaussian"]),
     default=DEFAULTS.family,
     show_default=True,
-    help="Of the response.",
+    metavar="NAME",
+    help="Of the response: gaussian, student_t, poisson, negative_binomial, binomial, categorical, ordinal, gamma, "
+    "inverse_gaussian or weibull.",
+)
+@click.option(
+    "--covariates",
+    multiple=True,
+    metavar="COL,...",
+    help="Covariates of the corpus that join the topics in explaining the response.",
+)
+@click.option("--weight", metavar="COL", help="Covariate that weighs documents.")
+@click.option(
+    "--exposure",
+    metavar="COL",
+    help="Covariate that counts are proportional to (poisson, negative_binomial).",
+)
+@click.option("--trials", metavar="COL", help="Covariate with the trials of a binomial response.")
+@click.option(
+    "--event", metavar="COL", help="Covariate that is 1 where a duration has ended, else 0 (weibull)."
+)
+@click.option(
+    "--class-weight", type=click.Choice(["balanced"]), help="Weigh classes so that each counts the same."
+)
+@click.option(
+    "--ridge",
+    type=float,
+    metavar="X",
+    help="Precision of the prior of the coefficients; by default that of the family.",
 )
 @click.option(
     "--topics",
@@ -121,9 +152,16 @@ def command(
     response: str,
     out: str,
     family: str,
+    covariates: tuple[str, ...],
+    weight: str | None,
+    exposure: str | None,
+    trials: str | None,
+    event: str | None,
+    class_weight: Any,
+    ridge: float | None,
     n_topics: int,
     rho: float,
-    alpha: float | None,
+    alpha: Any,
     topic_prior: float,
     granularity: Granularity,
     max_iter: int,
@@ -154,6 +192,13 @@ def command(
                 corpus,
                 response=response,
                 family=family,
+                covariates=[name for listed in covariates for name in listed.split(",") if name],
+                weight=weight,
+                exposure=exposure,
+                trials=trials,
+                event=event,
+                class_weight=class_weight,
+                ridge=ridge,
                 n_topics=n_topics,
                 seed=seed,
                 client=client,

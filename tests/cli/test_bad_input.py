@@ -96,12 +96,12 @@ TRAIN = {
         "rho .* must be a number from 1e-06 to",
     ),
     "alpha is a word": (
-        ["reviews.corpus", "--response", "stars", "--alpha", "auto"],
-        "must be 1/K or a number",
+        ["reviews.corpus", "--response", "stars", "--alpha", "some"],
+        "must be 1/K, auto, asymmetric or a number",
     ),
     "unknown family": (
-        ["reviews.corpus", "--response", "stars", "--family", "poisson"],
-        "'poisson' is not 'gaussian'",
+        ["reviews.corpus", "--response", "stars", "--family", "probit"],
+        "family must be one of .*gaussian.*, got 'probit'",
     ),
     "two clusters": (
         ["reviews.corpus", "--response", "stars", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"],

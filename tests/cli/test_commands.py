@@ -98,7 +98,7 @@ def test_info_of_many_files_is_short_and_one_is_one(dslda: Dslda, tmp_path: Path
     assert max(map(len, told.splitlines())) < 300 + 3 * len(str(tmp_path))
     model = train(corpus, n_topics=1, documents=[0, 1])
     told = dslda("info", model.save(tmp_path / "m.model")).out
-    assert "gaussian (the response is taken as a real number)" in told
+    assert "gaussian, link identity" in told
     assert "stars: 2 values, whole numbers" in told
     assert "trained on:          2 documents (2 labelled, 0 empty), 4 tokens" in told
 
