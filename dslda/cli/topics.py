@@ -32,9 +32,9 @@ def command(model_path: str, top: int) -> None:
     """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
-    expected of it, in its units; of classes that of the class that the topic speaks for most. Its standard error takes
-    the topics as known, a lower bound. Prevalence is the share of the training words in the topic. A table on a terminal, CSV when the output
-    goes to a file or program.
+    expected of it, in its units; of classes that of the class that the topic speaks for most. Its standard error
+    takes the topics as known, a lower bound. Prevalence is the share of the training words in the topic. A table on
+    a terminal, CSV when the output goes to a file or program.
     """
     from dslda.model import load_model
 
