@@ -294,7 +294,9 @@ def _not_a_number(value: object, what: str, categorical: str | None) -> str:
 
 def _present(value: float, what: str, kind: str = "a number") -> float:
     if math.isnan(value):
-        raise InputError(f"{what} must be {kind} for every document, got none")
+        raise InputError(
+            f"{what} must be {kind} for every document, got none; fill it in, or leave the document out"
+        )
     return value
 
 
