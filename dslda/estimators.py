@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
+from dslda.prediction import response_array
 from dslda.training import DEFAULTS, train
 from dslda.variational.parameters import Granularity
 
@@ -125,7 +126,8 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         X : sparse matrix or array-like, shape (n_documents, n_terms)
             Counts.
         y : array-like of float, shape (n_documents,)
-            Responses, finite, at least two distinct values.
+            Responses, finite, at least two distinct values. None may be missing, as everywhere in
+            scikit-learn; :func:`dslda.train` takes documents without a response.
 
         Returns
         -------
@@ -137,14 +139,11 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         InputError
             A parameter or the data are not usable; a ValueError.
         """
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            y_numeric=True,
-            ensure_min_samples=2,
-        )
+        try:
+            X, y = validate_data(self, X, y, accept_sparse="csr", y_numeric=True, ensure_min_samples=2)
+        except ValueError as error:
+            _explain(error, X, y)
+            raise
         check_non_negative(X, "SLDARegressor")
         counts = _counts(X)
         if counts.nnz == 0:
@@ -152,7 +151,7 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         self.model_: Model = train(
             counts,
-            response=np.asarray(y, dtype=np.float64),
+            response=_responses(y),
             terms=None if names is None else [str(name) for name in names],
             progress=LogProgress(),
             **self.get_params(deep=False),
@@ -204,7 +203,11 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", reset=False, ensure_non_negative=True)
+        try:
+            X = validate_data(self, X, accept_sparse="csr", reset=False, ensure_non_negative=True)
+        except ValueError as error:
+            _explain(error, X)
+            raise
         return _counts(X)
 
     def __sklearn_tags__(self) -> Any:
@@ -214,6 +217,38 @@ class SLDARegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         # scikit-learn's checks ask for R2 above 0.5 on rows of normal numbers; these are no documents
         tags.regressor_tags.poor_score = True
         return tags
+
+
+def _explain(error: ValueError, X: Any, y: Any = None) -> None:
+    """Say what to do where scikit-learn only says that texts and missing responses are no numbers.
+
+    Raises
+    ------
+    InputError
+        `X` is texts, or `y` has missing values or no numbers.
+    """
+    if not sparse.issparse(X) and any(
+        isinstance(value, str) for value in np.ravel(np.asarray(X, dtype=object))
+    ):
+        raise InputError(
+            "X must be a matrix of counts, got texts; put a CountVectorizer in front: "
+            "make_pipeline(CountVectorizer(), SLDARegressor())"
+        ) from error
+    # the rest is as clear as it can be in scikit-learn's words, which its checks insist on
+    if y is not None and str(error).startswith(("Input y contains NaN", "could not convert")):
+        _responses(np.asarray(y, dtype=object))
+
+
+def _responses(y: Any) -> NDArray[np.float64]:
+    """Responses as numbers, none of which may be missing."""
+    responses = response_array(y, len(y), what="y")
+    if np.isnan(responses).any():
+        # begins as scikit-learn's own message does
+        raise InputError(
+            "Input y contains NaN, which scikit-learn's estimators refuse; leave these documents out, or let "
+            "them help to learn the topics with dslda.train(X, response=y), for which NaN is a missing response"
+        )
+    return responses
 
 
 def _counts(X: Any) -> Any:

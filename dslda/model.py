@@ -29,6 +29,7 @@ from dslda.prediction import (
     topic_proportions,
 )
 from dslda.variational.parameters import FitSpec
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -406,8 +407,9 @@ class Model:
     def __repr__(self) -> str:
         response = "" if self.response is None else f" of {self.response!r}"
         return (
-            f"Model({self.spec.family}{response}: {self.n_topics} topics, {self.n_terms:,} terms, trained on "
-            f"{self.training.n_documents:,} documents in {self.training.n_iterations} iterations)"
+            f"Model({self.spec.family}{response}: {number_of(self.n_topics, 'topic')}, "
+            f"{number_of(self.n_terms, 'term')}, trained on {number_of(self.training.n_documents, 'document')} in "
+            f"{number_of(self.training.n_iterations, 'iteration')})"
         )
 
     def _predictions(self, documents: Any, **options: Any) -> Iterator[Predictions]:

@@ -37,6 +37,7 @@ from dslda.training_set import (
 )
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec, Granularity, Scaling
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -248,7 +249,7 @@ def _fit(
     check_response(training_set.what, summary)
     if spec.n_topics > summary.n:
         warnings.warn(
-            f"{spec.n_topics} topics for {summary.n} documents with a response: coefficients cannot be told "
+            f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
             "apart; choose fewer topics",
             DataWarning,
             stacklevel=3,
@@ -262,7 +263,7 @@ def _fit(
     if statistics.n_labelled == 0:
         raise InputError(
             f"{training_set.what} must be known for a document that has a word of the vocabulary, got "
-            f"{statistics.n_documents:,} documents, {statistics.n_empty:,} of them without such a word; there is "
+            f"{number_of(statistics.n_documents, 'document')}, {statistics.n_empty:,} of them without such a word; there is "
             "nothing to learn"
         )
     _report(result, spec)
@@ -304,15 +305,15 @@ def _report(result: FitResult, spec: FitSpec) -> None:
     if not result.converged and not result.interrupted:
         change = result.trace[-1].relative_change
         warnings.warn(
-            f"EM stopped at its cap of {spec.max_iter} iterations, the ELBO still changed by {change:.1e} "
+            f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}, the ELBO still changed by {change:.1e} "
             f"(tol {spec.tol:g}); raise max_iter, or tol",
             ConvergenceWarning,
             stacklevel=4,
         )
     if statistics.n_unconverged:
         message = (
-            f"{statistics.n_unconverged:,} of {statistics.n_documents:,} documents reached the cap of "
-            f"{spec.max_sweeps} sweeps in the last E-step"
+            f"{statistics.n_unconverged:,} of {number_of(statistics.n_documents, 'document')} reached the cap of "
+            f"{number_of(spec.max_sweeps, 'sweep')} in the last E-step"
         )
         if statistics.n_unconverged > MANY_UNCONVERGED * statistics.n_documents:
             warnings.warn(f"{message}; raise max_sweeps, or sweep_tol", ConvergenceWarning, stacklevel=4)

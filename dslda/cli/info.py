@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dslda.exceptions import FormatError
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
     from dslda.corpus.summary import ResponseSummary
+    from dslda.corpus.text import TextSettings
     from dslda.model import Model
 
 __all__ = ["command"]
+
+SHOWN = 3
+"""Names of a long list; a folder of texts has thousands."""
+
+LOOKS = {
+    "constant": "all the same",
+    "binary": "0 and 1",
+    "count": "whole numbers",
+    "integer": "whole numbers",
+    "real": "real numbers",
+}
+"""What values look like by their kind in the file, which is no word on how a model takes them."""
 
 
 @click.command(
@@ -62,24 +77,24 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
         yield "covariate", name
     yield "identifiers", "yes" if corpus.has_doc_id else "no"
     yield "weights", "yes" if corpus.has_weight else "no"
-    yield from _settings(corpus.text_settings.to_json())
-    for name, value in corpus.provenance.items():
-        yield name, value
+    yield from _settings(corpus.text_settings)
+    yield from _provenance(corpus.provenance)
     yield "content hash", corpus.content_hash
 
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     training = model.training
     yield "model", path
-    yield "family", model.spec.family
+    yield "family", f"{model.spec.family} (the response is taken as a real number)"
     yield "response", f"{model.response or 'not named'}: {_response(model.response_summary)}"
     yield "topics", model.n_topics
     yield "terms", f"{model.n_terms:,}"
-    yield "dispersion", f"{model.dispersion:.4g} (standard deviation {model.dispersion**0.5:.4g})"
+    floor = ", at its floor" if model.dispersion_at_floor else ""
+    yield "dispersion", f"{model.dispersion:.4g} (standard deviation {model.dispersion**0.5:.4g}{floor})"
     yield (
         "trained on",
-        f"{training.n_documents:,} documents ({training.n_labelled:,} labelled, {training.n_empty:,} empty), "
-        f"{training.n_tokens:,} tokens",
+        f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "
+        f"empty), {number_of(training.n_tokens, 'token')}",
     )
     how = "converged" if training.converged else "not converged"
     yield "iterations", f"{training.n_iterations} ({how})"
@@ -87,13 +102,37 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "elbo", f"{model.trace['elbo'][-1]:.6f}" if "elbo" in model.trace else "not known"
     yield "settings", ", ".join(f"{name}={getattr(model.spec, name)}" for name in model.spec.__slots__)
     if model.text_settings is not None:
-        yield from _settings(model.text_settings.to_json())
+        yield from _settings(model.text_settings)
     yield "corpus hash", model.record.corpus_hash or "not trained on a stored corpus"
     yield "versions", ", ".join(f"{name} {version}" for name, version in model.record.versions.items())
 
 
-def _settings(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield "text settings", ", ".join(f"{name}={value}" for name, value in settings.items())
+def _settings(settings: TextSettings) -> Iterator[tuple[str, Any]]:
+    shown = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    if isinstance(settings.stop_words, tuple):
+        shown["stop_words"] = _listed(settings.stop_words)
+    yield "text settings", ", ".join(f"{name}={value}" for name, value in shown.items())
+
+
+def _provenance(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    # by what is there, since other programs may write here what they like
+    for name, value in provenance.items():
+        if name == "inputs" and isinstance(value, list):
+            n_files = provenance.get("n_files")  # only the first of many are kept
+            yield name, _listed([*map(str, value)], n_files if isinstance(n_files, int) else None)
+        elif name == "n_files":
+            yield "files", value
+        elif name == "fields" and isinstance(value, dict):
+            yield name, ", ".join(f"{field} ({use})" for field, use in value.items())
+        else:
+            yield name.replace("_", " "), value
+
+
+def _listed(names: Sequence[str], n: int | None = None) -> str:
+    """The first few of `n` names."""
+    n = len(names) if n is None else n
+    more = f" … and {n - SHOWN:,} more" if n > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _response(summary: ResponseSummary) -> str:
@@ -101,6 +140,6 @@ def _response(summary: ResponseSummary) -> str:
         return "no value"
     missing = f", {summary.missing:,} missing" if summary.missing else ""
     return (
-        f"{summary.kind}, {summary.n:,} values{missing}, mean {summary.mean:.4g}, standard deviation "
-        f"{summary.variance**0.5:.4g}, {summary.minimum:.4g} to {summary.maximum:.4g}"
+        f"{number_of(summary.n, 'value')}{missing}, {LOOKS[summary.kind]}, mean {summary.mean:.4g}, standard "
+        f"deviation {summary.variance**0.5:.4g}, {summary.minimum:.4g} to {summary.maximum:.4g}"
     )

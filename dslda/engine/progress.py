@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from dslda.engine.em import IterationRecord, remaining_iterations
 from dslda.variational.parameters import FitSpec
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -54,11 +55,11 @@ class LogProgress:
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         self._n_documents, self._spec = n_documents, spec
         logger.info(
-            "EM over %s documents in %d partitions: %d topics, at most %d iterations",
-            f"{n_documents:,}",
-            n_partitions,
-            spec.n_topics,
-            spec.max_iter,
+            "EM over %s in %s: %s, at most %s",
+            number_of(n_documents, "document"),
+            number_of(n_partitions, "partition"),
+            number_of(spec.n_topics, "topic"),
+            number_of(spec.max_iter, "iteration"),
         )
 
     def partition(self, n_documents: int) -> None:

@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ import numpy as np
 import pytest
 
 from dslda.cli.program import COMMANDS
+from dslda.corpus.ingest import ingest as dslda_ingest
 from dslda.corpus.store import open_corpus
+from dslda.exceptions import ConvergenceWarning
 from dslda.model import load_model
 from dslda.training import train
 
@@ -37,7 +41,9 @@ def test_ingest_writes_a_corpus_and_says_what_is_in_it(made: Path, dslda: Dslda)
     told = dslda("info", made / "reviews.corpus")
     assert told.code == 0
     assert "documents:           80 (0 empty)" in told.out
-    assert "stars: real, 79 values, 1 missing" in told.out
+    assert "stars: 79 values, 1 missing, real numbers, mean " in told.out
+    assert "age: 80 values, whole numbers, mean 39.5" in told.out
+    assert "fields:              text (text), key (id), stars (response), age (response)" in told.out
     assert corpus.content_hash in told.out
 
 
@@ -70,6 +76,42 @@ def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> N
     assert "80 documents (79 labelled, 0 empty)" in told.out
     assert "rho=2.0" in told.out
     assert open_corpus(made / "reviews.corpus").content_hash in told.out
+
+
+def test_info_of_many_files_is_short_and_one_is_one(dslda: Dslda, tmp_path: Path) -> None:
+    for i in range(40):
+        (tmp_path / f"part-{i:02d}.jsonl").write_text(f'{{"text": "apple fig", "stars": {i % 2 + 1}}}\n')
+    words = [f"w{i:03d}" for i in range(200)]
+    corpus = dslda_ingest(
+        str(tmp_path / "part-*.jsonl"),
+        tmp_path / "many.corpus",
+        text="text",
+        response="stars",
+        stop_words=words,
+        max_df=1.0,
+    )
+    told = dslda("info", corpus.path).out
+    assert re.search(r"inputs: .*part-00\.jsonl, .*part-01\.jsonl, .*part-02\.jsonl … and 37 more\n", told)
+    assert "files:               40\n" in told
+    assert "stop_words=w000, w001, w002 … and 197 more, min_df=5, max_df=1.0" in told
+    assert "stars: 40 values, whole numbers, mean 1.5" in told
+    assert max(map(len, told.splitlines())) < 300 + 3 * len(str(tmp_path))
+    model = train(corpus, n_topics=1, documents=[0, 1])
+    told = dslda("info", model.save(tmp_path / "m.model")).out
+    assert "gaussian (the response is taken as a real number)" in told
+    assert "stars: 2 values, whole numbers" in told
+    assert "trained on:          2 documents (2 labelled, 0 empty), 4 tokens" in told
+
+
+def test_one_is_singular(dslda: Dslda, made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = train(open_corpus(made / "reviews.corpus"), response="age", n_topics=1, max_iter=1)
+    assert "80 documents in 1 partition: 1 topic, at most 1 iteration" in caplog.text
+    assert repr(model).startswith(
+        "Model(gaussian of 'age': 1 topic, 16 terms, trained on 80 documents in 1 iteration)"
+    )
+    assert "(80 labelled, 0 empty)" in dslda("info", model.save(tmp_path / "m.model")).out
 
 
 def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> None:

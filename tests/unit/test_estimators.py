@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
@@ -80,8 +81,6 @@ def test_it_works_in_a_pipeline_a_grid_search_a_clone_and_a_pickle() -> None:
 
 
 def test_names_of_columns_become_the_vocabulary(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
-    import pandas as pd
-
     counts, y = simulated
     frame = pd.DataFrame(counts.toarray(), columns=[f"w{t}" for t in range(V)])
     estimator = SLDARegressor(n_topics=K, tol=1e-2).fit(frame, y)
@@ -103,6 +102,59 @@ def test_values_that_are_no_counts_are_rounded_and_said(
         estimator.fit(counts / 1000, y)
     with pytest.raises(ValueError, match="Negative values"):
         estimator.fit(counts * -1, y)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["a good film", "a bad film"],
+        np.array(["a good film", "a bad film"]),
+        np.array([["a good film"], ["a bad film"]], dtype=object),
+        pd.DataFrame({"text": ["a good film", "a bad film"]}),
+        pd.Series(["a good film", "a bad film"]),
+    ],
+    ids=["list", "array", "column", "frame", "series"],
+)
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_texts_are_sent_to_a_count_vectorizer(
+    simulated: tuple[sparse.csr_array, np.ndarray], texts: Any
+) -> None:
+    with pytest.raises(
+        InputError, match=r"got texts.*make_pipeline\(CountVectorizer\(\), SLDARegressor\(\)\)"
+    ):
+        SLDARegressor(n_topics=2).fit(texts, [1.0, 2.0])
+    fitted = SLDARegressor(n_topics=K, tol=1e-2).fit(*simulated)
+    for use in (fitted.predict, fitted.transform):
+        with pytest.raises(InputError, match="got texts"):
+            use(texts)
+
+
+@pytest.mark.parametrize("missing", [np.nan, None])
+def test_missing_responses_are_sent_to_train(
+    simulated: tuple[sparse.csr_array, np.ndarray], missing: float | None
+) -> None:
+    counts, y = simulated
+    with pytest.raises(InputError, match=r"^Input y contains NaN.*dslda\.train\(X, response=y\)"):
+        SLDARegressor(n_topics=K).fit(counts, [missing, *y[1:]])
+    assert train(counts, response=[missing, *y[1:]], n_topics=K, tol=1e-2).training.n_labelled == D - 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: np.array(["good", *y[1:]], dtype=object), "must hold numbers.*'good' in row 0"),
+        (lambda y: y.astype(str), "must hold numbers.*gaussian"),
+        (lambda y: np.arange(D).astype("datetime64[D]"), "must hold numbers.*gaussian"),
+        (lambda y: y * 1e-300, "standard deviation"),
+        (lambda y: y * 1e300, "rescale"),
+    ],
+)
+def test_responses_that_scikit_learn_lets_through_are_checked(
+    simulated: tuple[sparse.csr_array, np.ndarray], change: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    counts, y = simulated
+    with pytest.raises(InputError, match=message):
+        SLDARegressor(n_topics=K).fit(counts, change(y))
 
 
 def test_bad_parameters_are_refused_when_fitting(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
