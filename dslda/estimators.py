@@ -11,10 +11,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
+from dslda.arrays import response_array
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
-from dslda.prediction import response_array
 from dslda.training import DEFAULTS, train
 from dslda.variational.parameters import Granularity
 

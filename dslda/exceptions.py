@@ -21,6 +21,10 @@ class OutputExistsError(DsldaError, FileExistsError):
     """The output is there already and overwriting was not asked for."""
 
 
+class OutputError(DsldaError, OSError):
+    """The output could not be written: the disk is full, or went away, since it was tried before the work."""
+
+
 class VocabularyMismatchError(DsldaError, ValueError):
     """Documents are counted over another vocabulary than the model's."""
 

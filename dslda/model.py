@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda.arrays import response_array
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -25,7 +26,6 @@ from dslda.prediction import (
     blocks_of_matrix,
     corpus_alignment,
     predict_block,
-    response_array,
     topic_proportions,
 )
 from dslda.variational.parameters import FitSpec
@@ -287,8 +287,8 @@ class Model:
         -------
         pyarrow.Table
             One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the
-            model does not know), `flag` ("empty", "no_known_word", "not_converged" or ""), `topic_0`,
-            `topic_1`, ...
+            model does not know; see :class:`~dslda.prediction.Predictions` for what counts as one), `flag`
+            ("empty", "no_known_word", "not_converged" or ""), `topic_0`, `topic_1`, ...
         """
         import pyarrow as pa
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import islice
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.block import MAX_COUNT, DocumentBlock
+from dslda.arrays import matrix_block, vocabulary_of
+from dslda.corpus.block import DocumentBlock
 from dslda.corpus.text import Analyzer, Document, count_documents
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError, VocabularyMismatchError
@@ -37,11 +36,8 @@ __all__ = [
     "blocks_of_documents",
     "blocks_of_matrix",
     "corpus_alignment",
-    "matrix_block",
     "predict_block",
-    "response_array",
     "topic_proportions",
-    "vocabulary_of",
 ]
 
 BATCH_DOCUMENTS = 1024
@@ -74,10 +70,15 @@ class Predictions:
     known_tokens : ndarray of int64, shape (D,)
         Tokens of terms that the model knows: what the prediction rests on.
     oov_share : ndarray of float64, shape (D,)
-        Share of a document's tokens that the model does not know; NaN where there are none.
+        Share of a document's tokens that the model does not know; NaN where there are none. What counts as a
+        token depends on where documents come from. Of a text: all that the tokeniser finds, n-grams included,
+        stop words not; so words that `min_df`, `max_df` and `max_features` kept out of the vocabulary are
+        unknown, common ones too. Of pairs (words, counts): all words given, stop words not. Of a corpus or
+        matrix: only what is counted in it; words that the filters of its own ingestion dropped are gone, so
+        the share is 0 for the corpus trained on.
     flag : tuple of str, length D
-        "empty" (no token) or "no_known_word": the prediction is that of the prior; "not_converged": inference
-        stopped at its sweep cap; "" otherwise.
+        "empty" (no token, in the same sense) or "no_known_word": the prediction is that of the prior;
+        "not_converged": inference stopped at its sweep cap; "" otherwise.
     topic_proportions : ndarray of float64, shape (D, K)
     """
 
@@ -189,126 +190,16 @@ def _refuse(
     """Find the document of a batch that cannot be counted, and say where it is."""
     for position, document in batch:
         try:
-            count_documents([_document(document, **fields)], vocabulary, analyze)
+            taken = _document(document, **fields)
+            if isinstance(taken, str) and analyze.settings.kind == "counts":
+                raise InputError(
+                    "the model was trained on words with counts and does not know how a text is cut into words, "
+                    "got a text; count the words and give (words, counts), such as (['small', 'dress'], [2, 1]), "
+                    "or train on a corpus that was ingested from texts"
+                )
+            count_documents([taken], vocabulary, analyze)
         except InputError as error:
             raise InputError(f"{place(position)}: {str(error).removeprefix('document 0: ')}") from None
-
-
-def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
-    """A count matrix as a block of documents.
-
-    Parameters
-    ----------
-    matrix : sparse matrix or array, shape (D, V)
-        Whole numbers >= 0 of any dtype; stored zeros are dropped, duplicate entries added up.
-
-    Raises
-    ------
-    InputError
-        Not two-dimensional, or a value is not a count, naming its row and column.
-    """
-    from scipy import sparse
-
-    if not sparse.issparse(matrix):
-        matrix = np.asarray(matrix)
-    if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
-        raise InputError(
-            f"{what} must be numeric and two-dimensional, documents by terms, got shape {matrix.shape} of "
-            f"{matrix.dtype}"
-        )
-    csr = sparse.csr_array(matrix)
-    if not csr.has_canonical_format or not csr.has_sorted_indices:
-        csr = csr.copy()
-        csr.sum_duplicates()
-    values = csr.data
-    with np.errstate(invalid="ignore"):
-        bad = ~((values >= 0) & (values <= MAX_COUNT))
-        if values.dtype.kind == "f":
-            bad |= np.floor(values) != values
-    if bad.any():
-        at = int(np.argmax(bad))
-        row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
-        raise InputError(
-            f"{what} must hold counts, whole numbers from 0 to {MAX_COUNT}, got {values[at]} in row {row}, "
-            f"column {csr.indices[at]} ({int(bad.sum())} such values in all); give counts, not TF-IDF or "
-            "frequencies"
-        )
-    kept = values != 0
-    running = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
-    return DocumentBlock(
-        running[csr.indptr].astype(np.int64),
-        csr.indices[kept].astype(np.int32),
-        values[kept].astype(np.int32),
-    )
-
-
-def response_array(values: Any, n_documents: int, *, what: str = "response") -> NDArray[np.float64]:
-    """Responses as an array of float64, NaN where missing.
-
-    Parameters
-    ----------
-    values : array-like of numbers, shape (D,)
-        NaN, None and pandas.NA are missing, as are masked values.
-    n_documents : int
-        D.
-    what : str
-        What messages call it.
-
-    Raises
-    ------
-    InputError
-        Not one finite number for each document, naming the row.
-    """
-    try:
-        given = np.asarray(values)
-    except ValueError:  # of lists of different lengths
-        raise InputError(f"{what} must have one number for each of {n_documents} rows, got lists") from None
-    if given.ndim == 0:
-        raise InputError(
-            f"{what} must be an array with a number for each of {n_documents} rows, got {type(values).__name__}"
-        )
-    if given.shape != (n_documents,):
-        raise InputError(
-            f"{what} must have one number for each of {n_documents} rows, got shape {given.shape}"
-        )
-    missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
-    if given.dtype.kind == "O":
-        given, missing = _numbers(given, what=what)
-    elif given.dtype.kind not in "biuf":
-        raise _no_number(given[0], 0, what)
-    with np.errstate(over="ignore"):  # of numbers wider than a double
-        y = given.astype(np.float64)
-    if missing is not None:
-        y[missing] = np.nan
-    if np.isinf(y).any():
-        row = int(np.argmax(np.isinf(y)))
-        raise InputError(f"{what} must be finite, or NaN where missing, got {given[row]} in row {row}")
-    return y
-
-
-def _numbers(values: NDArray[np.object_], *, what: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Python objects as numbers, and which of them are missing."""
-    import pandas as pd
-
-    missing = np.asarray(pd.isna(values))
-    numbers = np.full(len(values), np.nan)
-    for row in np.flatnonzero(~missing).tolist():
-        value = values[row]
-        if not isinstance(value, (Real, Decimal, np.bool_)):
-            raise _no_number(value, row, what)
-        try:
-            numbers[row] = float(value)
-        except OverflowError:
-            numbers[row] = np.inf
-    return numbers, missing
-
-
-def _no_number(value: object, row: int, what: str) -> InputError:
-    plain = value.item() if isinstance(value, np.generic) else value
-    return InputError(
-        f"{what} must hold numbers, which is what the gaussian family explains, got {plain!r:.60} in row {row}; "
-        "give a number for each document, NaN where it is missing"
-    )
 
 
 def blocks_of_matrix(
@@ -333,21 +224,6 @@ def blocks_of_matrix(
     # whole, not in slices: it is in memory anyway, and slicing would convert it again and again
     block = matrix_block(matrix)
     yield aligned_block(block, alignment)
-
-
-def vocabulary_of(terms: Any) -> Vocabulary:
-    """The terms of a matrix's columns, as their caller names them.
-
-    Raises
-    ------
-    InputError
-        Not a list of distinct strings.
-    """
-    if isinstance(terms, Vocabulary):
-        return terms
-    if isinstance(terms, (str, bytes, Mapping)) or not isinstance(terms, Iterable):
-        raise InputError(f"terms must be a list of strings, got {terms!r:.60}")
-    return Vocabulary(str(term) if isinstance(term, np.str_) else term for term in terms)
 
 
 def corpus_alignment(corpus: Corpus, record: ModelRecord, *, realign: bool) -> NDArray[np.int32] | None:

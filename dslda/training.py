@@ -117,12 +117,12 @@ def train(
     documents : array-like, optional
         Documents to train on: a boolean mask over all of them, or row numbers. All by default.
     doc_topic_prior : float or None
-        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha); None, the default, is 1 /
-        n_topics.
+        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha), 1e-10 to 1e6; None, the
+        default, is 1 / n_topics.
     topic_prior : float
-        Pseudo-count of every term in every topic; 0 is the paper's maximum likelihood.
+        Pseudo-count of every term in every topic, at most 1e6; 0 is the paper's maximum likelihood.
     response_weight : float, default 1
-        Weight rho of the response in the E-step. 1 is the model of the paper; words outnumber the one
+        Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the one
         response by hundreds, and a weight of 2 to 8 trades their likelihood for prediction.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
@@ -131,7 +131,7 @@ def train(
     max_sweeps, sweep_tol : int, float
         The same for the sweeps over one document.
     dispersion_floor : float
-        Lower bound of the dispersion, as a fraction of the variance of the response.
+        Lower bound of the dispersion, as a fraction of the variance of the response, 1e-12 to 1.
     terms : iterable of str, optional
         Names of the columns of a matrix, or the terms of a bag to count, with no further filter.
     text, words, counts : str, optional

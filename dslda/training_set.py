@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from dslda.arrays import matrix_block, response_array, vocabulary_of
 from dslda.corpus.bag import blocks_from_bag
 from dslda.corpus.readers import Fields
 from dslda.corpus.store import Corpus
@@ -17,7 +18,6 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
 from dslda.exceptions import InputError
-from dslda.prediction import matrix_block, response_array, vocabulary_of
 
 if TYPE_CHECKING:
     from distributed import Client

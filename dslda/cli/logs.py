@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dslda.cli.wording import in_options
 from dslda.exceptions import DsldaWarning
 
 __all__ = ["logging_to_stderr"]
@@ -71,7 +72,7 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     logger.propagate = False
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **_: Any) -> None:
-        logger.warning("%s", message, extra={"category": category.__name__})
+        logger.warning("%s", in_options(str(message)), extra={"category": category.__name__})
 
     try:
         with warnings.catch_warnings():

@@ -6,7 +6,6 @@ import csv
 import logging
 import os
 import sys
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +16,9 @@ import click
 
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import json_option, reading_options
+from dslda.cli.program import Session
+from dslda.corpus.location import Location
+from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.exceptions import InputError, OutputExistsError
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ Examples:
 
 \b
 Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
-not know), flag (empty, no_known_word: the prediction is that of the prior; not_converged), and with --topics
+not know: of a text, also those that the filters of ingest dropped, but no stop words; a corpus has lost them
+before), flag (empty, no_known_word: the prediction is that of the prior; not_converged), and with --topics
 topic_0, ...""",
 )
 @click.argument("model_path", metavar="MODEL")
@@ -62,7 +65,9 @@ topic_0, ...""",
     "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary is another one."
 )
 @json_option
+@click.pass_obj
 def command(
+    session: Session,
     model_path: str,
     input_path: str,
     *,
@@ -87,10 +92,14 @@ def command(
 
         if out is not None:
             _check_output(out, input_path, overwrite=overwrite)
+        elif "stdout" in session.closed:
+            raise InputError("predictions must have somewhere to go, got a closed stdout; give --out FILE")
         model = load_model(model_path)
         if input_path == "-":
             if words is not None or counts is not None or id_ is not None:
                 raise InputError("- reads lines of text; --words, --counts and --id are for files")
+            if "stdin" in session.closed:
+                raise InputError("- reads lines of stdin, which is closed; give the path of a file")
             tables = model.score_tables(_stdin_lines())
         elif (corpus := _corpus(input_path)) is not None:
             tables = model.score_tables(corpus, realign=realign)
@@ -101,12 +110,12 @@ def command(
                 model, input_path, format=format, text=text, words=words, counts=counts, id=id_
             )
         with _output(out) as stream:
-            _write(tables, stream, columns=None if with_topics else PLAIN_COLUMNS)
+            name = "standard output" if out is None else out
+            _write(tables, stream, name, columns=None if with_topics else PLAIN_COLUMNS)
 
 
 def _corpus(path: str) -> Corpus | None:
     """The corpus at a path, None where there is something else."""
-    from dslda.corpus.location import Location
     from dslda.corpus.store import open_corpus
 
     location = Location.of(path) if not any(c in path for c in "*?[") else None
@@ -125,6 +134,14 @@ def _stdin_lines() -> Iterator[str]:
 
 def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
     """Refuse, before any work, an output that would be lost or destroy something."""
+    if not out:
+        raise InputError(
+            "--out must name a file, got an empty name; leave --out away to print to the terminal"
+        )
+    folder = os.path.dirname(os.path.realpath(out))
+    if not os.path.isdir(folder):
+        raise InputError(f"--out {out} must be in a folder that is there, {folder} is none; make it first")
+    check_writable(Location(os.path.realpath(out), True))
     if not os.path.exists(out):
         return
     if not os.path.isfile(out):
@@ -145,19 +162,27 @@ def _output(path: str | None) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdout
         return
-    path = os.path.realpath(path)  # a link stays, what it points to is replaced
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
+    location = Location(os.path.realpath(path), True)  # a link stays, what it points to is replaced
+    report_leftovers(location.url)
+    temporary = location.sibling("partial").url
     try:
-        with open(temporary, "w", encoding="utf-8", newline="") as stream:
+        with writing(path):
+            stream = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closing can fail too
+        try:
             yield stream
-        os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):  # of the disk that is full already
+                stream.close()
+            raise
+        with writing(path):
+            stream.close()
+            os.replace(temporary, location.url)
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             os.remove(temporary)
 
 
-def _write(tables: Iterable[pa.Table], stream: IO[str], *, columns: Sequence[str] | None) -> None:
+def _write(tables: Iterable[pa.Table], stream: IO[str], name: str, *, columns: Sequence[str] | None) -> None:
     """Tables as one CSV file; reports documents that rest on the prior alone."""
     writer = csv.writer(stream, lineterminator="\n")
     flags: Counter[str] = Counter()
@@ -165,14 +190,17 @@ def _write(tables: Iterable[pa.Table], stream: IO[str], *, columns: Sequence[str
     for table in tables:
         if columns is not None:
             table = table.select(columns)
-        if n == 0:
-            writer.writerow(table.column_names)
-        writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        stream.flush()
+        with writing(name):
+            if n == 0:
+                writer.writerow(table.column_names)
+            writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+            stream.flush()
         n += table.num_rows
         flags.update(table["flag"].to_pylist())
     if n == 0:
-        writer.writerow(columns or PLAIN_COLUMNS)
+        with writing(name):
+            writer.writerow(columns or PLAIN_COLUMNS)
+            stream.flush()
     for flag, what in MEANING.items():
         if flags[flag]:
             logger.warning(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 
 import click
 
 from dslda._version import __version__
+from dslda.cli.interrupts import Interrupts
+from dslda.cli.streams import drop, flush_error, nobody_reads, open_standard_streams
+from dslda.cli.wording import in_options
+from dslda.corpus.output import FULL
 from dslda.exceptions import (
     DsldaError,
     FormatError,
@@ -19,12 +23,11 @@ from dslda.exceptions import (
     VocabularyMismatchError,
 )
 
-__all__ = ["EXIT_FAILURE", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "Interrupted", "program", "run"]
+__all__ = ["EXIT_FAILURE", "EXIT_OK", "EXIT_USAGE", "Interrupted", "Session", "program", "run"]
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 
 BAD_INPUT = (InputError, FormatError, OutputExistsError, VocabularyMismatchError, FileNotFoundError)
 
@@ -35,12 +38,28 @@ Exit codes:
   0    done
   1    failed while running (a cluster that broke, a disk that is full)
   2    usage or input that cannot be used; nothing was written
-  130  interrupted; train has saved the last complete iteration
+  130  interrupted by Ctrl-C; train has saved the last complete iteration
+  143  the same by SIGTERM
 """
 
 
 class Interrupted(Exception):
-    """Ctrl-C was handled, what could be saved is saved."""
+    """Ctrl-C or SIGTERM was handled, what could be saved is saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What commands may ask of the process they run in, as the object of their context.
+
+    Attributes
+    ----------
+    interrupts : Interrupts
+    closed : frozenset of str
+        Of "stdin", "stdout" and "stderr", those that the caller had closed.
+    """
+
+    interrupts: Interrupts
+    closed: frozenset[str]
 
 
 class _Commands(click.Group):
@@ -81,12 +100,25 @@ def program() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; errors are one line on stderr."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    closed = open_standard_streams()
+    with Interrupts() as interrupts:
+        code = _run(given, Session(interrupts, closed))
+    # what is left in the buffer of a closed pipe or of a full disk must fail here, not when Python exits
+    error = flush_error("stdout")
+    if error is not None:
+        drop("stdout")
+        if code == EXIT_OK and not isinstance(error, BrokenPipeError):
+            code = _fail(_text(error), EXIT_FAILURE)
+    if flush_error("stderr") is not None:
+        drop("stderr")
+    return code
+
+
+def _run(given: Sequence[str], session: Session) -> int:
     try:
         # not program.main(): it ends a closed pipe with 1
-        with program.make_context("dslda", given) as context:
+        with program.make_context("dslda", list(given), obj=session) as context:
             program.invoke(context)
-        # what is left in the buffer of a closed pipe must fail here, not when Python exits
-        sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
@@ -96,15 +128,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         where = "" if getattr(error, "ctx", None) is None else f" (see {error.ctx.command_path} --help)"
         return _fail(error.format_message().rstrip(".") + where, EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", EXIT_INTERRUPTED)
+        return _fail("interrupted", session.interrupts.exit_code)
     except Interrupted as interrupted:
-        return _fail(f"interrupted: {interrupted}", EXIT_INTERRUPTED)
+        return _fail(f"interrupted: {interrupted}", session.interrupts.exit_code)
     except BAD_INPUT as error:
         return _fail(_text(error), EXIT_USAGE)
-    except BrokenPipeError:
-        # the reader, such as head, has all it wanted
-        _drop_output()
-        return EXIT_OK
+    except BrokenPipeError as error:
+        # the reader of stdout, such as head, has all it wanted; no other pipe may break in silence
+        return EXIT_OK if nobody_reads("stdout") else _fail(_text(error), EXIT_FAILURE)
     except (DsldaError, OSError) as error:
         return _fail(_text(error), EXIT_FAILURE)
     except MemoryError as error:
@@ -115,21 +146,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-def _drop_output() -> None:
-    """Point stdout to nowhere, so that Python does not meet the closed pipe again when it exits."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _fail(message: str, code: int) -> int:
-    click.echo(f"dslda: error: {' '.join(message.split())}", err=True)
+    with contextlib.suppress(OSError):  # nobody reads: the code must do
+        click.echo(f"dslda: error: {' '.join(message.split())}", err=True)
     return code
 
 
 def _text(error: BaseException) -> str:
     """The message of an error with its notes, such as the document it happened at."""
     if isinstance(error, OSError) and error.strerror:
-        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        # writing to a stream gives no name, and of those only stdout is written to without a name of ours
+        name = error.filename or ("standard output" if error.errno in FULL else None)
+        what = f"{name}: {error.strerror}" if name else error.strerror
     else:
-        what = str(error)
+        what = in_options(str(error))
     return "; ".join([what, *getattr(error, "__notes__", ())])

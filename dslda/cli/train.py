@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import chosen_client, cluster_options, json_option
-from dslda.cli.program import Interrupted
+from dslda.cli.program import Interrupted, Session
+from dslda.exceptions import DsldaError
 from dslda.variational.parameters import FitSpec, Granularity
 
 if TYPE_CHECKING:
     from dslda.engine.cluster import ClusterOptions
+    from dslda.model import Model
 
 __all__ = ["command"]
 
@@ -43,7 +47,7 @@ Examples:
   dslda train s3://bucket/all.corpus --response price --out price.model --scheduler tcp://10.0.0.1:8786
 
 \b
-Ctrl-C ends training after saving the last complete iteration; the exit code is then 130.""",
+Ctrl-C or SIGTERM ends training after saving the last complete iteration; the exit code is then 130 or 143.""",
 )
 @click.argument("corpus_path", metavar="C.corpus")
 @click.option("--response", required=True, metavar="COL", help="Response to explain.")
@@ -109,7 +113,9 @@ Ctrl-C ends training after saving the last complete iteration; the exit code is 
 @click.option("--overwrite", is_flag=True, help="Replace a model at --out.")
 @cluster_options
 @json_option
+@click.pass_obj
 def command(
+    session: Session,
     corpus_path: str,
     *,
     response: str,
@@ -133,14 +139,17 @@ def command(
     whatever the number of workers. Documents without the response help to learn the topics.
     """
     with logging_to_stderr(json_logs=json_logs):
+        from dslda.cli.interrupts import HoldWhenDone
         from dslda.cli.progress import JsonProgress
         from dslda.corpus.store import open_corpus
+        from dslda.engine.progress import default_progress
         from dslda.persistence.store import check_model_output
         from dslda.training import train
 
         check_model_output(out, overwrite=overwrite)
         corpus = open_corpus(corpus_path)
         with chosen_client(cluster) as client:
+            progress = JsonProgress() if json_logs else default_progress()
             model = train(
                 corpus,
                 response=response,
@@ -154,11 +163,29 @@ def command(
                 granularity=granularity,
                 max_iter=max_iter,
                 tol=tol,
-                progress=JsonProgress() if json_logs else None,
+                progress=HoldWhenDone(progress, session.interrupts),
             )
-        path = model.save(out, overwrite=overwrite)
-        training = model.training
-        if training.interrupted:
-            raise Interrupted(f"iteration {training.n_iterations}, the last complete one, is saved in {path}")
+        path = _save(model, out, overwrite=overwrite)
+    training = model.training
+    if training.interrupted:
+        raise Interrupted(f"iteration {training.n_iterations}, the last complete one, is saved in {path}")
+    if session.interrupts.seen is not None:
+        raise Interrupted(f"after training had ended; the complete model is saved in {path}")
     how = "converged" if training.converged else "not converged"
     click.echo(f"{path}: {model.n_topics} topics, {training.n_iterations} iterations ({how})")
+
+
+def _save(model: Model, out: str, *, overwrite: bool) -> str:
+    """Save a model; somewhere else where that fails, since training may have taken days."""
+    try:
+        return model.save(out, overwrite=overwrite)
+    except (DsldaError, OSError) as error:
+        folder = tempfile.mkdtemp(prefix="dslda-saved-")
+        try:
+            saved = model.save(os.path.join(folder, os.path.basename(out.rstrip("/"))))
+        except (DsldaError, OSError) as again:
+            os.rmdir(folder)
+            error.add_note(f"training is complete, but neither could it be saved in {folder}: {again}")
+            raise error from None
+        error.add_note(f"training is complete, the model is saved in {saved} instead: move it from there")
+        raise

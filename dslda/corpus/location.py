@@ -179,7 +179,9 @@ def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> 
             "path, or remove it yourself"
         )
     if not overwrite:
-        raise OutputExistsError(f"{location.url} is there already; choose another path, or overwrite it")
+        raise OutputExistsError(
+            f"{location.url} is there already; choose another path, or give overwrite=True"
+        )
     return True
 
 

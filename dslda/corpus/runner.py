@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from dslda.exceptions import EngineError, InputError
+from dslda.exceptions import DsldaError, EngineError, InputError, OutputError
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "embedded_client", "merge_in_tree"]
 
@@ -167,20 +167,20 @@ class DaskRunner:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error of the user's input that a task returns, so that no worker logs a traceback and none is
+    """An error of the user's input or output that a task returns, so that no worker logs a traceback and none is
     lost."""
 
-    error: InputError
+    error: DsldaError
 
 
 def guarded(function: Callable[..., T], *arguments: Any) -> T | Failure:
-    """Call a function in a task; a failure of its input, or among its arguments, becomes its value."""
+    """Call a function in a task; a failure of input or output, or among its arguments, becomes its value."""
     for argument in arguments:
         if isinstance(argument, Failure):
             return argument
     try:
         return function(*arguments)
-    except InputError as error:
+    except (InputError, OutputError) as error:
         return Failure(error.with_traceback(None))
 
 

@@ -122,7 +122,7 @@ def list_files(
         if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
             raise InputError(
                 "inputs must be paths or URLs, a sparse matrix, a dask bag or a dask DataFrame, got "
-                f"{one!r:.60}"
+                f"{repr(one) if isinstance(one, str) else type(one).__name__}"
             )
         for file, doc_id in _expand(os.fspath(one), dict(storage_options or {})):
             files.append(file)

@@ -24,6 +24,7 @@ from dslda.corpus.format import (
 from dslda.corpus.json_fields import canonical_json
 from dslda.corpus.levels import are_levels
 from dslda.corpus.location import Location, check_output, move_into_place
+from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.corpus.rows import BlockColumns
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
@@ -44,8 +45,12 @@ def check_corpus_output(
     ------
     OutputExistsError
         Something is there and `overwrite` is False, or it is not a corpus: only a corpus is ever replaced.
+    InputError
+        Nothing can be written there.
     """
-    check_output(Location.of(path, storage_options), encoding_type=ENCODING_TYPE, overwrite=overwrite)
+    location = Location.of(path, storage_options)
+    check_output(location, encoding_type=ENCODING_TYPE, overwrite=overwrite)
+    check_writable(location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,18 +195,26 @@ class CorpusWriter:
         ------
         OutputExistsError
             See :func:`check_corpus_output`.
+        OutputError
+            It cannot be written.
         """
-        import zarr
-
         vocabulary = self._vocabulary
         if vocabulary is None or self._target is not None:
             raise RuntimeError("prepare() must be called once, on the writer that was not sent to a worker")
         replaces = check_output(self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite)
         in_place = not self._location.local and not replaces
         self._target = self._location if in_place else self._location.sibling("partial")
+        if self._location.local:
+            report_leftovers(self._location.url)
+        with writing(self._location.url):
+            self._create_arrays(self._target, vocabulary)
+
+    def _create_arrays(self, target: Location, vocabulary: Vocabulary) -> None:
+        import zarr
+
         # without its manifest the group says only what it is going to be
         root = zarr.create_group(
-            self._target.store(read_only=False),
+            target.store(read_only=False),
             zarr_format=3,
             attributes={"encoding-type": ENCODING_TYPE, "encoding-version": ENCODING_VERSION},
         )
@@ -247,6 +260,8 @@ class CorpusWriter:
         ------
         InputError
             The block breaks a rule, does not fit, or lacks a response, covariate, weight or identifiers.
+        OutputError
+            It cannot be written, as when the disk is full.
         """
         import zarr
 
@@ -258,7 +273,8 @@ class CorpusWriter:
         except InputError as error:
             raise InputError(f"partition {partition}: {error}") from error
         for name, values in rows.arrays.items():
-            array: Any = zarr.open_array(store, path=name, mode="r+", zarr_format=3)
+            with writing(self._location.url):
+                array: Any = zarr.open_array(store, path=name, mode="r+", zarr_format=3)
             capacity = array.shape[1]
             if len(values) > capacity:
                 raise InputError(
@@ -268,7 +284,8 @@ class CorpusWriter:
             # the whole row: a part of it would make zarr read the chunk first
             row = np.full(capacity, array.fill_value, dtype=array.dtype)
             row[: len(values)] = values
-            array[partition] = row
+            with writing(self._location.url):
+                array[partition] = row
         return WrittenPartition(partition, rows.info, rows.responses, rows.covariates)
 
     def finish(self, written: Iterable[WrittenPartition]) -> None:
@@ -285,6 +302,8 @@ class CorpusWriter:
             A partition is missing or comes twice.
         OutputExistsError
             Somebody wrote the same output in the meantime.
+        OutputError
+            It cannot be written.
         """
         import zarr
 
@@ -318,9 +337,13 @@ class CorpusWriter:
                 "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             },
         )
-        zarr.open_group(target.store(read_only=False), mode="r+", zarr_format=3).attrs.put(manifest.to_json())
-        if target != self._location:
-            move_into_place(target, self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite)
+        with writing(self._location.url):
+            group = zarr.open_group(target.store(read_only=False), mode="r+", zarr_format=3)
+            group.attrs.put(manifest.to_json())
+            if target != self._location:
+                move_into_place(
+                    target, self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite
+                )
         self._target = None
 
     def abort(self) -> None:

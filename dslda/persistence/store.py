@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dslda.corpus.format import checksum
 from dslda.corpus.json_fields import items, number, object_
 from dslda.corpus.location import Location, check_output, move_into_place
+from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.manifest import ENCODING_TYPE, check_manifest, read_fields, to_json
@@ -40,19 +41,11 @@ def check_model_output(
     OutputExistsError
         Something is there and is no model, or is one and `overwrite` is False.
     InputError
-        A local folder that it would be in cannot be written to.
+        Nothing can be written there.
     """
     location = Location.of(path, storage_options)
     check_output(location, encoding_type=ENCODING_TYPE, overwrite=overwrite)
-    if not location.local:
-        return
-    folder = os.path.dirname(location.url)
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
-        raise InputError(
-            f"{location.url} cannot be written: {folder} must be a folder that can be written to; choose another path"
-        )
+    check_writable(location)
 
 
 def write_model(
@@ -83,13 +76,15 @@ def write_model(
     ------
     OutputExistsError
         As :func:`check_model_output`.
+    OutputError
+        It cannot be written; nothing is left there.
     """
     import zarr
 
-    check_model_output(path, overwrite=overwrite, storage_options=storage_options)
     target = Location.of(path, storage_options)
+    check_output(target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
     if target.local:
-        os.makedirs(os.path.dirname(target.url), exist_ok=True)
+        report_leftovers(target.url)
     arrays = _arrays(record)
     entries = {
         name: {"shape": list(array.shape), "dtype": array.dtype.name, "checksum": checksum(array)}
@@ -97,12 +92,13 @@ def write_model(
     }
     temporary = target.sibling("partial")
     try:
-        store = temporary.store(read_only=False)
-        group = zarr.create_group(store, zarr_format=3)
-        for name, array in arrays.items():
-            _write_array(store, name, array)
-        group.attrs.put(to_json(record, entries))
-        move_into_place(temporary, target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
+        with writing(target.url):
+            store = temporary.store(read_only=False)
+            group = zarr.create_group(store, zarr_format=3)
+            for name, array in arrays.items():
+                _write_array(store, name, array)
+            group.attrs.put(to_json(record, entries))
+            move_into_place(temporary, target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
     except BaseException:
         temporary.remove()
         raise

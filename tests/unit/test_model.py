@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from dslda.arrays import matrix_block
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.datasets import load_clothing
@@ -19,7 +20,6 @@ from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.families.registry import get_family
 from dslda.model import Model, load_model
 from dslda.predict_files import predict_files
-from dslda.prediction import matrix_block
 from dslda.training import train
 from dslda.variational.estep import e_step
 
@@ -232,7 +232,11 @@ def test_no_documents_give_no_predictions(model: Model) -> None:
         ([(["dress"], [1]), (["dress"], [0.5])], r"document 1: .*0\.5"),
         ([(["dress"], [1])] * 2000 + [3], "document 2000: "),
         ([{"body": "a"}], r"document 0: must have the field 'text'.*'body'"),
-        (["a text"], "document 0: .*words with counts"),
+        (
+            ["a text"],
+            r"document 0: the model was trained on words with counts .*got a text; .*\(words, counts\)",
+        ),
+        ([(["dress"], [1]), {"text": "a text"}], r"document 1: the model was trained on words with counts"),
         (np.array([[0.5]]), "columns"),
         (None, "documents must be a list .*, got NoneType"),
         (5, "documents must be a list .*, got int"),
@@ -346,7 +350,9 @@ def test_a_model_of_texts_tokenises_as_in_training(tmp_path: Path) -> None:
         rows = csv.writer(stream)
         rows.writerow(["key", "body", "stars"])
         for i in range(30):
-            rows.writerow([f"k{i}", ["Good apple, good pear!", "BAD plum & bad fig"][i % 2], [5, 1][i % 2]])
+            rows.writerow(
+                [f"k{i}", ["Good apple, good pear: fruit!", "BAD plum & bad fig fruit"][i % 2], [5, 1][i % 2]]
+            )
     fruit = ingest(
         path, tmp_path / "fruit.corpus", text="body", id="key", response="stars", max_df=0.5, min_df=1
     )
@@ -358,5 +364,10 @@ def test_a_model_of_texts_tokenises_as_in_training(tmp_path: Path) -> None:
     (table,) = predict_files(model, path)
     assert table["id"].to_pylist()[:2] == ["k0", "k1"]
     assert_array_equal(table["prediction"].to_numpy(), model.predict(fruit))
+    # "fruit" is in all documents and was filtered out: it is in the texts, and no more in the corpus
+    assert_array_equal(table["oov_share"].to_numpy(), np.full(30, 0.2))
+    assert_array_equal(model.score_table(fruit)["oov_share"].to_numpy(), np.zeros(30))
+    shares = model.score_table(["fruit", "", "GOOD apple", (["fruit", "good"], [1, 1])])["oov_share"]
+    assert shares.to_pylist() == [1.0, None, 0.0, 0.5]
     assert model.score(fruit) > 0.9
     assert repr(model).startswith("Model(gaussian of 'stars': 2 topics")

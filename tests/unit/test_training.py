@@ -14,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
+from dslda.arrays import matrix_block
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.datasets import simulate_corpus
@@ -22,7 +23,6 @@ from dslda.engine.progress import LogProgress
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.registry import get_family
 from dslda.model import Model
-from dslda.prediction import matrix_block
 from dslda.training import train
 from dslda.variational.estep import e_step
 from dslda.variational.mstep import objective

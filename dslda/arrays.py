@@ -1,0 +1,149 @@
+"""Matrices of counts, responses and terms that a caller holds in memory, checked and in the form the rest works with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import MAX_COUNT, DocumentBlock
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import InputError
+
+__all__ = ["matrix_block", "response_array", "vocabulary_of"]
+
+
+def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
+    """A count matrix as a block of documents.
+
+    Parameters
+    ----------
+    matrix : sparse matrix or array, shape (D, V)
+        Whole numbers >= 0 of any dtype; stored zeros are dropped, duplicate entries added up.
+
+    Raises
+    ------
+    InputError
+        Not two-dimensional, or a value is not a count, naming its row and column.
+    """
+    from scipy import sparse
+
+    if not sparse.issparse(matrix):
+        matrix = np.asarray(matrix)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
+        raise InputError(
+            f"{what} must be numeric and two-dimensional, documents by terms, got shape {matrix.shape} of "
+            f"{matrix.dtype}"
+        )
+    csr = sparse.csr_array(matrix)
+    if not csr.has_canonical_format or not csr.has_sorted_indices:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    values = csr.data
+    with np.errstate(invalid="ignore"):
+        bad = ~((values >= 0) & (values <= MAX_COUNT))
+        if values.dtype.kind == "f":
+            bad |= np.floor(values) != values
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
+        raise InputError(
+            f"{what} must hold counts, whole numbers from 0 to {MAX_COUNT}, got {values[at]} in row {row}, "
+            f"column {csr.indices[at]} ({int(bad.sum())} such values in all); give counts, not TF-IDF or "
+            "frequencies"
+        )
+    kept = values != 0
+    running = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+    return DocumentBlock(
+        running[csr.indptr].astype(np.int64),
+        csr.indices[kept].astype(np.int32),
+        values[kept].astype(np.int32),
+    )
+
+
+def response_array(values: Any, n_documents: int, *, what: str = "response") -> NDArray[np.float64]:
+    """Responses as an array of float64, NaN where missing.
+
+    Parameters
+    ----------
+    values : array-like of numbers, shape (D,)
+        NaN, None and pandas.NA are missing, as are masked values.
+    n_documents : int
+        D.
+    what : str
+        What messages call it.
+
+    Raises
+    ------
+    InputError
+        Not one finite number for each document, naming the row.
+    """
+    try:
+        given = np.asarray(values)
+    except ValueError:  # of lists of different lengths
+        raise InputError(f"{what} must have one number for each of {n_documents} rows, got lists") from None
+    if given.ndim == 0:
+        raise InputError(
+            f"{what} must be an array with a number for each of {n_documents} rows, got {type(values).__name__}"
+        )
+    if given.shape != (n_documents,):
+        raise InputError(
+            f"{what} must have one number for each of {n_documents} rows, got shape {given.shape}"
+        )
+    missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    if given.dtype.kind == "O":
+        given, missing = _numbers(given, what=what)
+    elif given.dtype.kind not in "biuf":
+        raise _no_number(given[0], 0, what)
+    with np.errstate(over="ignore"):  # of numbers wider than a double
+        y = given.astype(np.float64)
+    if missing is not None:
+        y[missing] = np.nan
+    if np.isinf(y).any():
+        row = int(np.argmax(np.isinf(y)))
+        raise InputError(f"{what} must be finite, or NaN where missing, got {given[row]} in row {row}")
+    return y
+
+
+def _numbers(values: NDArray[np.object_], *, what: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Python objects as numbers, and which of them are missing."""
+    import pandas as pd
+
+    missing = np.asarray(pd.isna(values))
+    numbers = np.full(len(values), np.nan)
+    for row in np.flatnonzero(~missing).tolist():
+        value = values[row]
+        if not isinstance(value, (Real, Decimal, np.bool_)):
+            raise _no_number(value, row, what)
+        try:
+            numbers[row] = float(value)
+        except OverflowError:
+            numbers[row] = np.inf
+    return numbers, missing
+
+
+def _no_number(value: object, row: int, what: str) -> InputError:
+    plain = value.item() if isinstance(value, np.generic) else value
+    return InputError(
+        f"{what} must hold numbers, which is what the gaussian family explains, got {plain!r:.60} in row {row}; "
+        "give a number for each document, NaN where it is missing"
+    )
+
+
+def vocabulary_of(terms: Any) -> Vocabulary:
+    """The terms of a matrix's columns, as their caller names them.
+
+    Raises
+    ------
+    InputError
+        Not a list of distinct strings.
+    """
+    if isinstance(terms, Vocabulary):
+        return terms
+    if isinstance(terms, (str, bytes, Mapping)) or not isinstance(terms, Iterable):
+        raise InputError(f"terms must be a list of strings, got {terms!r:.60}")
+    return Vocabulary(str(term) if isinstance(term, np.str_) else term for term in terms)

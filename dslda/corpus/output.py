@@ -1,0 +1,102 @@
+"""Outputs: refused before the work where they cannot be written, and errors that name them and not our files."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+from collections.abc import Iterator
+
+from dslda.corpus.location import Location
+from dslda.exceptions import DsldaError, InputError, OutputError
+
+__all__ = ["FULL", "check_writable", "report_leftovers", "writing"]
+
+logger = logging.getLogger("dslda.output")
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says when there is no room: of the disk, of the user, in a file."""
+
+
+def check_writable(location: Location) -> None:
+    """Make something beside an output and remove it, since only that tells whether it will be possible.
+
+    Rights alone do not: a file system can be full or read-only, and a network may have rules of its own. A
+    missing local parent folder is looked for upwards, since it is made later.
+
+    Raises
+    ------
+    InputError
+        It is not possible.
+    """
+    probe = location.sibling("probe")
+    try:
+        if location.local:
+            folder, name = os.path.split(probe.url)
+            while not os.path.lexists(folder):
+                folder = os.path.dirname(folder)
+            made = os.path.join(folder, name)
+            os.mkdir(made)
+            os.rmdir(made)
+        else:
+            fs, path = probe.file_system()
+            fs.pipe_file(path, b"")
+            with contextlib.suppress(Exception):  # rights to write need not be rights to remove
+                fs.rm_file(path)
+    # file systems of fsspec raise what the libraries beneath them raise
+    except Exception as error:
+        where = f" in {folder}" if location.local else ""
+        raise InputError(
+            f"{location.url} cannot be written: {_reason(error)}{where}; choose another path"
+        ) from error
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Turn what the system says while an output is written into an error that names the output.
+
+    Parameters
+    ----------
+    path : str
+        The output as the user knows it; files that are written may have hidden names beside it.
+
+    Raises
+    ------
+    OutputError
+        In the place of an OSError that is none of dslda.
+    """
+    try:
+        yield
+    except (DsldaError, BrokenPipeError):  # a reader that has all it wants is no error
+        raise
+    except OSError as error:
+        remedy = "make room there, or choose another path" if error.errno in FULL else "choose another path"
+        raise OutputError(f"{path} could not be written: {_reason(error)}; {remedy}") from error
+
+
+def report_leftovers(path: str) -> None:
+    """Log what runs that were killed have left beside a local output.
+
+    They are not removed, since nothing tells them from what a run is writing now.
+    """
+    folder, name = os.path.split(path)
+    hidden = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.(partial|old)")
+    try:
+        found = sorted(entry for entry in os.listdir(folder) if hidden.fullmatch(entry))
+    except OSError:
+        return
+    for entry in found:
+        what = "the output that was there before" if entry.endswith(".old") else "an unfinished output"
+        logger.warning(
+            "%s is %s, left by a run that was killed; remove it if no other run is writing %s now",
+            os.path.join(folder, entry),
+            what,
+            name,
+        )
+
+
+def _reason(error: Exception) -> str:
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error) or type(error).__name__

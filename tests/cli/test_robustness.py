@@ -1,0 +1,217 @@
+"""Streams that are closed or full, disks that fill, and signals: real processes, one line of error, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dslda.cli.train import _save
+from dslda.exceptions import OutputError
+from dslda.model import load_model
+
+Dslda = Callable[..., Any]
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-c", "from dslda.cli import main; main()"]
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors and limits of POSIX")
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line of bash in which $D is the program."""
+    return subprocess.run(
+        ["bash", "-c", command.replace("$D", shlex.join(PROGRAM))],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("$D topics {0}/stars.model >&-", 0, b""),
+        ("$D info {0}/stars.model <&- >&- 2>&-", 0, b""),
+        ("$D predict {0}/stars.model {0}/reviews.jsonl >&-", 2, b"got a closed stdout; give --out FILE"),
+        ("$D predict {0}/stars.model - <&-", 2, b"stdin, which is closed"),
+        ("$D topics {0}/stars.model >/dev/full", 1, b"standard output: No space left on device"),
+        ("$D --help >/dev/full", 1, b"standard output: No space left on device"),
+        (
+            "$D predict {0}/stars.model {0}/reviews.jsonl >/dev/full",
+            1,
+            b"standard output could not be written",
+        ),
+        ("$D topics nowhere 2>/dev/full", 2, b""),
+        ("$D info {0}/stars.model | head -0; exit ${{PIPESTATUS[0]}}", 0, b""),
+        ("export PYTHONUNBUFFERED=1; $D --help | head -0; exit ${{PIPESTATUS[0]}}", 0, b""),
+    ],
+)
+def test_streams_that_are_closed_or_full(made: Path, line: str, code: int, says: bytes) -> None:
+    done = shell(line.format(made), PYTHONUNBUFFERED="")
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_files_are_complete_with_all_streams_closed(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.csv"
+    done = shell(f"$D predict {made}/stars.model {made}/reviews.jsonl --out {out} <&- >&- 2>&-")
+    assert done.returncode == 0
+    assert len(out.read_text().splitlines()) == 81
+
+
+def test_output_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    texts = tmp_path / os.fsdecode(b"caf\xe9.txt")  # a name that is no UTF-8 must come out as it is
+    texts.write_text("dépêche " * 9, encoding="utf-8")
+    words = tmp_path / "words"
+    words.write_text("dépêche\n", encoding="utf-8")
+    ascii_only = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONIOENCODING": ""}
+    done = shell(f"cd {tmp_path}; $D ingest caf*.txt --vocabulary words --out $'o\\xe9.corpus'", **ascii_only)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(os.fsencode(tmp_path) + b"/o\xe9.corpus: 1 documents")
+
+
+FULL = "could not be written: File too large; make room there, or choose another path"
+
+
+def test_a_disk_that_fills_is_one_line_and_leaves_nothing(made: Path, tmp_path: Path) -> None:
+    """With a limit of 1 kB a file, which lets the first look pass and the work fail, as a full disk does."""
+    reviews, corpus, model = made / "reviews.jsonl", made / "reviews.corpus", made / "stars.model"
+    for arguments, more in (
+        (f"ingest {reviews} --text text --max-df 1.0 --out {tmp_path}/a", ""),
+        (
+            f"train {corpus} --response stars --topics 2 --max-iter 2 --out {tmp_path}/a",
+            "; training is complete",
+        ),
+        (f"predict {model} {reviews} --out {tmp_path}/a", ""),
+    ):
+        done = shell(f"ulimit -f 1; $D {arguments}")
+        assert done.returncode == 1, done.stderr
+        error = done.stderr.decode().splitlines()[-1]
+        assert error.startswith(f"dslda: error: {tmp_path}/a {FULL}{more}"), error
+        assert b"Traceback" not in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_cannot_be_saved_in_its_place_is_saved_elsewhere(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model = load_model(made / "stars.model")
+    with pytest.raises(OutputError, match="could not be written: Not a directory") as raised:
+        _save(model, str(tmp_path / "file" / "new.model"), overwrite=False)
+    (saved,) = tmp_path.glob("dslda-saved-*/new.model")
+    assert raised.value.__notes__ == [
+        f"training is complete, the model is saved in {saved} instead: move it from there"
+    ]
+    assert load_model(saved).coefficients() == model.coefficients()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["ingest", "{made}/reviews.jsonl", "--text", "text", "--out", "{place}/new.corpus"],
+            "cannot be written",
+        ),
+        (
+            ["train", "{made}/reviews.corpus", "--response", "stars", "--out", "{place}/m"],
+            "cannot be written",
+        ),
+        (
+            ["predict", "{made}/stars.model", "no.jsonl", "--out", "{place}/p.csv"],
+            "in a folder that is there",
+        ),
+        (
+            ["predict", "{made}/stars.model", "no.jsonl", "--out", "/proc/p.csv"],
+            "/proc/p.csv cannot be written",
+        ),
+        (["predict", "{made}/stars.model", "no.jsonl", "--out", ""], "--out must name a file"),
+        (["ingest", "{made}/reviews.jsonl", "--text", "text", "--out", ""], "path must be .* not empty"),
+        (["train", "{made}/reviews.corpus", "--response", "stars", "--out", ""], "path must be .* not empty"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(
+    dslda: Dslda, made: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    place = tmp_path / "file"
+    place.write_text("mine")
+    done = dslda(*(part.format(made=made, place=place) for part in arguments))
+    assert done.code == 2
+    assert message.split(" .* ")[0] in done.error
+    assert "scanning" not in done.err
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_a_killed_run_left_is_reported(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    for name in (".a.0123abcd.partial", ".a.89abcdef.old", ".b.0123abcd.partial"):
+        (tmp_path / name).mkdir()
+    for arguments in (
+        ("ingest", made / "reviews.jsonl", "--text", "text", "--max-df", "1.0", "--out", tmp_path / "a"),
+        ("predict", made / "stars.model", made / "reviews.jsonl", "--out", tmp_path / "a.csv"),
+    ):
+        (tmp_path / ".a.csv.0123abcd.partial").touch()
+        done = dslda(*arguments)
+        assert done.code == 0
+        told = [line for line in done.err.splitlines() if "left by a run that was killed" in line]
+        name = "a" if arguments[0] == "ingest" else "a.csv"
+        assert [line.split()[2] for line in told] == [
+            f"{tmp_path}/.{name}.{rest}" for rest in ("0123abcd.partial", "89abcdef.old")[: len(told)]
+        ]
+        assert len(told) == (2 if name == "a" else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_does_not_lose_the_model(made: Path, tmp_path: Path, number: int, code: int) -> None:
+    process = subprocess.Popen(
+        [
+            *(*PROGRAM, "train", f"{made}/reviews.corpus", "--response", "stars"),
+            *(
+                "--out",
+                f"{tmp_path}/m.model",
+                "--json",
+                "--max-iter",
+                "1000000",
+                "--tol",
+                "0",
+                "--topics",
+                "5",
+            ),
+            *("--workers", "1"),
+        ],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        deadline = time.monotonic() + 120
+        for line in process.stderr:
+            if '"iteration": 3' in line or time.monotonic() > deadline:
+                break
+        process.send_signal(number)
+        for line in process.stderr:
+            if "interrupted: keeping iteration" in line:
+                process.send_signal(number)  # while workers are stopped, which takes a second
+                break
+        _, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == code
+    assert "saving the model; a third interrupt gives it up" in rest
+    n = load_model(tmp_path / "m.model").training.n_iterations
+    assert f"error: interrupted: iteration {n}, the last complete one, is saved in" in rest
+    assert [p.name for p in tmp_path.iterdir()] == ["m.model"]
