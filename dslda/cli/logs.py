@@ -81,4 +81,5 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
             yield
     finally:
         logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+        logger.setLevel(before[0])  # not by assignment: loggers remember which levels are shown
+        logger.propagate = before[1]
