@@ -74,7 +74,7 @@ def check_number(n_levels: int, name: str) -> None:
     if n_levels > MAX_LEVELS:
         raise InputError(
             f"field {name!r} must have at most {MAX_LEVELS:,} levels to be categorical, got more; it probably "
-            "is a text, an identifier or a number: leave it out of categorical"
+            "is a text, an identifier or a number: leave it out of categorical="
         )
 
 
