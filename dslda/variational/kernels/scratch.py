@@ -43,6 +43,12 @@ SERIES_LIMIT = 0.25
 SMALLEST_WEIGHT = 1e-100
 # a term whose normaliser is below this lives only in topics at the floor of exp_shifted: it gets a shift of its own
 SMALLEST_NORMALISER = 1e-80
+# With alpha below 1, most topics soon have no part in a document: E[log theta_k] = digamma(alpha) is about -1/alpha. A topic
+# whose exp(h + a_base eta) is this far below the best one's is left out of the tiles. What the topics left out could have
+# of an entry is bounded, weights of terms being at most 1; an entry where that may be more than DEAD_SHARE (before the
+# factor exp(t eta), which is near 1) is updated by itself, from all topics.
+DEAD_LIMIT = 1e-20
+DEAD_SHARE = 1e-10
 # doubles of one document's gathered topic weights; longer documents gather tile by tile in every sweep
 RESIDENT_DOUBLES = 1 << 19
 
@@ -109,6 +115,15 @@ class Model(NamedTuple):
     eta_square_mean: float  # under equal shares
 
 
+class Base(NamedTuple):
+    """Where r = exp(h + a eta - top) was taken, and what of it the tiles see."""
+
+    a: float
+    top: float
+    n_live: int  # topics in `Scratch.live`; the others are left out
+    floor: float  # entries with a normaliser below may live in topics left out, or overflow
+
+
 class Scratch(NamedTuple):
     """Arrays made once for a block of documents."""
 
@@ -124,7 +139,7 @@ class Scratch(NamedTuple):
     z: Vector  # view of `tile`
     logs: Vector  # view of `tile`
     tile_bits: Words
-    phi_tile: Matrix  # (K up to a multiple of 4, entries): sqrt(c) phi
+    phi_tile: Matrix  # (live topics up to a multiple of 4, entries): sqrt(c) phi
     # by topic
     gamma: Vector
     elog: Vector  # E[log theta] up to digamma(sum gamma), which is the same for all topics
@@ -134,7 +149,8 @@ class Scratch(NamedTuple):
     exponents: Vector
     phi: Vector  # of one entry by itself
     r: Matrix  # (4, K): exp(h + a_base eta - top) eta^j
-    sums: Matrix  # (3, K): sums over entries since r was set, see `flush`
+    live: NDArray[np.int64]  # the topics that tiles are made of, in ascending order
+    sums: Matrix  # (3, live topics): sums over entries since r was set, see `flush`
     gram: Matrix  # sum_n phi_n phi_n'
     work: Matrix
     bits: Words
@@ -167,6 +183,7 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
         vector(n_topics),
         vector(n_topics),
         matrix(4, n_topics),
+        np.empty(n_topics, dtype=np.int64),
         matrix(3, n_topics),
         matrix(padded, padded),
         matrix(2, n_topics),

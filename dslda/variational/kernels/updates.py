@@ -37,6 +37,7 @@ from dslda.variational.kernels.scratch import (
     W0,
     W1,
     W2,
+    Base,
     Model,
     Scratch,
     T,
@@ -45,13 +46,6 @@ from dslda.variational.kernels.scratch import (
     span,
 )
 from dslda.variational.special import exp_shifted
-
-
-class Base(NamedTuple):
-    """Where r = exp(h + a eta - top) was taken."""
-
-    a: float
-    top: float
 
 
 class Alone(NamedTuple):
@@ -127,14 +121,16 @@ def taylor_serves(t: float, square: float, reach: float) -> bool:
 
 
 @njit(**OPTIONS)
-def taylor_steps(tile: Vector, first: int, stop: int, reach: float, change: float) -> tuple[int, float]:
+def taylor_steps(
+    tile: Vector, first: int, stop: int, reach: float, floor: float, change: float
+) -> tuple[int, float]:
     """Write t of every entry. Returns the first whose t is too large or normaliser too small, and the change before it.
 
     These are `stop` and `change` where there is none.
     """
     worst = 0.0
     largest = 0.0
-    smallest = 1.0
+    smallest = np.inf
     for i in span(first, stop):
         before = tile[CHANGE + i]
         t = tile[T + i] + before * (tile[T1 + i] + before * tile[T2 + i])
@@ -143,11 +139,11 @@ def taylor_steps(tile: Vector, first: int, stop: int, reach: float, change: floa
         worst = max(worst, abs(t) * t * t * square)
         largest = max(largest, abs(t))
         smallest = min(smallest, tile[Z + i])
-    if worst * reach <= TAYLOR_LIMIT and largest * reach <= SERIES_LIMIT and smallest >= SMALLEST_NORMALISER:
+    if worst * reach <= TAYLOR_LIMIT and largest * reach <= SERIES_LIMIT and smallest >= floor:
         return stop, change
     for i in span(first, stop):
         square = tile[KAPPA2 + i] + tile[KAPPA1 + i] * tile[KAPPA1 + i]
-        if not taylor_serves(tile[T + i], square, reach) or tile[Z + i] < SMALLEST_NORMALISER:
+        if not taylor_serves(tile[T + i], square, reach) or tile[Z + i] < floor:
             return np.int64(i), tile[CHANGE + i]
     return stop, change
 
