@@ -62,8 +62,8 @@ TILE_DOUBLES = 1 << 15
 # The numbers of a tile's entries lie in one vector, `tile`, entry i of each kind at offset + i. The offsets are constants,
 # so the compiler knows that kinds do not overlap, and unsigned, as is i (see `span`): a signed index may be negative,
 # which means "from the end" and keeps loops scalar.
-Z, KAPPA1, KAPPA2, KAPPA3, W0, W1, W2, TOKENS, T, T1, T2, M0, M1, M2, CHANGE, LOGS = (
-    np.uint64(i * WIDEST) for i in range(16)
+Z, INVERSE, KAPPA1, KAPPA2, KAPPA3, W0, W1, W2, TOKENS, T, T1, T2, M0, M1, M2, CHANGE, LOGS = (
+    np.uint64(i * WIDEST) for i in range(17)
 )
 
 
@@ -148,8 +148,11 @@ class Scratch(NamedTuple):
     assigned_m: Vector  # sum_n m_n phi_n
     exponents: Vector
     phi: Vector  # of one entry by itself
-    r: Matrix  # (4, K): exp(h + a_base eta - top) eta^j
-    live: NDArray[np.int64]  # the topics that tiles are made of, in ascending order
+    r: Vector  # exp(h + a_base eta - top)
+    # by live topic, in ascending order; up to a multiple of 4 filled with a topic at r = 0, to spare loops the odd ones
+    live: NDArray[np.int64]  # the topic
+    live_r: Vector
+    live_eta: Vector
     sums: Matrix  # (3, live topics): sums over entries since r was set, see `flush`
     gram: Matrix  # sum_n phi_n phi_n'
     work: Matrix
@@ -161,7 +164,7 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
     """Scratch for documents of up to `longest` entries."""
     # all tiles of a document with their padding, or one tile of a document too long to be kept gathered
     gathered = min(longest + longest // LANES + 2 * WIDEST, RESIDENT_DOUBLES // n_topics + 2 * WIDEST)
-    tile = vector(16 * WIDEST)
+    tile = vector(17 * WIDEST)
     padded = (n_topics + 3) // 4 * 4
     return Scratch(
         np.empty(longest, dtype=np.int32),
@@ -182,9 +185,11 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
         vector(n_topics),
         vector(n_topics),
         vector(n_topics),
-        matrix(4, n_topics),
-        np.empty(n_topics, dtype=np.int64),
-        matrix(3, n_topics),
+        vector(n_topics),
+        np.empty(padded, dtype=np.int64),
+        vector(padded),
+        vector(padded),
+        matrix(3, padded),
         matrix(padded, padded),
         matrix(2, n_topics),
         words(n_topics),

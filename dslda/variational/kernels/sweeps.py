@@ -44,7 +44,6 @@ from dslda.variational.kernels.updates import (
     alone,
     chain,
     cumulants,
-    divide_by_normalisers,
     lines,
     taylor_steps,
     taylor_updates,
@@ -159,7 +158,6 @@ def update_tile(
         tile[W1 + i] = 0.0
         tile[W2 + i] = 0.0
         tile[TOKENS + i] = 0.0
-        tile[Z + i] = 1.0  # it may be zero, and is divided by
         first = reached + 1
     return Sums(bound, m_total, spread, m_sum)
 
@@ -183,7 +181,10 @@ def sweep_labelled(
             base = set_base(model, s, a_middle)
         moments(weights, row, s, base.n_live)
         sums = update_tile(model, s, start, n_tile, pull, base, m_start, sums)
-        divide_by_normalisers(tile, n_tile, width)
+        for e in span(n_tile, width):
+            tile[W0 + e] = 0.0
+            tile[W1 + e] = 0.0
+            tile[W2 + e] = 0.0
         accumulate(weights, row, s, base.n_live)
         sums = Sums(sums.bound + sum_of_logs(s, n_tile, base.top), sums.m, sums.spread, sums.change)
     flush(s, base.n_live)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from dslda.variational.kernels.documents import Document, tile_row
 from dslda.variational.kernels.scratch import (
+    DEAD_LIMIT,
     KAPPA1,
     KAPPA2,
     OPTIONS,
-    SMALLEST_NORMALISER,
     W0,
     W1,
     W2,
@@ -44,31 +44,28 @@ _FACTOR, _ROOT, _ROOT_M = W0, W1, W2
 
 
 @njit(**OPTIONS)
-def write_phi(weights: Matrix, row: int, eta: Vector, s: Scratch, n_live: int) -> None:
+def write_phi(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
     """Unnormalised phi of a tile, shape (live topics, width), at every entry's t, with the sums of phi, phi eta, phi eta^2.
 
-    The rows up to the next multiple of 4 are zero.
+    The rows that fill up to a multiple of 4 are zero.
     """
-    r, live, tile, phi = s.r, s.live, s.tile, s.phi_tile
+    live, tile, phi = s.live, s.tile, s.phi_tile
     width = weights.shape[1]
     for e in span(0, width):
         tile[_Z + e] = 0.0
         tile[_FIRST + e] = 0.0
         tile[_SECOND + e] = 0.0
-    for i in range(n_live):
-        k = live[i]
-        rk = r[0, k]
-        eta_k = eta[k]
+    for i in range((n_live + 3) // 4 * 4):
+        k = row + live[i]
+        r = s.live_r[i]
+        eta = s.live_eta[i]
         for e in span(0, width):
-            u = tile[T + e] * eta_k
-            p = rk * weights[row + k, e] * (1.0 + u * (1.0 + u * (0.5 + u / 6.0)))
+            u = tile[T + e] * eta
+            p = r * weights[k, e] * (1.0 + u * (1.0 + u * (0.5 + u / 6.0)))
             phi[i, e] = p
             tile[_Z + e] += p
-            tile[_FIRST + e] += p * eta_k
-            tile[_SECOND + e] += p * eta_k * eta_k
-    for i in range(n_live, (n_live + 3) // 4 * 4):
-        for e in span(0, width):
-            phi[i, e] = 0.0
+            tile[_FIRST + e] += p * eta
+            tile[_SECOND + e] += p * eta * eta
 
 
 @njit(**OPTIONS)
@@ -259,7 +256,7 @@ def write_out(
                 gram[i, j] = 0.0
     m_sum = 0.0
     spread = 0.0
-    n_live, floor = choose_live(s.r[0], s.live)
+    n_live, floor = choose_live(s, model.eta, DEAD_LIMIT)
     base = Base(a_base, 0.0, n_live, floor)  # `alone` returns log Z less the largest exponent: not used here
     for start in range(0, document.n, width):
         n_tile = min(width, document.n - start)
@@ -269,14 +266,12 @@ def write_out(
             tile[T + e] = s.a[at + e] - a_base if document.labelled else 0.0
         for e in span(n_tile, width):
             tile[T + e] = 0.0
-        write_phi(document.weights, row, model.eta, s, n_live)
+        write_phi(document.weights, row, s, n_live)
         served = series_serves_up_to(s, n_tile, model.reach, floor)
         if served < n_tile and n_live < n_topics:
             # an entry by itself may be of any topic: all are live from here on
-            n_live, floor = n_topics, SMALLEST_NORMALISER
-            for k in range(n_topics):
-                s.live[k] = k
-            write_phi(document.weights, row, model.eta, s, n_live)
+            n_live, floor = choose_live(s, model.eta, 0.0)
+            write_phi(document.weights, row, s, n_live)
         for e in range(served, n_tile):
             if not series_serves(s, e, model.reach, floor):
                 write_phi_alone(model, s, start, e, base)
