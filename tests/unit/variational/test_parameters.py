@@ -38,7 +38,7 @@ from dslda.variational.statistics import SufficientStatistics
             for name in ("topic_prior", "tol", "sweep_tol")
             for bad in (-1e-9, math.nan, math.inf, None, 1e300)
         ),
-        *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "auto", 1e-320, 1e300)),
+        *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "some", 1e-320, 1e300)),
         *(("granularity", bad) for bad in ("word", "", None)),
     ],
 )
