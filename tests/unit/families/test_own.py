@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -203,3 +204,15 @@ def test_own_families_are_found_by_name_once_registered() -> None:
         register(Gaussian)
     with pytest.raises(InputError, match="family poisson has no options"):
         get_family("poisson", {"df": 4})
+
+
+def test_the_examples_of_the_page_on_families_run_and_conform() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "families.md").read_text(encoding="utf-8")
+    names: dict = {"__name__": "__main__"}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "families.md", "exec"), names)
+    suite = names["TestExponential"]()
+    for name in ("each_derivative_is_the_slope_of_the_one_before", "likelihood_is_that_of_the_samples"):
+        getattr(suite, f"test_{name}")()
+    value = names["Counts"]().log_likelihood(2.0, 0.1, np.ones(1), 1.0)
+    assert value == pytest.approx(stats.poisson.logpmf(2, math.exp(0.1)), rel=1e-12)
