@@ -473,7 +473,9 @@ def test_remote_corpus_without_manifest_is_unfinished(memory_url):
 def test_output_that_exists_is_refused_unless_overwritten(path):
     write(path)
     for attempt in (lambda: check_corpus_output(path), make_writer(path).prepare):
-        with pytest.raises(OutputExistsError, match="is there already; choose another path, or give overwrite=True"):
+        with pytest.raises(
+            OutputExistsError, match="is there already; choose another path, or give overwrite=True"
+        ):
             attempt()
     check_corpus_output(path, overwrite=True)
     changed = [*BLOCKS, make_block(2, seed=7)]
