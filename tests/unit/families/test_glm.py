@@ -24,6 +24,9 @@ from dslda.variational.statistics import SufficientStatistics
 # without a floor: maximum likelihood
 SPEC = FitSpec(n_topics=3, ridge=0.0, delta_floor=1e-9)
 
+# a response of classes has as many predictors as classes: test_categorical.py
+OF_ONE_PREDICTOR = [name for name in FAMILIES if name != "categorical"]
+
 
 @dataclass
 class Known:
@@ -177,7 +180,7 @@ def reference_fit(name: str, known: Known) -> tuple[np.ndarray, np.ndarray]:
     raise KeyError(name)
 
 
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", OF_ONE_PREDICTOR)
 def test_known_topics_give_the_maximum_likelihood_fit(name: str) -> None:
     known = drawn(name)
     family = get_family(name)
