@@ -81,5 +81,5 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
             yield
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(before[0])  # not by assignment: loggers remember which levels are shown
+        logger.setLevel(before[0])  # not the attribute: loggers below remember what is enabled
         logger.propagate = before[1]

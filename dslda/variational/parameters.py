@@ -29,8 +29,8 @@ _RANGES = {
 }
 """Lowest and highest value, and why. Inside, every number of a fit stays finite; far outside an ELBO is no number."""
 
-_PYTHON_NAMES = {"alpha": "doc_topic_prior", "rho": "response_weight", "delta_floor": "dispersion_floor"}
-"""What :func:`dslda.train` calls settings that the command line calls as the paper does."""
+_PUBLIC_NAMES = {"alpha": "doc_topic_prior", "rho": "response_weight", "delta_floor": "dispersion_floor"}
+"""What users call the settings that have the paper's names here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class FitSpec:
             if name == "alpha" and value is None:
                 continue
             if not (isinstance(value, _NUMBERS) and not isinstance(value, bool) and least <= value <= most):
-                called = f"{name} ({_PYTHON_NAMES[name]})" if name in _PYTHON_NAMES else name
+                called = _PUBLIC_NAMES.get(name, name)
                 default = ", or None for 1/K" if name == "alpha" else ""
                 raise InputError(
                     f"{called} must be a number from {least:g} to {most:g}{default}, got {value!r}; {beyond}"

@@ -93,7 +93,7 @@ TRAIN = {
     ),
     "rho is 0": (
         ["reviews.corpus", "--response", "stars", "--rho", "0"],
-        "rho .* must be a number from 1e-06 to",
+        "--rho must be a number from 1e-06 to",
     ),
     "alpha is a word": (
         ["reviews.corpus", "--response", "stars", "--alpha", "auto"],

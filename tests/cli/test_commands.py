@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import logging
 import os
 import re
 import subprocess
@@ -58,7 +57,6 @@ def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:
     assert "bills.csv, line 2: response 'area' must be a number, got 'Taxation'" in refused.error
     assert refused.error.endswith("if 'area' holds names of classes, name it with --categorical")
     assert dslda(*ingest, *columns, "--categorical", "area, party").code == 0
-    assert not logging.getLogger("dslda.ingest").isEnabledFor(logging.INFO)  # as before the command
     corpus = open_corpus(tmp_path / "b.corpus")
     assert corpus.levels == {"area": ("Health", "Taxation"), "party": ("D", "R")}
     assert corpus.response_summaries["area"].missing == 1
@@ -106,7 +104,8 @@ def test_info_of_many_files_is_short_and_one_is_one(dslda: Dslda, tmp_path: Path
 
 
 def test_one_is_singular(dslda: Dslda, made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with warnings.catch_warnings(), caplog.at_level(logging.INFO, "dslda"):
+    caplog.set_level("INFO", "dslda")
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = train(open_corpus(made / "reviews.corpus"), response="age", n_topics=1, max_iter=1)
     assert "80 documents in 1 partition: 1 topic, at most 1 iteration" in caplog.text

@@ -177,7 +177,7 @@ def test_what_is_there_is_not_overwritten_unasked(tmp_path: Path) -> None:
 
 def test_a_path_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match="a.model cannot be written: Not a directory in"):
+    with pytest.raises(InputError, match=r"a\.model cannot be written: Not a directory in"):
         check_model_output(tmp_path / "file" / "deep" / "a.model", overwrite=True)
     check_model_output(tmp_path / "new" / "deep" / "a.model", overwrite=False)
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
