@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import logging
 import os
 import re
 import subprocess
@@ -58,7 +57,6 @@ def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:
     assert "bills.csv, line 2: response 'area' must be a number, got 'Taxation'" in refused.error
     assert refused.error.endswith("if 'area' holds names of classes, name it with --categorical")
     assert dslda(*ingest, *columns, "--categorical", "area, party").code == 0
-    assert not logging.getLogger("dslda.ingest").isEnabledFor(logging.INFO)  # as before the command
     corpus = open_corpus(tmp_path / "b.corpus")
     assert corpus.levels == {"area": ("Health", "Taxation"), "party": ("D", "R")}
     assert corpus.response_summaries["area"].missing == 1
