@@ -17,6 +17,7 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
 from dslda.exceptions import FormatError, InputError
+from dslda.wording import number_of
 
 __all__ = [
     "Corpus",
@@ -240,8 +241,9 @@ class Corpus:
     def __repr__(self) -> str:
         responses = ", ".join(f"{name!r} ({s.kind})" for name, s in self.response_summaries.items())
         return (
-            f"Corpus({self.path!r}: {self.n_documents:,} documents, {self.n_terms:,} terms, "
-            f"{self.n_tokens:,} tokens, {self.n_partitions:,} partitions, responses: {responses or 'none'})"
+            f"Corpus({self.path!r}: {number_of(self.n_documents, 'document')}, {number_of(self.n_terms, 'term')}, "
+            f"{number_of(self.n_tokens, 'token')}, {number_of(self.n_partitions, 'partition')}, "
+            f"responses: {responses or 'none'})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
