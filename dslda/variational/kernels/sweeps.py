@@ -56,6 +56,10 @@ from dslda.variational.special import log_gamma_sum_and_digamma
 _SHORT_RUN = 4
 # a_base moves when the next tile is expected to start with |t| rms(eta) above this
 _REBASE_LIMIT = 1e-3
+# a fall of the ELBO below this share of it is rounding
+LEAST_FALL = 1e-8
+# of the way to the pull that the response would have next, however often the ELBO falls
+SHORTEST_SHARE = 1.0 / 64.0
 
 
 class Response(NamedTuple):
@@ -255,7 +259,8 @@ def ascend(
     """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times.
 
     The start is cold, a pure function of the document and the parameters: gamma = alpha + N / K, m_n = 0, v as under
-    equal shares.
+    equal shares. A sweep that lowers the ELBO, as can happen where l is not quadratic, halves the share of the way that
+    the pull goes to where the response would have it: see `reference.update_until_converged`.
     """
     alpha, eta, gamma, elog, h, assigned = model.alpha, model.eta, s.gamma, s.elog, s.h, s.assigned
     n_topics = eta.shape[0]
@@ -271,6 +276,9 @@ def ascend(
     bound = 0.0
     a_base = 0.0
     n_sweeps = 0
+    share = 1.0
+    pull = Pull(0.0, 0.0, 0.0)
+    intercept = 0.0
     while True:
         log_gammas = log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
         omega = observed.offset + model.middle + m_sum / length
@@ -281,12 +289,24 @@ def ascend(
                 bound += observed.rho * expected_log_likelihood(
                     response.l, response.l2, observed.y, omega, v, response.delta, observed.aux
                 )
-            converged = abs(bound - elbo) <= sweep_tol * abs(bound)
+            converged = abs(bound - elbo) <= share * sweep_tol * abs(bound)
+            if bound < elbo - max(share * sweep_tol, LEAST_FALL) * abs(elbo):
+                # l is not quadratic, and the last pull went too far: the next go part of the way
+                share = max(0.5 * share, SHORTEST_SHARE)
             elbo = bound
             if converged or n_sweeps == max_sweeps:
                 return Ascent(elbo, n_sweeps, converged, a_base)
         n_sweeps += 1
-        pull = pull_of(response, observed, omega, v, length) if document.labelled else Pull(0.0, 0.0, 0.0)
+        if document.labelled:
+            wanted = pull_of(response, observed, omega, v, length)
+            slope = wanted.slope
+            at_zero = wanted.a - slope * m_sum
+            if share < 1.0:
+                slope = pull.slope + share * (slope - pull.slope)
+                at_zero = intercept + share * (at_zero - intercept)
+                wanted = Pull(at_zero + slope * m_sum, slope, 0.5 * slope)
+            pull = wanted
+            intercept = at_zero
         for k in range(n_topics):
             h[k] = elog[k] + pull.b * eta[k] * eta[k]
             assigned[k] = 0.0

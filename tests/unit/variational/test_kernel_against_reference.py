@@ -19,6 +19,7 @@ from scipy import special
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
+from dslda.families.registry import get_family
 from dslda.variational import reference
 from dslda.variational.estep import e_step, infer
 from dslda.variational.kernels import scratch as kernels
@@ -121,6 +122,36 @@ def test_a_response_that_is_not_quadratic(problem: tuple[Documents, Parameters, 
     milder = Parameters(parameters.topics, parameters.alpha, np.clip(parameters.eta, -1, 1), np.ones(1))
     documents = documents.with_response(np.abs(documents.y))
     assert_kernel_equals_reference(documents, milder, spec, PoissonLike(), elbo_rtol=1e-7)
+
+
+@GRANULARITIES
+def test_documents_that_would_swing_between_two_states_settle(granularity: str) -> None:
+    """A heavy response on few words: without damping sweeps overshoot to and fro until the cap."""
+    rng = np.random.default_rng(5)
+    parameters = random_parameters(rng, 30, 5, delta=1.0, eta_scale=2.5)
+    rows = [random_document(rng, 30, distinct=int(rng.integers(1, 5)), most=3) for _ in range(60)]
+    documents = documents_of(rows).with_response(rng.integers(0, 2, 60))
+    family = get_family("poisson")
+    spec = FitSpec(n_topics=5, granularity=granularity, rho=2.0, sweep_tol=1e-6, max_sweeps=300)
+    posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
+    assert posterior.converged.all()
+    fell = 0
+    for d in range(len(documents)):
+        terms, counts, y = documents.document(d)
+        state, trace = reference.update_until_converged(
+            reference.cold_start(terms, counts, parameters, granularity=granularity),
+            y,
+            parameters,
+            family=family,
+            rho=2.0,
+            tol=1e-6,
+            max_sweeps=300,
+        )
+        fell += bool(np.any(np.diff(trace) < -1e-4))
+        assert posterior.n_sweeps[d] == len(trace)
+        assert_allclose(posterior.elbo[d], trace[-1], rtol=1e-6)
+        assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-4, atol=1e-4)
+    assert fell > 0
 
 
 @GRANULARITIES
