@@ -20,9 +20,7 @@ __all__ = ["base_predictor", "class_shares"]
 FARTHEST = 2.0**40
 
 
-def class_shares(
-    counts: NDArray[np.int64], class_weight: Sequence[float] | None
-) -> NDArray[np.float64]:
+def class_shares(counts: NDArray[np.int64], class_weight: Sequence[float] | None) -> NDArray[np.float64]:
     """Share of each class in the training responses as the fit has weighed them, shape (C,); none is 0.
 
     Parameters

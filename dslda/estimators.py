@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from dslda.model import Model
 from dslda.response_model import ClassWeight
 from dslda.training import DEFAULTS, train
 from dslda.variational.parameters import Granularity
+from dslda.wording import number_name
 
 if TYPE_CHECKING:
     from dslda.families.base import Family
@@ -32,18 +34,27 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     model_: Model
 
-    def _fit(self, counts: Any, response: Any, **settings: Any) -> None:
-        """Train on counts that have been checked."""
+    def _fit(
+        self, counts: Any, response: Any, *, classes: NDArray[Any] | None = None, **settings: Any
+    ) -> None:
+        """Train on counts that have been checked, and codes of `classes` if there are any."""
         if counts.nnz == 0:
             raise InputError("X must hold counts of words, got no value above 0.5 in any row")
         names = getattr(self, "feature_names_in_", None)
-        self.model_ = train(
+        model = train(
             counts,
             response=response,
             terms=None if names is None else [str(name) for name in names],
             progress=LogProgress(),
             **settings,
         )
+        if classes is not None:
+            # trained on codes; the model is to say the names, wherever it is loaded
+            numbers = tuple(map(float, classes)) if classes.dtype.kind in "iuf" else None
+            named = tuple(map(number_name, numbers) if numbers else map(str, classes))
+            design = replace(model.record.design, classes=numbers)
+            model = Model(replace(model.record, classes=named, design=design))
+        self.model_ = model
         self.topic_word_ = self.model_.topic_word
         self.doc_topic_prior_ = self.model_.doc_topic_prior
         self.elbo_ = float(self.model_.trace["elbo"][-1])
@@ -75,7 +86,7 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         try:
             X = validate_data(self, X, accept_sparse="csr", reset=False, ensure_non_negative=True)
         except ValueError as error:
-            _explain(error, X)
+            _explain(self, error, X)
             raise
         return _counts(X)
 
@@ -214,7 +225,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", y_numeric=True, ensure_min_samples=2)
         except ValueError as error:
-            _explain(error, X, y)
+            _explain(self, error, X, y)
             raise
         check_non_negative(X, "SLDARegressor")
         counts = _counts(X)
@@ -236,7 +247,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         Returns
         -------
         ndarray of float64, shape (n_documents,)
-            In the units of `y`. A document without a known word gets the prediction at the prior's mean.
+            In the units of `y`. A document without a known word gets the mean response of training.
         """
         counts = self._checked(X)
         return self.model_.predict(counts)
@@ -343,7 +354,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2)
         except ValueError as error:
-            _explain(error, X)
+            _explain(self, error, X)
             raise
         check_classification_targets(y)
         check_non_negative(X, "SLDAClassifier")
@@ -368,7 +379,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
             if unknown:
                 raise InputError(f"class_weight must name classes of y, got {unknown[0]!r}")
             settings["class_weight"] = {code[label]: w for label, w in self.class_weight.items()}
-        self._fit(_counts(X), codes.astype(np.float64), **settings)
+        self._fit(_counts(X), codes.astype(np.float64), classes=self.classes_, **settings)
         eta = self.model_.record.parameters.eta
         self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else eta.T.copy()
         return self
@@ -409,7 +420,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         return tags
 
 
-def _explain(error: ValueError, X: Any, y: Any = None) -> None:
+def _explain(estimator: _SLDA, error: ValueError, X: Any, y: Any = None) -> None:
     """Say what to do where scikit-learn only says that texts and missing responses are no numbers.
 
     Raises
@@ -422,7 +433,7 @@ def _explain(error: ValueError, X: Any, y: Any = None) -> None:
     ):
         raise InputError(
             "X must be a matrix of counts, got texts; put a CountVectorizer in front: "
-            "make_pipeline(CountVectorizer(), SLDARegressor())"
+            f"make_pipeline(CountVectorizer(), {type(estimator).__name__}())"
         ) from error
     # the rest is as clear as it can be in scikit-learn's words, which its checks insist on
     if y is not None and str(error).startswith(("Input y contains NaN", "could not convert")):

@@ -39,6 +39,7 @@ __all__ = [
     "blocks_of_matrix",
     "corpus_alignment",
     "predict_block",
+    "predict_nothing",
     "topic_proportions",
 ]
 
@@ -172,6 +173,12 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         probabilities=probabilities,
         classes=classes or (),
     )
+
+
+def predict_nothing(record: ModelRecord) -> Predictions:
+    """The predictions of no document: its columns are those of any."""
+    nothing = DocumentBlock(np.zeros(1, dtype=np.int64), *(np.zeros(0, dtype=np.int32) for _ in range(2)))
+    return predict_block(record, CountedBlock(nothing, np.zeros(0, dtype=np.int64)), ())
 
 
 def _predictor(

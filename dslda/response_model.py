@@ -353,7 +353,9 @@ def _covariate_columns(
             # not counted where there are very many: then coefficients of topics are those at the reference
             counts = _counts(summary, levels[name], None)
             shares = np.zeros(len(levels[name])) if counts is None else counts / counts.sum()
-            columns += [CovariateColumn(name, code, float(shares[code]), 1.0) for code in range(1, len(shares))]
+            columns += [
+                CovariateColumn(name, code, float(shares[code]), 1.0) for code in range(1, len(shares))
+            ]
         else:
             columns.append(CovariateColumn(name, None, summary.mean, float(np.sqrt(summary.variance))))
     return tuple(columns)
