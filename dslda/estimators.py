@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pandas import Categorical
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -35,9 +36,9 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     model_: Model
 
     def _fit(
-        self, counts: Any, response: Any, *, classes: NDArray[Any] | None = None, **settings: Any
+        self, counts: Any, response: Any, *, numbers: NDArray[Any] | None = None, **settings: Any
     ) -> None:
-        """Train on counts that have been checked, and codes of `classes` if there are any."""
+        """Train on counts that have been checked; `numbers` are those that stand for classes, by code."""
         if counts.nnz == 0:
             raise InputError("X must hold counts of words, got no value above 0.5 in any row")
         names = getattr(self, "feature_names_in_", None)
@@ -48,12 +49,10 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             progress=LogProgress(),
             **settings,
         )
-        if classes is not None:
-            # trained on codes; the model is to say the names, wherever it is loaded
-            numbers = tuple(map(float, classes)) if classes.dtype.kind in "iuf" else None
-            named = tuple(map(number_name, numbers) if numbers else map(str, classes))
-            design = replace(model.record.design, classes=numbers)
-            model = Model(replace(model.record, classes=named, design=design))
+        if numbers is not None:
+            # so that the model, wherever it is loaded, knows the numbers as well as their names
+            design = replace(model.record.design, classes=tuple(map(float, numbers)))
+            model = Model(replace(model.record, design=design))
         self.model_ = model
         self.topic_word_ = self.model_.topic_word
         self.doc_topic_prior_ = self.model_.doc_topic_prior
@@ -361,7 +360,9 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.classes_, codes = np.unique(y, return_inverse=True)
         n_classes = len(self.classes_)
         if n_classes < 2:
-            raise InputError(f"y must have at least 2 classes, got 1 class, {self.classes_[0]!r}")
+            raise InputError(f"y must have at least 2 classes, got 1 class, {self.classes_.tolist()[0]!r}")
+        of_numbers = self.classes_.dtype.kind in "iuf"
+        names = [number_name(v) if of_numbers else str(v) for v in self.classes_.tolist()]
         settings = self.get_params(deep=False)
         if settings["family"] not in ("auto", "binomial", "categorical"):
             raise InputError(
@@ -374,12 +375,13 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
                 f"Only binary classification is supported by family 'binomial', got {n_classes} classes"
             )
         if isinstance(self.class_weight, Mapping):
-            code = {label: str(number) for number, label in enumerate(self.classes_.tolist())}
-            unknown = [label for label in self.class_weight if label not in code]
+            name_of = dict(zip(self.classes_.tolist(), names, strict=True))
+            unknown = [label for label in self.class_weight if label not in name_of]
             if unknown:
                 raise InputError(f"class_weight must name classes of y, got {unknown[0]!r}")
-            settings["class_weight"] = {code[label]: w for label, w in self.class_weight.items()}
-        self._fit(_counts(X), codes.astype(np.float64), classes=self.classes_, **settings)
+            settings["class_weight"] = {name_of[label]: w for label, w in self.class_weight.items()}
+        labels = Categorical.from_codes(codes, categories=names)
+        self._fit(_counts(X), labels, numbers=self.classes_ if of_numbers else None, **settings)
         eta = self.model_.record.parameters.eta
         self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else eta.T.copy()
         return self
