@@ -131,6 +131,9 @@ def _fields(
         raise InputError(
             "documents must be texts or counted words: give text=, or words= and counts=, not both"
         )
+    for parameter, name in (("text", text), ("words", words), ("counts", counts), ("id", id)):
+        if name is not None and not (isinstance(name, str) and name):
+            raise InputError(f"{parameter} must be the name of a field, got {name!r:.60}")
     if (words is None) != (counts is None):
         raise InputError("words= and counts= belong together, got only one of them")
     if text is None and words is None:

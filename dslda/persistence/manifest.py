@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dslda.corpus.json_fields import items, json_sha256, number, object_
+from dslda.corpus.json_fields import boolean, count, items, json_sha256, number, object_, positive, text
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
@@ -87,19 +87,19 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
     """
     where = f"{path}: attributes"
     try:
-        text = data["text_settings"]
+        settings = data["text_settings"]
         return {
             "design": _design(object_(data, "design", where), f"{where}, design"),
             "classes": None if data["classes"] is None else tuple(items(data, "classes", where)),
             "levels": {name: tuple(names) for name, names in object_(data, "levels", where).items()},
             "spec": _known(FitSpec, object_(data, "settings", where)),
-            "response": data["response"]["name"],
+            "response": _name(data["response"]["name"]),
             "response_summary": ResponseSummary.from_json(data["response"], f"{where}, response"),
-            "training": _known(TrainingSummary, object_(data, "training", where)),
-            "text_settings": None if text is None else TextSettings.from_json(text),
-            "fields": object_(data, "fields", where),
-            "corpus_hash": data["corpus_sha256"],
-            "versions": object_(data, "versions", where),
+            "training": _training(object_(data, "training", where), f"{where}, training"),
+            "text_settings": None if settings is None else TextSettings.from_json(settings),
+            "fields": _texts(data, "fields", where),
+            "corpus_hash": _name(data["corpus_sha256"]),
+            "versions": _texts(data, "versions", where),
         }
     except KeyError as error:
         raise FormatError(f"{where}: field {error} is missing; train again") from error
@@ -113,7 +113,7 @@ def _design(data: Mapping[str, Any], where: str) -> Design:
     return Design(
         **known
         | {
-            "scaling": Scaling(number(scaling, "center", where), number(scaling, "scale", where)),
+            "scaling": Scaling(number(scaling, "center", where), positive(scaling, "scale", where)),
             "covariates": tuple(_known(CovariateColumn, entry) for entry in items(data, "covariates", where)),
             "classes": None if data["classes"] is None else tuple(data["classes"]),
             "class_weight": None if data["class_weight"] is None else tuple(data["class_weight"]),
@@ -126,6 +126,26 @@ def _settings(spec: FitSpec) -> dict[str, Any]:
     return {
         name: value.item() if isinstance(value, np.generic) else value for name, value in asdict(spec).items()
     }
+
+
+def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:
+    return TrainingSummary(
+        **{
+            f.name: boolean(data, f.name, where) if f.type == "bool" else count(data, f.name, where)
+            for f in fields(TrainingSummary)
+        }
+    )
+
+
+def _texts(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
+    values = object_(data, name, where)
+    return {key: text(values, key, f"{where}, {name}") for key in values}
+
+
+def _name(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"names must be strings or null, got {value!r:.60}")
+    return value
 
 
 def _known(record: type[Any], data: Mapping[str, Any]) -> Any:

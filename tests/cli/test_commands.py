@@ -55,7 +55,7 @@ def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:
     refused = dslda(*ingest, *columns)
     assert refused.code == 2
     assert "bills.csv, line 2: response 'area' must be a number, got 'Taxation'" in refused.error
-    assert refused.error.endswith("if it names classes, give --categorical area (categorical='area')")
+    assert refused.error.endswith("if 'area' holds names of classes, name it with --categorical")
     assert dslda(*ingest, *columns, "--categorical", "area, party").code == 0
     corpus = open_corpus(tmp_path / "b.corpus")
     assert corpus.levels == {"area": ("Health", "Taxation"), "party": ("D", "R")}

@@ -212,11 +212,11 @@ def test_the_only_response_need_not_be_named(simulated: tuple[sparse.csr_array, 
         ({"response": "y", "family": "probit"}, "family must be one of .*gaussian.*, got 'probit'"),
         (
             {"response": "y", "response_weight": 0.0},
-            r"rho \(response_weight\) must be a number from 1e-06 to",
+            "response_weight must be a number from 1e-06 to",
         ),
         (
             {"response": "y", "doc_topic_prior": -1.0},
-            r"alpha \(doc_topic_prior\) must be a number from 1e-10",
+            "doc_topic_prior must be a number from 1e-10",
         ),
         ({"response": "y", "documents": [0, D]}, f"row numbers in 0..{D - 1}, got {D}"),
         (

@@ -176,6 +176,7 @@ def test_field_of_wrong_type_is_named(name):
             r"responses\[2\]: field 'levels' must be distinct strings",
         ),
         (("responses", 2, "levels"), ["a", "b", "b"], "field 'levels' must be distinct strings in the order"),
+        (("responses", 2, "levels"), ["a", "b", "\ud800"], "field 'levels' must be distinct strings"),
         (("responses", 2, "levels"), ["b", "a", "c"], "field 'levels' must be distinct strings in the order"),
         (
             ("responses", 2, "levels"),
