@@ -270,7 +270,19 @@ def training_set_of_matrix(
 def _column(
     what: str, values: ArrayLike, n_documents: int, name: str, levels: dict[str, tuple[str, ...]]
 ) -> NDArray[np.float64]:
-    """Numbers as they are; names as codes, with the names put in `levels`."""
+    """Numbers as they are; names as codes, with the names put in `levels`: sorted, or as a pandas Categorical has them."""
+    values = getattr(values, "array", values)  # of a Series
+    if hasattr(values, "categories") and hasattr(values, "codes"):
+        values = values.remove_unused_categories()
+        order = [level_name(value, f"{what}, category {i}") for i, value in enumerate(values.categories)]
+        if None in order or len(set(order)) < len(order):
+            raise InputError(f"{what} must have categories with different names, got {order!r:.60}")
+        if len(values) != n_documents:
+            raise InputError(f"{what} must have one value for each of {n_documents} rows, got {len(values)}")
+        levels[name] = tuple(map(str, order))
+        found = np.asarray(values.codes, dtype=np.float64)
+        found[found < 0] = math.nan
+        return found
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, Sequence) or not any(isinstance(value, str) for value in listed):
         return response_array(values, n_documents, what=what)

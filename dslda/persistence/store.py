@@ -156,6 +156,7 @@ def read_model(
         else None,
         vocabulary=_vocabulary(arrays, data, location.url),
         prevalence=_take(arrays, "prevalence", (n_topics,), location.url) if "prevalence" in arrays else None,
+        base=_take(arrays, "base", per_class or (1,), location.url) if "base" in arrays else None,
         trace=_trace(arrays, items(data, "trace", location.url), location.url),
         **fields,
     )
@@ -167,6 +168,7 @@ def read_model(
         parameters.zeta,
         record.covariance,
         record.prevalence,
+        record.base,
         *record.trace.values(),
     ):
         if array is not None:
@@ -190,6 +192,8 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
     if record.prevalence is not None:
         arrays["prevalence"] = np.asarray(record.prevalence, dtype=np.float64)
+    if record.base is not None:
+        arrays["base"] = np.asarray(record.base, dtype=np.float64)
     if record.vocabulary is not None:
         arrays["vocabulary"], arrays["vocabulary_offsets"] = record.vocabulary.to_bytes()
         if record.vocabulary.document_frequency is not None:
