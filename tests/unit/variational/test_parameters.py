@@ -73,7 +73,9 @@ def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
         "response_weight must be a number from 1e-06 to 1e+06, got 1e+300; beyond that the words, or the "
         "response, play no part any more"
     )
-    with pytest.raises(InputError, match=r"doc_topic_prior must be .*, None for 1/K, .* or 'asymmetric', got 0; beyond that"):
+    with pytest.raises(
+        InputError, match=r"doc_topic_prior must be .*, None for 1/K, .* or 'asymmetric', got 0; beyond that"
+    ):
         FitSpec(alpha=0)
 
 
