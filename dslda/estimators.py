@@ -370,7 +370,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
             settings["class_weight"] = {code[label]: w for label, w in self.class_weight.items()}
         self._fit(_counts(X), codes.astype(np.float64), **settings)
         eta = self.model_.record.parameters.eta
-        self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else eta.T.copy()
+        self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else self.model_.class_coefficients().T.copy()
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
