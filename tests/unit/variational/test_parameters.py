@@ -59,6 +59,9 @@ def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> Non
         {"alpha": 1e-10, "rho": 1e-6, "delta_floor": 1, "topic_prior": 1e-320, "sweep_tol": 1e-320, "tol": 1},
         {"alpha": 1e6, "rho": 1e6, "topic_prior": 1e6, "sweep_tol": 1},
         {"granularity": "token"},
+        {"alpha": "auto", "ridge": 0},
+        {"alpha": "asymmetric", "ridge": None},
+        {"alpha": None, "ridge": 1e6},
     ],
 )
 def test_settings_accept_the_ends_of_their_ranges(good: dict[str, object]) -> None:
