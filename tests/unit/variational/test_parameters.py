@@ -39,6 +39,7 @@ from dslda.variational.statistics import SufficientStatistics
             for bad in (-1e-9, math.nan, math.inf, None, 1e300)
         ),
         *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "some", 1e-320, 1e300)),
+        *(("ridge", bad) for bad in (-1e-9, math.nan, math.inf, "auto", True, 1e300)),
         *(("granularity", bad) for bad in ("word", "", None)),
     ],
 )
