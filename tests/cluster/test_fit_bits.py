@@ -203,9 +203,9 @@ class Exponential(Family):
 def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_family_of_ones_own(
     processes: Any, in_process: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "own_families.py").write_text(OWN_FAMILY)
+    (tmp_path / "waiting_families.py").write_text(OWN_FAMILY)
     monkeypatch.syspath_prepend(tmp_path)
-    from own_families import Exponential
+    from waiting_families import Exponential
 
     n = 300
     generator = np.random.default_rng(0)
