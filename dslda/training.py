@@ -385,7 +385,9 @@ def _report(result: FitResult, spec: FitSpec) -> None:
     statistics = result.statistics
     if not result.converged and not result.interrupted:
         change = result.trace[-1].relative_change
-        moved = "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
+        moved = (
+            "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
+        )
         warnings.warn(
             f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}; raise max_iter, or tol",
             ConvergenceWarning,
