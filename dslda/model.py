@@ -381,22 +381,25 @@ class Model:
         return np.concatenate([predict_nothing(self.record).prediction, *(p.prediction for p in parts)])
 
     def predict_proba(self, documents: Any, **options: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes; documents and options as in :meth:`predict`.
+        """Probabilities of the classes or levels; documents and options as in :meth:`predict`.
 
         Returns
         -------
         ndarray of float64, shape (n_documents, n_classes)
-            In the order of :attr:`classes`.
+            In the order of :attr:`classes`; of an ordinal response those of its levels, the lowest first.
 
         Raises
         ------
         InputError
             The response has no classes.
         """
-        if self.classes is None:
-            raise InputError(f"a response of family {self.spec.family} has no classes; use predict")
-        parts = [p.probabilities for p in self._predictions(documents, **options)]
-        return np.concatenate([np.zeros((0, len(self.classes))), *(p for p in parts if p is not None)])
+        parts = [predict_nothing(self.record), *self._predictions(documents, **options)]
+        found = [part.probabilities for part in parts if part.probabilities is not None]
+        if not found:
+            raise InputError(
+                f"this response of family {self.spec.family} has no classes or levels; use predict"
+            )
+        return np.concatenate(found)
 
     def transform(self, documents: Any, **options: Any) -> NDArray[np.float64]:
         """Topic proportions of documents whose response is not known; documents and options as in

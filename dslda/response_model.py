@@ -28,6 +28,8 @@ __all__ = ["ClassWeight", "ResponseModel", "Roles", "chosen_family", "response_m
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float]
 
+ROUNDING = 1e-13
+"""Numbers whose range is a smaller fraction of their size differ in their last digits only."""
 MANY_CLASSES = 50
 """Numbers with more distinct values than this are rather measured than names of classes."""
 RARE_CLASS = 0.05
@@ -345,9 +347,11 @@ def _covariate_columns(
     columns: list[CovariateColumn] = []
     for name in names:
         summary = summaries[name]
-        if summary.minimum == summary.maximum:
+        low, high = summary.minimum, summary.maximum
+        if summary.variance == 0.0 or high - low <= ROUNDING * max(abs(low), abs(high)):
+            got = repr(levels[name][int(low)]) if name in levels else f"{low:g}"
             raise InputError(
-                f"covariate {name!r} must differ between documents, got {summary.minimum:g} in all; leave it out"
+                f"covariate {name!r} must differ between documents by more than rounding, got {got} in all; leave it out"
             )
         if name in levels:
             # not counted where there are very many: then coefficients of topics are those at the reference

@@ -302,7 +302,7 @@ def _fit(
     progress: FitProgress | None,
 ) -> Model:
     summary = training_set.summary
-    check_response(training_set.what, summary)
+    check_response(training_set)
     if spec.n_topics > summary.n:
         warnings.warn(
             f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "

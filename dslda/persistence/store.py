@@ -127,6 +127,10 @@ def read_model(
     classes = fields["classes"]
     is_classes = "eta" in arrays and arrays["eta"].ndim == 2 and classes is not None
     per_class = (len(classes),) if is_classes else ()
+    if classes is not None and not is_classes and len(classes) != 2:
+        raise FormatError(
+            f"{location.url}: field 'classes' must name the 2 classes, got {len(classes)}; train again"
+        )
     parameters = Parameters(
         topics=np.ascontiguousarray(_take(arrays, "topics", (n_topics, n_terms), location.url).T),
         alpha=_take(arrays, "alpha", (n_topics,), location.url),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
+from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.exceptions import InputError
 from dslda.model import Model, load_model
 from dslda.predict_files import predict_files
@@ -66,21 +69,25 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return ingest(path, folder / "bills.corpus", categorical="party", partition_tokens=150, **READING)
 
 
-@pytest.fixture(scope="module")
-def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """Trained on a matrix of the same documents, saved and loaded."""
-    from dslda.engine.cluster import ClusterOptions, cluster
+SETTINGS: dict[str, Any] = {
+    "family": "poisson",
+    "covariates": ["age", "party"],
+    "exposure": "days",
+    "n_topics": 2,
+    "tol": 1e-4,
+}
 
-    with cluster(options=ClusterOptions(workers=1, threads=2)) as client:
-        trained = train(
-            corpus,
-            family="poisson",
-            covariates=["age", "party"],
-            exposure="days",
-            n_topics=2,
-            tol=1e-4,
-            client=client,
-        )
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with cluster(options=ClusterOptions(workers=1, threads=2)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Corpus, client: Client, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Saved and loaded."""
+    trained = train(corpus, client=client, **SETTINGS)
     return load_model(trained.save(tmp_path_factory.mktemp("bills") / "reads.model"))
 
 
@@ -92,6 +99,27 @@ def test_what_was_put_in_is_found(model: Model) -> None:
     assert coefficients["I"] == pytest.approx(0.0, abs=0.2)
     low, high = (c.coefficient for c in model.coefficients())
     assert high - low == pytest.approx(1.0, abs=0.3)
+
+
+def test_a_bag_with_names_gives_the_bits_of_the_corpus(model: Model, client: Client) -> None:
+    import dask.bag
+
+    bag = dask.bag.from_sequence(records(), npartitions=3)
+    reading = {"text": "text", "categorical": "party", "min_df": 1, "max_df": 1.0, "partition_tokens": 150}
+    other = train(bag, response="reads", client=client, **reading, **SETTINGS)
+    assert other.record.levels == model.record.levels == {"party": ("D", "I", "R")}
+    for name in ("topics", "eta", "zeta", "delta"):
+        one, two = (getattr(m.record.parameters, name).tobytes() for m in (model, other))
+        assert one == two
+    assert other.record.base.tobytes() == model.record.base.tobytes()
+    classes = {"family": "categorical", "covariates": "age", "n_topics": 2, "tol": 1e-2}
+    named = train(bag, response="party", client=client, **classes, **reading)
+    assert named.classes == ("D", "I", "R")
+    assert set(named.predict(records())) <= {"D", "I", "R"}
+    with pytest.raises(InputError, match="covariates must name covariates of the corpus, got dict"):
+        train(bag, response="reads", client=client, covariates={"age": [1]}, **reading)
+    with pytest.raises(InputError, match="exposure must be the name of a covariate of the corpus, got "):
+        train(bag, response="reads", client=client, family="poisson", exposure=np.ones(N), **reading)
 
 
 def test_corpus_records_arrays_and_files_give_the_same_predictions(
