@@ -11,16 +11,17 @@ from problems import Documents, random_documents, random_parameters
 from scipy import special
 
 from dslda.datasets.simulate import SimulatedCorpus, simulate_corpus
-from dslda.families.base import Family
 from dslda.families.categorical import Categorical
 from dslda.variational import reference_classes
 from dslda.variational.estep import neutral_extras
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import Parameters
 from dslda.variational.reference import DocumentState
 from dslda.variational.reference_classes import ClassResponse
 from dslda.variational.statistics import SufficientStatistics
 
 __all__ = [
+    "assert_rises",
+    "centred",
     "class_parameters",
     "class_statistics",
     "documents_of_classes",
@@ -40,10 +41,10 @@ def class_parameters(
     scale: float = 1.0,
     alpha: float | None = None,
 ) -> Parameters:
-    """Peaked topics, random coefficients."""
+    """Peaked topics, random coefficients, which sum to 0 over the classes as those do that EM starts from."""
     plain = random_parameters(rng, n_terms, n_topics, alpha=alpha)
-    eta = scale * rng.normal(size=(n_topics, n_classes))
-    zeta = scale * rng.normal(size=(n_covariates, n_classes))
+    eta = centred(scale * rng.normal(size=(n_topics, n_classes)))
+    zeta = centred(scale * rng.normal(size=(n_covariates, n_classes)))
     return replace(plain, eta=eta, delta=np.zeros(0), zeta=zeta)
 
 
@@ -133,12 +134,6 @@ def assert_rises(trace: Sequence[float], *, slack: float, what: str = "objective
     )
 
 
-def objective_of_coefficients(
-    statistics: SufficientStatistics, parameters: Parameters, family: Family, spec: FitSpec
-) -> float:
-    """What the M-step of the coefficients climbs at fixed phi: F, less the penalty of their prior."""
-    from dslda.variational.mstep import prior_precision
-
-    coefficients = np.concatenate([parameters.eta, parameters.zeta])
-    precision = prior_precision(parameters, family, spec)
-    return float(statistics.profile[0] - 0.5 * (coefficients * (precision @ coefficients)).sum())
+def centred(eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Coefficients without what the classes have in common, which nobody can know."""
+    return eta - eta.mean(axis=-1, keepdims=True)
