@@ -33,7 +33,8 @@ def update_alpha(
     symmetric : bool
         Keep all entries equal.
     """
-    if not weight > 0.0:
+    # one topic has all of every document, whatever alpha is
+    if not weight > 0.0 or len(alpha) == 1:
         return alpha
     mean_log = log_theta / weight
     if symmetric:
