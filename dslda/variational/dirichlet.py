@@ -33,7 +33,7 @@ def update_alpha(
     symmetric : bool
         Keep all entries equal.
     """
-    # with one topic there is nothing to estimate: theta is 1
+    # one topic has all of every document, whatever alpha is
     if not weight > 0.0 or len(alpha) == 1:
         return alpha
     mean_log = log_theta / weight

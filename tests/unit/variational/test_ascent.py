@@ -76,14 +76,25 @@ def test_kernel_sweeps_never_lower_the_elbo(granularity: str, labelled: bool, ga
 
 
 @GRANULARITIES
-@pytest.mark.parametrize(("topic_prior", "rho"), [(0.0, 1.0), (0.01, 1.0), (0.5, 3.0)])
+@pytest.mark.parametrize(
+    ("topic_prior", "rho", "alpha", "ridge"),
+    [
+        (0.0, 1.0, None, None),
+        (0.01, 1.0, None, None),
+        (0.5, 3.0, None, 2.0),
+        (0.0, 1.0, "auto", 0.1),
+        (0.01, 1.0, "asymmetric", None),
+    ],
+)
 def test_em_from_the_last_phi_never_lowers_the_objective(
-    granularity: str, topic_prior: float, rho: float, gaussian: Family
+    granularity: str, topic_prior: float, rho: float, alpha: str | None, ridge: float | None, gaussian: Family
 ) -> None:
     """Neither half of an iteration does: not the sweeps, and not the M-step at the same phi."""
     rng = np.random.default_rng(6)
     documents = random_documents(rng, 12, 15, longest=6)
-    spec = FitSpec(n_topics=3, granularity=granularity, topic_prior=topic_prior, rho=rho)
+    spec = FitSpec(
+        n_topics=3, granularity=granularity, topic_prior=topic_prior, rho=rho, alpha=alpha, ridge=ridge
+    )
     parameters = initial_parameters(14, spec=spec, family=gaussian, moments=STANDARDISED)
     states = [
         reference.cold_start(*documents.document(d)[:2], parameters, granularity=granularity)
