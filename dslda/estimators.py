@@ -383,7 +383,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         labels = Categorical.from_codes(codes, categories=names)
         self._fit(_counts(X), labels, numbers=self.classes_ if of_numbers else None, **settings)
         eta = self.model_.record.parameters.eta
-        self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else eta.T.copy()
+        self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else self.model_.class_coefficients().T.copy()
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

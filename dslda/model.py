@@ -232,7 +232,7 @@ class Model:
         record = self.record
         eta, n_topics = record.parameters.eta, self.n_topics
         if self.classes is not None and eta.ndim == 2:
-            errors = self._errors()[:n_topics]
+            eta, errors = self.class_coefficients(), self._errors()[:n_topics]
             favoured = eta.argmax(axis=1)
             return tuple(
                 Coefficient(k, float(eta[k, c]), float(errors[k, c]), self.classes[c])
@@ -260,7 +260,9 @@ class Model:
         """
         if self.record.parameters.n_classes is None:
             raise InputError(f"family {self.spec.family} has one coefficient a topic; use coefficients()")
-        return self.record.parameters.eta
+        eta = self.record.parameters.eta
+        # what the classes have in common says nothing of them
+        return eta - eta.mean(axis=1, keepdims=True)
 
     def covariate_coefficients(self) -> tuple[CovariateCoefficient, ...]:
         """Coefficients of the covariates, per unit of each covariate, in their order."""

@@ -19,7 +19,8 @@ class Categorical(Family):
     """p(y = c) proportional to exp(omega_c), omega_c = eta_c'zbar + zeta_c'x.
 
     Link: softmax. Responses are codes 0, 1, ..., C - 1 of the classes. For unordered classes, two or more; the numbers have
-    no meaning but to tell classes apart. Coefficients are those of the log-odds and sum to 0 over the classes.
+    no meaning but to tell classes apart. Coefficients are those of the log-odds; models report them so
+    that they sum to 0 over the classes.
 
     Parameters
     ----------

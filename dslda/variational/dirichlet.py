@@ -33,7 +33,8 @@ def update_alpha(
     symmetric : bool
         Keep all entries equal.
     """
-    if not weight > 0.0:
+    # with one topic there is nothing to estimate: theta is 1
+    if not weight > 0.0 or len(alpha) == 1:
         return alpha
     mean_log = log_theta / weight
     if symmetric:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from dslda.families.base import Family
+from dslda.families.categorical import Categorical
 from dslda.variational.dirichlet import update_alpha
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
@@ -71,8 +72,11 @@ def _coefficient_step(
         gain = float(statistics.score @ step - 0.5 * step @ (statistics.information @ step))
         return step, gain
     step = np.column_stack([_solve(h, g) for h, g in zip(information, score.T, strict=True)])
-    # probabilities depend on differences only: each topic's coefficients sum to 0 over the classes
-    step -= step.mean(axis=1, keepdims=True)
+    # what all classes have in common, which F does not see; in its bound it does (see `kernels.classes`), but for one number
+    common = step.mean(axis=1, keepdims=True)
+    if isinstance(family, Categorical) and family.form == "bound":
+        common[: parameters.n_topics] = common[: parameters.n_topics].mean()
+    step -= common
     step *= _damping(2.0 * step)
     return step, 0.0
 

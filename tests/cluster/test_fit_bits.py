@@ -158,10 +158,10 @@ from dslda.families.registry import register
 
 
 @register
-class Waiting(Family):
+class Exponential(Family):
     """y ~ exponential with mean exp(omega)."""
 
-    name = "waiting"
+    name = "exponential"
     link = "log"
     domain = Interval(0.0)
     n_searched = 0
@@ -203,9 +203,9 @@ class Waiting(Family):
 def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_family_of_ones_own(
     processes: Any, in_process: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "waiting_times.py").write_text(OWN_FAMILY)
+    (tmp_path / "waiting_families.py").write_text(OWN_FAMILY)
     monkeypatch.syspath_prepend(tmp_path)
-    from waiting_times import Waiting
+    from waiting_families import Exponential
 
     n = 300
     generator = np.random.default_rng(0)
@@ -244,7 +244,7 @@ def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_
     fits: list[dict[str, Any]] = [
         {"response": "reads", "family": "poisson", "exposure": "days", "covariates": ["age", "party"]},
         {"response": "area", "family": "categorical", "covariates": ["age"], "class_weight": "balanced"},
-        {"response": "wait", "family": Waiting(), "doc_topic_prior": "asymmetric"},
+        {"response": "wait", "family": Exponential(), "doc_topic_prior": "asymmetric"},
     ]
     settings: dict[str, Any] = {"n_topics": 3, "max_iter": 4, "tol": 0.0}
     with processes(2) as client, warnings.catch_warnings():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from scipy import special
 from dslda.families.base import Family
 from dslda.variational.parameters import Parameters
 
-__all__ = ["log_evidence", "moments_of_assignments", "tokens_of"]
+__all__ = ["log_evidence", "log_evidence_of_class", "moments_of_assignments", "tokens_of"]
 
 
 def tokens_of(rows: NDArray, counts: NDArray[np.integer]) -> NDArray:
@@ -50,6 +51,36 @@ def log_evidence(
 
     A missing y (NaN) gives log p(w). `rho` weighs log p(y | z) as in the E-step.
     """
+
+    def of_response(zbar: NDArray[np.float64]) -> NDArray[np.float64]:
+        omega = zbar @ parameters.eta
+        return rho * np.array([family.log_likelihood(y, o, parameters.delta, 1.0) for o in omega])
+
+    return _log_evidence(tokens, parameters, None if np.isnan(y) else of_response)
+
+
+def log_evidence_of_class(
+    tokens: NDArray[np.integer],
+    y: float,
+    parameters: Parameters,
+    *,
+    x: NDArray[np.float64] | None = None,
+    rho: float = 1.0,
+) -> float:
+    """log p(w, y) for a response of classes and a document with covariates x; a missing y (NaN) gives log p(w)."""
+
+    def of_response(zbar: NDArray[np.float64]) -> NDArray[np.float64]:
+        omega = zbar @ parameters.eta + (0.0 if x is None else x @ parameters.zeta)
+        return rho * special.log_softmax(omega, axis=1)[:, int(y)]
+
+    return _log_evidence(tokens, parameters, None if np.isnan(y) else of_response)
+
+
+def _log_evidence(
+    tokens: NDArray[np.integer],
+    parameters: Parameters,
+    of_response: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
+) -> float:
     alpha, n_topics = parameters.alpha, parameters.n_topics
     assignments = every_assignment(len(tokens), n_topics)
     zbar = mean_assignments(assignments, n_topics)
@@ -58,7 +89,6 @@ def log_evidence(
     log_p -= special.gammaln(alpha).sum() - special.gammaln(alpha.sum())
     with np.errstate(divide="ignore"):
         log_p += np.log(parameters.topics[tokens, assignments]).sum(axis=1)
-    if not np.isnan(y):
-        omega = zbar @ parameters.eta
-        log_p += rho * np.array([family.log_likelihood(y, o, parameters.delta, 1.0) for o in omega])
+    if of_response is not None:
+        log_p += of_response(zbar)
     return float(special.logsumexp(log_p))

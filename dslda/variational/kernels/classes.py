@@ -8,7 +8,8 @@ functions of phibar, with omega_c = eta_c'zbar + zeta_c'x:
              V = (sum_k phibar_k eta_k eta_k' - mbar mbar') / N
 
 The first never exceeds E[log p(y)]: E[exp(eta_c'zbar)] = prod_n kappa_nc <= kbar_c^N, as the geometric mean does not exceed
-the arithmetic one; then Jensen's inequality. The second is closer, and no bound.
+the arithmetic one; then Jensen's inequality. The second is closer, and no bound. Adding numbers a_k to the coefficients of
+all classes leaves log p(y), and the second form, as they are, but not the first: EM takes those that make the bound tight.
 
 So the derivative of F by phi_n is the same for all n, one vector of K numbers a document and sweep, and a sweep is that of
 plain LDA with other exponents h. Its fixed point is exact; on the way there the ELBO may fall where a document is short and
@@ -28,6 +29,7 @@ from dslda.variational.kernels.block import EXTRAS, SCALARS
 from dslda.variational.kernels.documents import Document, Observed, lay_out, load_entries
 from dslda.variational.kernels.scratch import (
     OPTIONS,
+    SMALLEST_WEIGHT,
     Matrix,
     Model,
     Scratch,
@@ -93,12 +95,14 @@ class Classes(NamedTuple):
     offset: Vector  # zeta_c'x
     m: Vector  # the predictors: N log kbar_c, or eta_c'phibar; both with the offset
     p: Vector  # their softmax
-    q: Vector  # derivative of tr(...) by p, times N
-    tilted: Matrix  # (K, C) exp(eta / N), bound only
+    q: Vector  # bound: p_c / phibar'tilted_c; delta: derivative of tr(...) by p, times N
+    top: Vector  # largest coefficient of the class
+    tilted: Matrix  # (K, C) exp((eta - top) / N), bound only
     phibar: Vector
     slope: Vector  # dF / dphibar
     old_h: Vector
     target: Vector
+    shares: Vector  # where the tokens are, seen from a class
 
 
 @njit(**OPTIONS)
@@ -112,7 +116,9 @@ def make_classes(eta: Matrix, bound: bool) -> Classes:
         vector(n_classes),
         vector(n_classes),
         vector(n_classes),
+        vector(n_classes),
         matrix(n_topics, n_classes),
+        vector(n_topics),
         vector(n_topics),
         vector(n_topics),
         vector(n_topics),
@@ -122,10 +128,21 @@ def make_classes(eta: Matrix, bound: bool) -> Classes:
 
 @njit(**OPTIONS)
 def tilt(c: Classes, length: float) -> None:
-    """exp(eta / N): once a document."""
+    """exp((eta - top) / N): once a document. A token alone with large coefficients overflows without `top`."""
+    for j in range(c.eta.shape[1]):
+        c.top[j] = -np.inf
     for k in range(c.eta.shape[0]):
         for j in range(c.eta.shape[1]):
-            c.tilted[k, j] = math.exp(c.eta[k, j] / length)
+            c.top[j] = max(c.top[j], c.eta[k, j])
+    for k in range(c.eta.shape[0]):
+        for j in range(c.eta.shape[1]):
+            c.tilted[k, j] = math.exp((c.eta[k, j] - c.top[j]) / length)
+
+
+@njit(**OPTIONS)
+def inverse_of_tilted(c: Classes, j: int, length: float) -> float:
+    """1 / (phibar'tilted) of class j, from m = offset + top + N log(phibar'tilted)."""
+    return math.exp(-(c.m[j] - c.offset[j] - c.top[j]) / length)
 
 
 @njit(**OPTIONS)
@@ -141,7 +158,7 @@ def predict_classes(c: Classes, length: float) -> float:
             m[j] += c.phibar[k] * weights[k, j]
     top = -np.inf
     for j in range(n_classes):
-        m[j] = c.offset[j] + (length * math.log(m[j]) if c.bound else m[j])
+        m[j] = c.offset[j] + (c.top[j] + length * math.log(max(m[j], SMALLEST_WEIGHT)) if c.bound else m[j])
         top = max(top, m[j])
     total = 0.0
     for j in range(n_classes):
@@ -161,8 +178,7 @@ def respond(c: Classes, y: int, length: float) -> float:
     if c.bound:
         m_y = c.offset[y]
         for j in range(n_classes):
-            # p_c / kbar_c, with log kbar_c = (m_c - offset_c) / N
-            c.q[j] = p[j] * math.exp(-(c.m[j] - c.offset[j]) / length)
+            c.q[j] = p[j] * inverse_of_tilted(c, j, length)
         for k in range(n_topics):
             m_y += phibar[k] * eta[k, y]
             pull = 0.0
@@ -249,7 +265,6 @@ def ascend_classes(
         for k in range(n_topics):
             assigned[k] = 0.0
         bound = sweep_unlabelled(model, s, document)
-        n_sweeps += 1
         for k in range(n_topics):
             bound -= assigned[k] * h[k]
             gamma[k] = alpha[k] + assigned[k]
@@ -257,13 +272,16 @@ def ascend_classes(
         bound += (
             log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits) - log_gamma_total - model.log_beta_alpha
         )
+        if step == 0.0:
+            return Ascent(elbo, n_sweeps, False, 0.0)
+        n_sweeps += 1
         if document.labelled:
             bound += observed.rho * respond(c, y, length)
         change = bound - elbo
-        if change < -sweep_tol * abs(bound) and n_sweeps < max_sweeps and n_halvings < _MOST_HALVINGS:
-            # too far: go back, and half as far towards the same point
+        if change < -sweep_tol * abs(bound):
+            # too far: go back, and half as far towards the same point, or nowhere where no sweep is left
             n_halvings += 1
-            step *= 0.5
+            step = 0.5 * step if n_sweeps < max_sweeps and n_halvings < _MOST_HALVINGS else 0.0
             for k in range(n_topics):
                 h[k] = c.old_h[k] + step * (c.target[k] - c.old_h[k])
             continue
@@ -289,8 +307,9 @@ def add_class_statistics(
 ) -> None:
     """One document's score of eta and zeta, and for each class its information p_c E[(zbar, x)(zbar, x)'].
 
-    diag(p) is not less than diag(p) - pp', so classes are taken by themselves. E[zbar zbar'] is taken as that of tokens
-    drawn from phibar, (1 - 1/N) phibar phibar' + diag(phibar) / N.
+    diag(p) is not less than diag(p) - pp', so classes are taken by themselves. E[zbar zbar'] is that of tokens drawn from
+    shares s, (1 - 1/N) ss' + diag(s) / N, with s_k = phibar_k exp(eta_kc / N) / kbar_c for the bound, whose second derivative
+    this makes no smaller than it is, and s = phibar for the delta method.
     """
     eta, p, phibar = c.eta, c.p, c.phibar
     n_topics, n_classes = eta.shape
@@ -319,18 +338,22 @@ def add_class_statistics(
             score[n_topics + i, j] += weight * x[i] * g
         score[n_topics + i, y] += weight * x[i]
     inner = 1.0 - 1.0 / length
+    shares = c.shares
     for j in range(n_classes):
-        share = weight * p[j]
+        scale = inverse_of_tilted(c, j, length) if c.bound else 1.0
         for k in range(n_topics):
-            left = share * inner * phibar[k]
+            shares[k] = phibar[k] * (scale * c.tilted[k, j] if c.bound else 1.0)
+        probability = weight * p[j]
+        for k in range(n_topics):
+            left = probability * inner * shares[k]
             for i in range(k + 1):
-                information[j, k, i] += left * phibar[i]
-            information[j, k, k] += share * phibar[k] / length
+                information[j, k, i] += left * shares[i]
+            information[j, k, k] += probability * shares[k] / length
         for i in range(x.shape[0]):
             for k in range(n_topics):
-                information[j, n_topics + i, k] += share * x[i] * phibar[k]
+                information[j, n_topics + i, k] += probability * x[i] * shares[k]
             for k in range(i + 1):
-                information[j, n_topics + i, n_topics + k] += share * x[i] * x[k]
+                information[j, n_topics + i, n_topics + k] += probability * x[i] * x[k]
 
 
 @njit(_SIGNATURE, cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")

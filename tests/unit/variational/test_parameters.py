@@ -39,6 +39,7 @@ from dslda.variational.statistics import SufficientStatistics
             for bad in (-1e-9, math.nan, math.inf, None, 1e300)
         ),
         *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "some", 1e-320, 1e300)),
+        *(("ridge", bad) for bad in (-1e-9, math.nan, math.inf, "auto", True, 1e300)),
         *(("granularity", bad) for bad in ("word", "", None)),
     ],
 )
@@ -59,6 +60,9 @@ def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> Non
         {"alpha": 1e-10, "rho": 1e-6, "delta_floor": 1, "topic_prior": 1e-320, "sweep_tol": 1e-320, "tol": 1},
         {"alpha": 1e6, "rho": 1e6, "topic_prior": 1e6, "sweep_tol": 1},
         {"granularity": "token"},
+        {"alpha": "auto", "ridge": 0},
+        {"alpha": "asymmetric", "ridge": None},
+        {"alpha": None, "ridge": 1e6},
     ],
 )
 def test_settings_accept_the_ends_of_their_ranges(good: dict[str, object]) -> None:
@@ -73,7 +77,9 @@ def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
         "response_weight must be a number from 1e-06 to 1e+06, got 1e+300; beyond that the words, or the "
         "response, play no part any more"
     )
-    with pytest.raises(InputError, match=r"doc_topic_prior must be .* or None for 1/K, got 0; beyond that"):
+    with pytest.raises(
+        InputError, match=r"doc_topic_prior must be .*, None for 1/K, .* or 'asymmetric', got 0; beyond that"
+    ):
         FitSpec(alpha=0)
 
 
