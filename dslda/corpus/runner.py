@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dslda.exceptions import DsldaError, EngineError, InputError, OutputError
+from dslda.own_cluster import quiet_distributed
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "embedded_client", "merge_in_tree"]
 
@@ -207,7 +208,10 @@ def embedded_client(n_workers: int | None = None) -> Iterator[Any]:
     from distributed import Client, LocalCluster, Scheduler, SpecCluster
 
     n = n_workers or _cores()
-    with tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch:
+    with (
+        quiet_distributed(),
+        tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch,
+    ):
         if sys.platform == "win32":  # no subprocess workers there: distributed#7434
             cluster: Any = LocalCluster(
                 n_workers=n, threads_per_worker=1, dashboard_address=":0", local_directory=scratch

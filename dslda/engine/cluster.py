@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslda.config import ClusterSettings
 from dslda.exceptions import EngineError, InputError
+from dslda.own_cluster import quiet_distributed
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
         )
     assert options.scheduler is not None
     try:
-        with _quiet():
+        with quiet_distributed():
             kind = _who_is(options.scheduler, security)
         if kind != "Scheduler":
             raise EngineError(
@@ -238,7 +239,7 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
     with (
         tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch,
         dask.config.set(CONFIG),
-        _quiet(),
+        quiet_distributed(),
     ):
         worker = {
             "host": "127.0.0.1",
@@ -264,21 +265,6 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
                 number_of(threads, "thread"),
             )
             yield client
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what `distributed` says of our own cluster out of the user's log: we log what matters."""
-    names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] == "distributed"]
-    levels = {name: logging.getLogger(name).level for name in names}
-    for name, level in levels.items():
-        if level != logging.NOTSET:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
 
 
 def _start(n_workers: int, worker: dict[str, Any]) -> Any:

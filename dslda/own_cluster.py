@@ -1,0 +1,27 @@
+"""What our own clusters on this machine share, those that train and those that ingest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["quiet_distributed"]
+
+
+@contextmanager
+def quiet_distributed() -> Iterator[None]:
+    """Keep what `distributed` says of our own cluster out of the user's log: we log what matters.
+
+    `silence_logs` of a cluster ends when it closes, and a message of a connection just cut comes after that.
+    """
+    names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] == "distributed"]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name, level in levels.items():
+        if level != logging.NOTSET:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
