@@ -115,10 +115,10 @@ def class_statistics(
 
 
 def simulated_classes(
-    eta: NDArray[np.float64], n_documents: int, n_terms: int, *, seed: int, mean_tokens: float = 60.0
+    eta: NDArray[np.float64], n_documents: int, n_terms: int, *, seed: int, **options: float
 ) -> tuple[SimulatedCorpus, Documents]:
     """A corpus drawn from the model with these coefficients, shape (K, C)."""
-    drawn = simulate_corpus(n_documents, len(eta), n_terms, mean_tokens=mean_tokens, seed=seed)
+    drawn = simulate_corpus(n_documents, len(eta), n_terms, seed=seed, **{"mean_tokens": 60.0, **options})
     noise = np.random.default_rng([seed, 1]).gumbel(size=(n_documents, eta.shape[1]))
     y = np.argmax(drawn.topic_shares @ eta + noise, axis=1).astype(np.float64)
     block = drawn.block

@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from dslda.engine.em import Decision, EMState
 from dslda.families.base import SCALAR_SIGNATURE, STANDARDISED, Family, Interval, ResponseMoments
 from dslda.variational import reference
 from dslda.variational.estep import e_step
@@ -155,12 +156,12 @@ def fit_in_a_loop(
 ) -> tuple[Parameters, list[float]]:
     """EM as the engine runs it, for tests that need no engine: the parameters of the last E-step, and the trace."""
     parameters = initial_parameters(n_terms, spec=spec, family=family, moments=STANDARDISED)
-    trace: list[float] = []
+    state, trace = EMState(), []
     while True:
         statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
         trace.append(objective(statistics, parameters, family=family, spec=spec))
-        settled = len(trace) > 1 and abs(trace[-1] - trace[-2]) < spec.tol * abs(trace[-1])
-        if settled or len(trace) == spec.max_iter:
+        state = state.advance(trace[-1])
+        if state.decide(spec) is not Decision.CONTINUE:
             return parameters, trace
         parameters = m_step(parameters, statistics, family=family, spec=spec)
 

@@ -27,9 +27,9 @@ def problem(
 ) -> tuple[reference.DocumentState, Parameters, ClassResponse]:
     """A document with covariates and some phi, far from converged."""
     rng = np.random.default_rng(seed)
-    n_topics, n_classes = int(rng.integers(1, 6)), int(rng.integers(2, 6))
+    n_topics, n_classes = int(rng.integers(1, 5)), int(rng.integers(2, 6))
     parameters = class_parameters(rng, 20, n_topics, n_classes, n_covariates=2, scale=scale)
-    terms, counts, _ = random_document(rng, 20, distinct=int(rng.integers(1, 4)), most=3)
+    terms, counts, _ = random_document(rng, 20, distinct=int(rng.integers(1, 4)), most=2)
     state = reference.cold_start(terms, counts, parameters, granularity="token")
     state.phi = rng.dirichlet(np.ones(n_topics), len(state.phi))
     y = float(rng.integers(0, n_classes))
