@@ -6,12 +6,13 @@ import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["VOCABULARIES", "Problem", "movie_reviews"]
+__all__ = ["VOCABULARIES", "Problem", "movie_reviews", "read_corpus"]
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 VOCABULARIES = ("full", "2180")
@@ -50,7 +51,8 @@ def movie_reviews(vocabulary: str = "full") -> Problem:
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
-    texts, ratings = _read("movie_reviews", "text", "rating")
+    records = read_corpus("movie_reviews")
+    texts, ratings = [r["text"] for r in records], [r["rating"] for r in records]
     vectorizer = CountVectorizer(min_df=5, max_df=0.25)
     counts = csr_array(vectorizer.fit_transform(texts))
     terms = vectorizer.get_feature_names_out()
@@ -64,8 +66,8 @@ def movie_reviews(vocabulary: str = "full") -> Problem:
     return Problem(counts.astype(np.int32), np.array(ratings, dtype=np.float64), terms)
 
 
-def _read(name: str, *fields: str) -> tuple[list, ...]:
-    """The named fields of a JSON-lines corpus that lives beside the repository."""
+def read_corpus(name: str) -> list[dict[str, Any]]:
+    """The records of a JSON-lines corpus that lives beside the repository."""
     path = SHARED_DATA / name / f"{name}.jsonl.gz"
     if not path.exists():
         raise SystemExit(
@@ -73,5 +75,4 @@ def _read(name: str, *fields: str) -> tuple[list, ...]:
             "it is not there, and it may not be put into the repository"
         )
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return tuple([row[field] for row in rows] for field in fields)
+        return [json.loads(line) for line in lines]

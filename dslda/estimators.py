@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pandas import Categorical
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,6 +22,7 @@ from dslda.model import Model
 from dslda.response_model import ClassWeight
 from dslda.training import DEFAULTS, train
 from dslda.variational.parameters import Granularity
+from dslda.wording import number_name
 
 if TYPE_CHECKING:
     from dslda.families.base import Family
@@ -32,18 +35,25 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     model_: Model
 
-    def _fit(self, counts: Any, response: Any, **settings: Any) -> None:
-        """Train on counts that have been checked."""
+    def _fit(
+        self, counts: Any, response: Any, *, numbers: NDArray[Any] | None = None, **settings: Any
+    ) -> None:
+        """Train on counts that have been checked; `numbers` are those that stand for classes, by code."""
         if counts.nnz == 0:
             raise InputError("X must hold counts of words, got no value above 0.5 in any row")
         names = getattr(self, "feature_names_in_", None)
-        self.model_ = train(
+        model = train(
             counts,
             response=response,
             terms=None if names is None else [str(name) for name in names],
             progress=LogProgress(),
             **settings,
         )
+        if numbers is not None:
+            # so that the model, wherever it is loaded, knows the numbers as well as their names
+            design = replace(model.record.design, classes=tuple(map(float, numbers)))
+            model = Model(replace(model.record, design=design))
+        self.model_ = model
         self.topic_word_ = self.model_.topic_word
         self.doc_topic_prior_ = self.model_.doc_topic_prior
         self.elbo_ = float(self.model_.trace["elbo"][-1])
@@ -75,7 +85,7 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         try:
             X = validate_data(self, X, accept_sparse="csr", reset=False, ensure_non_negative=True)
         except ValueError as error:
-            _explain(error, X)
+            _explain(self, error, X)
             raise
         return _counts(X)
 
@@ -214,7 +224,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", y_numeric=True, ensure_min_samples=2)
         except ValueError as error:
-            _explain(error, X, y)
+            _explain(self, error, X, y)
             raise
         check_non_negative(X, "SLDARegressor")
         counts = _counts(X)
@@ -236,7 +246,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         Returns
         -------
         ndarray of float64, shape (n_documents,)
-            In the units of `y`. A document without a known word gets the prediction at the prior's mean.
+            In the units of `y`. A document without a known word gets the mean response of training.
         """
         counts = self._checked(X)
         return self.model_.predict(counts)
@@ -343,14 +353,16 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2)
         except ValueError as error:
-            _explain(error, X)
+            _explain(self, error, X)
             raise
         check_classification_targets(y)
         check_non_negative(X, "SLDAClassifier")
         self.classes_, codes = np.unique(y, return_inverse=True)
         n_classes = len(self.classes_)
         if n_classes < 2:
-            raise InputError(f"y must have at least 2 classes, got 1 class, {self.classes_[0]!r}")
+            raise InputError(f"y must have at least 2 classes, got 1 class, {self.classes_.tolist()[0]!r}")
+        of_numbers = self.classes_.dtype.kind in "iuf"
+        names = [number_name(v) if of_numbers else str(v) for v in self.classes_.tolist()]
         settings = self.get_params(deep=False)
         if settings["family"] not in ("auto", "binomial", "categorical"):
             raise InputError(
@@ -363,12 +375,13 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
                 f"Only binary classification is supported by family 'binomial', got {n_classes} classes"
             )
         if isinstance(self.class_weight, Mapping):
-            code = {label: str(number) for number, label in enumerate(self.classes_.tolist())}
-            unknown = [label for label in self.class_weight if label not in code]
+            name_of = dict(zip(self.classes_.tolist(), names, strict=True))
+            unknown = [label for label in self.class_weight if label not in name_of]
             if unknown:
                 raise InputError(f"class_weight must name classes of y, got {unknown[0]!r}")
-            settings["class_weight"] = {code[label]: w for label, w in self.class_weight.items()}
-        self._fit(_counts(X), codes.astype(np.float64), **settings)
+            settings["class_weight"] = {name_of[label]: w for label, w in self.class_weight.items()}
+        labels = Categorical.from_codes(codes, categories=names)
+        self._fit(_counts(X), labels, numbers=self.classes_ if of_numbers else None, **settings)
         eta = self.model_.record.parameters.eta
         self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else self.model_.class_coefficients().T.copy()
         return self
@@ -409,7 +422,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         return tags
 
 
-def _explain(error: ValueError, X: Any, y: Any = None) -> None:
+def _explain(estimator: _SLDA, error: ValueError, X: Any, y: Any = None) -> None:
     """Say what to do where scikit-learn only says that texts and missing responses are no numbers.
 
     Raises
@@ -422,7 +435,7 @@ def _explain(error: ValueError, X: Any, y: Any = None) -> None:
     ):
         raise InputError(
             "X must be a matrix of counts, got texts; put a CountVectorizer in front: "
-            "make_pipeline(CountVectorizer(), SLDARegressor())"
+            f"make_pipeline(CountVectorizer(), {type(estimator).__name__}())"
         ) from error
     # the rest is as clear as it can be in scikit-learn's words, which its checks insist on
     if y is not None and str(error).startswith(("Input y contains NaN", "could not convert")):

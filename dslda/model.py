@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dslda.arrays import response_array
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -27,9 +26,10 @@ from dslda.prediction import (
     blocks_of_matrix,
     corpus_alignment,
     predict_block,
+    predict_nothing,
     topic_proportions,
 )
-from dslda.prediction_columns import check_columns, columns_of_corpus, extras_of
+from dslda.prediction_columns import check_columns, columns_of_corpus, extras_of, observed_responses
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
@@ -358,7 +358,9 @@ class Model:
         -------
         ndarray of float64, or of str for a response of classes, shape (n_documents,)
             One value a document, in their order: the expected response, or the most probable class.
-            A document without a known word gets the prediction at the prior's mean; :meth:`score_table` flags it.
+            Of a binomial response the probability of the second class, or the expected successes where there are trials.
+            A document without a known word gets the base rate, the mean response of training but for covariates and
+            exposure; :meth:`score_table` flags it.
 
         Raises
         ------
@@ -376,26 +378,28 @@ class Model:
             realign=realign,
             covariates=covariates,
         )
-        predictions = [p.prediction for p in parts]
-        return np.concatenate(predictions) if predictions else np.zeros(0)
+        return np.concatenate([predict_nothing(self.record).prediction, *(p.prediction for p in parts)])
 
     def predict_proba(self, documents: Any, **options: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes; documents and options as in :meth:`predict`.
+        """Probabilities of the classes or levels; documents and options as in :meth:`predict`.
 
         Returns
         -------
         ndarray of float64, shape (n_documents, n_classes)
-            In the order of :attr:`classes`.
+            In the order of :attr:`classes`; of an ordinal response those of its levels, the lowest first.
 
         Raises
         ------
         InputError
             The response has no classes.
         """
-        if self.classes is None:
-            raise InputError(f"a response of family {self.spec.family} has no classes; use predict")
-        parts = [p.probabilities for p in self._predictions(documents, **options)]
-        return np.concatenate([np.zeros((0, len(self.classes))), *(p for p in parts if p is not None)])
+        parts = [predict_nothing(self.record), *self._predictions(documents, **options)]
+        found = [part.probabilities for part in parts if part.probabilities is not None]
+        if not found:
+            raise InputError(
+                f"this response of family {self.spec.family} has no classes or levels; use predict"
+            )
+        return np.concatenate(found)
 
     def transform(self, documents: Any, **options: Any) -> NDArray[np.float64]:
         """Topic proportions of documents whose response is not known; documents and options as in
@@ -423,12 +427,13 @@ class Model:
         pyarrow.Table
             One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the
             model does not know; see :class:`~dslda.prediction.Predictions` for what counts as one), `flag`
-            ("empty", "no_known_word", "not_converged" or ""), `topic_0`, `topic_1`, ...
+            ("empty", "no_known_word", "not_converged" or ""), `probability_<class>` for each class or level of the
+            response, `topic_0`, `topic_1`, ...
         """
         import pyarrow as pa
 
         tables = list(self.score_tables(documents, **options))
-        table = pa.concat_tables(tables) if tables else _no_predictions(self.n_topics).table()
+        table = pa.concat_tables(tables) if tables else predict_nothing(self.record).table()
         if ids is None:
             return table
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
@@ -443,32 +448,39 @@ class Model:
         return (part.table() for part in self._predictions(documents, **options))
 
     def score(self, documents: Any, y: ArrayLike | None = None, **options: Any) -> float:
-        """Predictive R2 on documents with known responses; documents and options as in :meth:`predict`.
+        """How well documents with known responses are predicted; documents and options as in :meth:`predict`.
 
         Parameters
         ----------
         documents
-        y : array-like of float, shape (n_documents,), optional
-            Their responses, NaN where missing. By default those of the model's response in the corpus.
+        y : array-like of float or str, shape (n_documents,), optional
+            Their responses, NaN or None where missing; classes by their names, or the numbers trained on. By default those
+            of the model's response in the corpus.
 
         Returns
         -------
         float
-            1 - sum (y - prediction)^2 / sum (y - mean y)^2, over documents with a response.
+            Over documents with a response: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2; where
+            :meth:`predict` gives classes, the share that is right.
+
+        Raises
+        ------
+        InputError
+            A response is no number, or none of the classes.
         """
         if y is None:
             if not isinstance(documents, Corpus) or self.response is None:
                 raise InputError("y must be given where documents are not a corpus with the model's response")
-            y = np.concatenate(
-                [
-                    documents.read(p, responses=[self.response]).responses[self.response]
-                    for p in range(documents.n_partitions)
-                ]
-            )
+            y = _responses_of(documents, self.response)
         predicted = self.predict(documents, **options)
-        observed = response_array(y, len(predicted), what="y")
+        observed = observed_responses(y, self.record, len(predicted))
         known = ~np.isnan(observed)
-        return predictive_r2(observed[known], predicted[known])
+        if self.record.parameters.n_classes is None:
+            return predictive_r2(observed[known], predicted[known])
+        if not known.any():
+            raise InputError("y must be known for some document, it is missing in all")
+        codes = self.record.design.to_model(observed[known]).astype(np.int64)
+        return float(np.mean(np.array(self.classes, dtype=object)[codes] == predicted[known]))
 
     def training_topic_proportions(self, documents: Any, y: ArrayLike, **options: Any) -> NDArray[np.float64]:
         """Topic proportions given words AND response, as the E-step of training has them.
@@ -479,9 +491,10 @@ class Model:
         Parameters
         ----------
         documents
-            As in :meth:`predict`, with its options.
-        y : array-like of float, shape (n_documents,)
-            Responses in the user's units, NaN where missing.
+            As in :meth:`predict`, with its options. The event of a duration is looked for like a covariate, and is 1
+            where it is not there.
+        y : array-like of float or str, shape (n_documents,)
+            Responses as in :meth:`score`.
 
         Returns
         -------
@@ -490,21 +503,20 @@ class Model:
         from dslda.variational.estep import infer
 
         counted = [each for each, _ in self._blocks(documents, **options)]
-        observed = self.record.design.to_model(
-            response_array(y, sum(c.block.n_documents for c in counted), what="y")
-        )
+        observed = observed_responses(y, self.record, sum(c.block.n_documents for c in counted))
         parts, first = [np.zeros((0, self.n_topics))], 0
         for each in counted:
             block = each.block
+            own = observed[first : first + block.n_documents]
             posterior = infer(
                 block.indptr,
                 block.terms,
                 block.counts,
                 self.record.parameters,
                 spec=self.spec,
-                y=observed[first : first + block.n_documents],
+                y=self.record.design.to_model(own),
                 family=self.family,
-                extras=extras_of(self.record, each.columns, block.n_documents),
+                extras=extras_of(self.record, each.columns, block.n_documents, y=own),
             )
             parts.append(topic_proportions(posterior))
             first += block.n_documents
@@ -569,9 +581,11 @@ class Model:
             if covariates is not None:
                 raise InputError("covariates must be left out: those of the corpus are used")
             names = check_columns(documents, self.record)
+            first = 0
             for partition in range(documents.n_partitions):
                 block = documents.read(partition, responses=(), covariates=names, doc_id=True)
-                columns = columns_of_corpus(block.covariates, self.record, documents.levels)
+                columns = columns_of_corpus(block.covariates, self.record, documents.levels, first=first)
+                first += block.n_documents
                 yield replace(aligned_block(block, alignment), columns=columns), block.doc_id or ()
             return
         if isinstance(documents, (str, bytes, Mapping)):
@@ -615,6 +629,11 @@ def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, An
     return Model(read_model(path, storage_options=storage_options))
 
 
-def _no_predictions(n_topics: int) -> Predictions:
-    nothing = np.zeros(0)
-    return Predictions((), nothing, nothing.astype(np.int64), nothing, (), np.zeros((0, n_topics)))
+def _responses_of(corpus: Corpus, response: str) -> list[Any]:
+    """The responses of a corpus: numbers, or names, None where missing."""
+    if response not in corpus.response_names:
+        raise InputError(f"y must be given: {corpus.path} has no response {response!r}")
+    blocks = (corpus.read(p, responses=[response]) for p in range(corpus.n_partitions))
+    values = [value for block in blocks for value in block.responses[response].tolist()]
+    names = corpus.levels.get(response)
+    return values if names is None else [None if v != v else names[int(v)] for v in values]

@@ -131,6 +131,9 @@ def _fields(
         raise InputError(
             "documents must be texts or counted words: give text=, or words= and counts=, not both"
         )
+    for parameter, name in (("text", text), ("words", words), ("counts", counts), ("id", id)):
+        if name is not None and not (isinstance(name, str) and name):
+            raise InputError(f"{parameter} must be the name of a field, got {name!r:.60}")
     if (words is None) != (counts is None):
         raise InputError("words= and counts= belong together, got only one of them")
     if text is None and words is None:
@@ -139,27 +142,23 @@ def _fields(
             words, counts = known["words"], known["counts"]
         else:
             text = known.get("text", "text")
-    # exposure and trials may be missing, covariates not
     needed, used = wanted_columns(model.record)
-    covariates = needed + (used if _has(files, used) else ())
-    fields = Fields(text=text, words=words, counts=counts, id=id, covariates=covariates)
+    fields = Fields(text=text, words=words, counts=counts, id=id, covariates=needed)
     check_first_records(files, fields)
+    # exposure and trials may be missing, as may the identifier of the training records
+    for name in used:
+        fields = _with_if_there(files, fields, covariates=(*fields.covariates, name))
     remembered = model.record.fields.get("id")
     if id is None and remembered is not None:
-        named = replace(fields, id=remembered)
-        try:
-            check_first_records(files, named)
-        except InputError:
-            return fields
-
-        return named
+        fields = _with_if_there(files, fields, id=remembered)
     return fields
 
 
-def _has(files: InputFiles, names: tuple[str, ...]) -> bool:
-    """Whether the first records have these fields."""
+def _with_if_there(files: InputFiles, fields: Fields, **more: Any) -> Fields:
+    """`fields` with `more` where the first records have it."""
+    extended = replace(fields, **more)
     try:
-        check_first_records(files, Fields(text=None, covariates=names))
+        check_first_records(files, extended)
     except InputError:
-        return False
-    return True
+        return fields
+    return extended

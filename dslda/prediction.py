@@ -21,6 +21,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.persistence.record import ModelRecord
 from dslda.prediction_columns import columns_of_arrays, columns_of_records, extras_of
+from dslda.wording import number_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +39,13 @@ __all__ = [
     "blocks_of_matrix",
     "corpus_alignment",
     "predict_block",
+    "predict_nothing",
     "topic_proportions",
 ]
 
 BATCH_DOCUMENTS = 1024
-AUX = 1
-"""Column of a document's extras that holds its trials: see :meth:`~dslda.variational.design.Design.extras`."""
+OFFSET, AUX, FIRST_COVARIATE = 0, 1, 4
+"""Columns of a document's extras: see :meth:`~dslda.variational.design.Design.extras`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +85,8 @@ class Predictions:
         matrix: only what is counted in it; words that the filters of its own ingestion dropped are gone, so
         the share is 0 for the corpus trained on.
     flag : tuple of str, length D
-        "empty" (no token, in the same sense) or "no_known_word": the prediction is that of the prior;
+        "empty" (no token, in the same sense) or "no_known_word": the prediction is the base rate, which is the mean
+        response of training but for covariates and exposure, and the topics are those of the prior;
         "not_converged": inference stopped at its sweep cap; "" otherwise.
     topic_proportions : ndarray of float64, shape (D, K)
     probabilities : ndarray of float64, shape (D, C), or None
@@ -107,7 +110,7 @@ class Predictions:
 
         columns: dict[str, Any] = {
             "id": pa.array(self.doc_id, pa.string()),
-            "prediction": self.prediction,
+            "prediction": pa.array(self.prediction, pa.string() if self.prediction.dtype == object else None),
             "known_tokens": self.known_tokens,
             "oov_share": pa.array(self.oov_share, from_pandas=True),
             "flag": pa.array(self.flag, pa.string()),
@@ -135,19 +138,21 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     posterior = infer(
         block.indptr, block.terms, block.counts, parameters, spec=record.spec, family=family, extras=extras
     )
-    mean = family.mean(posterior.mean, posterior.variance, parameters.delta)
-    probabilities = family.probabilities(posterior.mean, posterior.variance, parameters.delta)
+    omega, variance = _predictor(record, posterior, extras)
+    mean = family.mean(omega, variance, parameters.delta)
+    probabilities = family.probabilities(omega, variance, parameters.delta)
     classes = record.classes
     if parameters.n_classes is not None and classes is not None:
         # the first of equals, as numpy has it
-        prediction: NDArray[Any] = np.asarray(classes, dtype=object)[mean.argmax(axis=1)]
+        prediction: NDArray[Any] = np.array(classes, dtype=object)[mean.argmax(axis=1)]
     else:
         prediction = record.scaling.to_user(mean)
         if record.design.trials and extras is not None:
             prediction = prediction * extras[:, AUX]
             probabilities = None
     if probabilities is not None and classes is None:
-        classes = tuple(f"{record.scaling.to_user(level):g}" for level in range(probabilities.shape[1]))
+        levels = record.scaling.to_user(np.arange(probabilities.shape[1]))
+        classes = tuple(map(number_name, levels.tolist()))
     running = np.concatenate([[0], np.cumsum(block.counts, dtype=np.int64)])
     tokens = running[block.indptr[1:]] - running[block.indptr[:-1]] + counted.n_unknown
     known = posterior.n_known_tokens
@@ -168,6 +173,32 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         probabilities=probabilities,
         classes=classes or (),
     )
+
+
+def predict_nothing(record: ModelRecord) -> Predictions:
+    """The predictions of no document: its columns are those of any."""
+    nothing = DocumentBlock(np.zeros(1, dtype=np.int64), *(np.zeros(0, dtype=np.int32) for _ in range(2)))
+    return predict_block(record, CountedBlock(nothing, np.zeros(0, dtype=np.int64)), ())
+
+
+def _predictor(
+    record: ModelRecord, posterior: DocumentPosterior, extras: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance of the linear predictor; the base rate's where no word is known."""
+    unknown = posterior.n_known_tokens == 0
+    if record.base is None or not unknown.any():
+        return posterior.mean, posterior.variance
+    omega, variance = posterior.mean.copy(), posterior.variance.copy()
+    base = record.base if record.parameters.n_classes is not None else record.base[0]
+    omega[unknown], variance[unknown] = base, 0.0
+    if extras is not None:
+        # summed document by document, so that what comes together has no effect on the bits
+        zeta = record.parameters.zeta
+        for column, coefficient in zip(extras[unknown, FIRST_COVARIATE:].T, zeta, strict=True):
+            omega[unknown] += np.multiply.outer(column, coefficient)
+        if omega.ndim == 1:
+            omega[unknown] += extras[unknown, OFFSET]
+    return omega, variance
 
 
 def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:

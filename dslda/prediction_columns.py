@@ -21,6 +21,7 @@ __all__ = [
     "columns_of_corpus",
     "columns_of_records",
     "extras_of",
+    "observed_responses",
     "wanted_columns",
 ]
 
@@ -28,28 +29,37 @@ Columns = Mapping[str, NDArray[np.float64]]
 
 
 def wanted_columns(record: ModelRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the columns that predictions need, and of those that they use where they are: exposure and trials."""
+    """Names of the columns that predictions need, and of those that are used where they are: exposure, trials, event."""
     design = record.design
     needed = tuple(dict.fromkeys(column.name for column in design.covariates))
-    used = [design.exposure, design.auxiliary if design.trials else None]
+    used = [design.exposure, design.auxiliary]
     return needed, tuple(name for name in used if name is not None and name not in needed)
 
 
 def columns_of_corpus(
-    block_columns: Columns, record: ModelRecord, corpus_levels: Mapping[str, Sequence[str]]
+    block_columns: Columns,
+    record: ModelRecord,
+    corpus_levels: Mapping[str, Sequence[str]],
+    *,
+    first: int = 0,
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns of a corpus, the codes of names changed to those of the model."""
+    """Columns of a partition of a corpus, the codes of names changed to those of the model.
+
+    `first` is the number of the partition's first document, for messages.
+    """
+
+    def place(row: int) -> str:
+        return f"document {first + row}"
+
     columns = dict(block_columns)
-    for name, names in record.levels.items():
-        if name not in columns:
-            continue
-        theirs = corpus_levels.get(name)
-        if theirs is None:
-            raise InputError(f"covariate {name!r} must hold names, as in training, got numbers")
-        if tuple(theirs) != tuple(names):
-            columns[name] = _codes(
-                [theirs[int(code)] for code in columns[name]], names, name, "document {}".format
-            )
+    for name in columns:
+        names, theirs = record.levels.get(name), corpus_levels.get(name)
+        if (names is None) != (theirs is None) and name != _event(record):
+            held = ("names", "numbers") if theirs is None else ("numbers", "names")
+            raise InputError(f"covariate {name!r} must hold {held[0]}, as in training, got {held[1]}")
+        if names is not None and theirs is not None and tuple(theirs) != tuple(names):
+            columns[name] = _codes([theirs[int(code)] for code in columns[name]], names, name, place)
+    _check_values(columns, record, place)
     return columns
 
 
@@ -82,10 +92,12 @@ def columns_of_arrays(
         raise InputError(f"covariates must be a mapping of name to array, got {type(given).__name__}")
     needed, used = wanted_columns(record)
     _check_names(set(given), needed, used)
-    columns = {}
+    columns: dict[str, NDArray[np.float64]] = {}
     for name, values in given.items():
         if name in record.levels:
-            listed = np.asarray(values, dtype=object).ravel().tolist()
+            listed = values.tolist() if hasattr(values, "tolist") else values
+            if isinstance(listed, str) or not isinstance(listed, Sequence):
+                raise InputError(f"covariate {name!r} must be an array of names, got {type(values).__name__}")
             columns[name] = _codes(listed, record.levels[name], name, "row {}".format)
         else:
             columns[name] = response_array(values, n_documents, what=f"covariate {name!r}")
@@ -96,6 +108,7 @@ def columns_of_arrays(
         if np.isnan(columns[name]).any():
             row = int(np.argmax(np.isnan(columns[name])))
             raise InputError(f"covariate {name!r} must have a value for each document, got none in row {row}")
+    _check_values(columns, record, "row {}".format)
     return columns
 
 
@@ -105,11 +118,13 @@ def columns_of_records(
     """Columns out of the documents themselves, where they are mappings."""
     needed, used = wanted_columns(record)
     columns: dict[str, list[float]] = {name: [] for name in (*needed, *used)}
+    positions = []
     for position, document in batch:
+        positions.append(position)
         mapping = document if isinstance(document, Mapping) else {}
         for name, values in columns.items():
             value = mapping.get(name)
-            if value is None or value == "":
+            if value is None or value == "" or value != value:
                 if name in used:
                     values.append(1.0)
                     continue
@@ -117,23 +132,91 @@ def columns_of_records(
                     f"{place(position)}: must have the covariate {name!r} of the model, got none"
                 )
             values.append(_value(value, record, name, place(position)))
-    return {name: np.array(values) for name, values in columns.items()}
+    found = {name: np.array(values) for name, values in columns.items()}
+    _check_values(found, record, lambda row: place(positions[row]))
+    return found
 
 
-def extras_of(record: ModelRecord, columns: Columns, n_documents: int) -> NDArray[np.float64] | None:
-    """What inference is told of each document, its response being unknown; None where there is nothing to tell."""
+def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray[np.float64]:
+    """Responses of documents that are not those of training, as the design takes them: numbers, or codes of names.
+
+    Raises
+    ------
+    InputError
+        One is no number, or none of the classes.
+    """
+    from dslda.arrays import response_array
+
+    classes, numbers = record.classes, record.design.classes
+    listed = y.tolist() if hasattr(y, "tolist") else y
+    if (
+        classes is None
+        or not isinstance(listed, Sequence)
+        or not any(isinstance(value, str) for value in listed)
+    ):
+        observed = response_array(y, n_documents, what="y")
+        if classes is not None:
+            allowed = np.arange(len(classes)) if numbers is None else np.asarray(numbers)
+            strange = ~np.isin(observed, allowed) & ~np.isnan(observed)
+            if strange.any():
+                row = int(np.argmax(strange))
+                raise InputError(
+                    f"y must be one of the classes of training ({_shown(classes)}), got {observed[row]:g} in row {row}"
+                )
+        return observed
+    if isinstance(y, str) or len(listed) != n_documents:
+        raise InputError(f"y must have one class for each of {n_documents} documents, got {len(listed)}")
+    codes = {name: code if numbers is None else numbers[code] for code, name in enumerate(classes)}
+    observed = np.full(n_documents, np.nan)
+    for row, value in enumerate(listed):
+        name = level_name(value, f"y, row {row}")
+        if name is None:
+            continue
+        if name not in codes:
+            raise InputError(
+                f"y must be one of the classes of training ({_shown(classes)}), got {value!r:.60} in row {row}"
+            )
+        observed[row] = codes[name]
+    return observed
+
+
+def extras_of(
+    record: ModelRecord, columns: Columns, n_documents: int, *, y: NDArray[np.float64] | None = None
+) -> NDArray[np.float64] | None:
+    """What inference is told of each document; None where there is nothing to tell.
+
+    `y` holds the responses where they are known, and is left out for predictions.
+    """
     from dataclasses import replace
 
     design = record.design
-    if not design.columns:
+    # a document's weight plays no part in what is inferred of it; nor, without a response, does its class or event
+    plain = replace(design, weight=None)
+    if y is None:
+        y = np.full(n_documents, np.nan)
+        plain = replace(plain, class_weight=None, auxiliary=design.auxiliary if design.trials else None)
+    if not (plain.columns or plain.class_weight):
         return None
-    ones = np.ones(n_documents)
-    # weights play no part in predictions, nor does whether a duration has ended
-    plain = replace(
-        design, weight=None, class_weight=None, auxiliary=design.auxiliary if design.trials else None
-    )
-    needed = dict.fromkeys(plain.columns, ones) | dict(columns)
-    return plain.extras(needed, y=np.full(n_documents, np.nan), weight=None)
+    needed = dict.fromkeys(plain.columns, np.ones(n_documents)) | dict(columns)
+    return plain.extras(needed, y=y, weight=None)
+
+
+def _event(record: ModelRecord) -> str | None:
+    return None if record.design.trials else record.design.auxiliary
+
+
+def _check_values(columns: Columns, record: ModelRecord, place: Callable[[int], str]) -> None:
+    """Refuse an exposure, trials or an event outside their domain, which have no logarithm or meaning."""
+    design = record.design
+    trials = design.auxiliary if design.trials else None
+    for name, role, rule, wrong in (
+        (design.exposure, "exposure", "a number above 0", lambda x: x <= 0.0),
+        (trials, "trials", "a whole number of at least 1", lambda x: (x < 1.0) | (x != np.floor(x))),
+        (_event(record), "event", "0 or 1", lambda x: (x != 0.0) & (x != 1.0)),
+    ):
+        if name in columns and (bad := wrong(columns[name])).any():
+            row = int(np.argmax(bad))
+            raise InputError(f"{place(row)}: {role} {name!r} must be {rule}, got {columns[name][row]:g}")
 
 
 def _check_names(given: set[str], needed: Sequence[str], used: Sequence[str]) -> None:
@@ -169,9 +252,14 @@ def _codes(
     for row, value in enumerate(values):
         name = level_name(value, f"covariate {column!r}")
         if name not in codes:
-            shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
             raise InputError(
-                f"{place(row)}: covariate {column!r} must be one of the levels of training ({shown}), got {value!r:.60}"
+                f"{place(row)}: covariate {column!r} must be one of the levels of training ({_shown(names)}), got "
+                f"{value!r:.60}"
             )
         found.append(codes[name])
     return np.array(found)
+
+
+def _shown(names: Sequence[str]) -> str:
+    """The first few of the names."""
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

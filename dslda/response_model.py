@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.base_rate import class_shares
+from dslda.corpus.levels import level_name
 from dslda.exceptions import DataWarning, InputError
 from dslda.families.base import Family, ResponseMoments
 from dslda.families.categorical import Categorical
 from dslda.families.registry import FAMILIES, get_family, register
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import Scaling
-from dslda.wording import number_of
+from dslda.wording import number_name, number_of
 
 if TYPE_CHECKING:
     from dslda.corpus.summary import ResponseSummary
@@ -26,6 +28,8 @@ __all__ = ["ClassWeight", "ResponseModel", "Roles", "chosen_family", "response_m
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float]
 
+ROUNDING = 1e-13
+"""Numbers whose range is a smaller fraction of their size differ in their last digits only."""
 MANY_CLASSES = 50
 """Numbers with more distinct values than this are rather measured than names of classes."""
 RARE_CLASS = 0.05
@@ -69,12 +73,15 @@ class ResponseModel:
         Of the scaled response: where EM starts.
     classes : tuple of str or None
         Names of the classes, by code.
+    rate : ndarray of float64, shape (1,) or (C,), or None
+        Mean of the scaled response, or shares of the classes as they are weighed; None where they were not counted.
     """
 
     family: Family
     design: Design
     moments: ResponseMoments
     classes: tuple[str, ...] | None
+    rate: NDArray[np.float64] | None
 
 
 def chosen_family(family: str | Family) -> Family | None:
@@ -88,7 +95,7 @@ def chosen_family(family: str | Family) -> Family | None:
     if isinstance(family, Family):
         register(type(family))
         return family
-    if family == Categorical.name:
+    if isinstance(family, str) and family == Categorical.name:
         return None
     return get_family(family)
 
@@ -114,7 +121,7 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     if given is None or isinstance(given, Categorical):
         if levels is None:
             values = _values_of_classes(what, summary)
-            names = tuple(f"{value:g}" for value in values)
+            names = tuple(map(number_name, values))
         assert names is not None
         if given is None:
             given = Categorical(n_classes=len(names))
@@ -131,7 +138,7 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     else:
         _check_domain(given, what, training_set, with_trials=roles.trials is not None)
         names = levels or (("0", "1") if given.name == "binomial" and roles.trials is None else None)
-    _check_roles(given, training_set.covariates, roles)
+    _check_roles(given, training_set, roles)
     if names is not None:
         _report_rare_classes(what, summary, names, values)
     moments = _moments(summary, training_set.covariates, roles)
@@ -147,7 +154,14 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
         class_weight=_class_weight(roles.class_weight, summary, names, values),
         covariates=_covariate_columns(roles.covariates, training_set.covariates, training_set.levels),
     )
-    return ResponseModel(given, design, moments.scaled(scaling.center, scaling.scale), names)
+    scaled = moments.scaled(scaling.center, scaling.scale)
+    rate: NDArray[np.float64] | None = np.array([scaled.mean])
+    if names is not None:
+        counts = _counts(summary, names, values)
+        rate = None if counts is None else class_shares(counts, design.class_weight)
+        if rate is not None and not isinstance(given, Categorical):
+            rate = rate[1:]
+    return ResponseModel(given, design, scaled, names, rate)
 
 
 def _values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]:
@@ -173,16 +187,21 @@ def _check_domain(family: Family, what: str, training_set: TrainingSet, *, with_
     inside = family.domain.contains(ends).all() and (summary.whole or not family.domain.integer)
     if inside and family.auxiliary == "trials" and not with_trials and summary.maximum > 1:
         raise InputError(
-            f"{what} must be 0 or 1 for family {family.name} without trials, got {summary.maximum:g}; name the column of "
-            f"the trials with trials={_other_family(summary)}"
+            f"{what} must be 0 or 1 for family {family.name} without trials{_first(training_set, lambda y: y > 1)}; "
+            f"name the column of the trials with trials={_other_family(summary)}"
         )
     if inside:
         return
-    found = training_set.source.find(lambda y: ~(family.domain.contains(y) | np.isnan(y)))
-    where = "" if found is None else f", got {found[1]:g} in document {found[0]:,} (counted from 0)"
+    where = _first(training_set, lambda y: ~(family.domain.contains(y) | np.isnan(y)))
     raise InputError(
         f"{what} must be {family.domain} for family {family.name}{where}{_other_family(summary)}"
     )
+
+
+def _first(training_set: TrainingSet, wrong: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> str:
+    """The first response that is wrong, as messages have it."""
+    found = training_set.source.find(wrong)
+    return "" if found is None else f", got {found[1]:g} in document {found[0]:,} (counted from 0)"
 
 
 def _other_family(summary: ResponseSummary) -> str:
@@ -191,7 +210,12 @@ def _other_family(summary: ResponseSummary) -> str:
     return "; family categorical takes numbers that stand for classes"
 
 
-def _check_roles(family: Family, covariates: Mapping[str, ResponseSummary], roles: Roles) -> None:
+def _check_roles(family: Family, training_set: TrainingSet, roles: Roles) -> None:
+    if training_set.column in roles.columns:
+        raise InputError(
+            f"covariates, weight, exposure, trials and event must be other columns than the response, got "
+            f"{training_set.column!r}; new documents have no response to go by"
+        )
     if roles.exposure is not None and not family.takes_exposure:
         takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.takes_exposure))
         raise InputError(
@@ -209,7 +233,9 @@ def _check_roles(family: Family, covariates: Mapping[str, ResponseSummary], role
     ):
         if named is None:
             continue
-        summary = covariates[named]
+        if named in training_set.levels and role != "event":
+            raise InputError(f"{role} {named!r} must hold {rule}, got names; ingest it as a number")
+        summary = training_set.covariates[named]
         good = summary.minimum >= low and (summary.whole or role not in ("trials", "event"))
         if role == "event":
             good = good and summary.maximum <= 1.0
@@ -217,8 +243,8 @@ def _check_roles(family: Family, covariates: Mapping[str, ResponseSummary], role
             raise InputError(
                 f"{role} {named!r} must hold {rule}, got values from {summary.minimum:g} to {summary.maximum:g}"
             )
-        if role == "weight" and summary.maximum == 0.0:
-            raise InputError(f"weight {named!r} must be above 0 for some document, got 0 for all")
+        if role in ("weight", "event") and summary.maximum == 0.0:
+            raise InputError(f"{role} {named!r} must be above 0 for some document, got 0 for all")
 
 
 def _report_rare_classes(
@@ -278,7 +304,7 @@ def _class_weight(
             raise InputError("class_weight must be a mapping where there are more than 256 classes")
         seen = np.maximum(counts, 1)
         return tuple((counts.sum() / (np.count_nonzero(counts) * seen)).tolist())
-    weights = {str(name): weight for name, weight in given.items()}
+    weights = {_class_name(name): weight for name, weight in given.items()}
     unknown = set(weights) - set(names)
     if unknown:
         raise InputError(
@@ -291,12 +317,20 @@ def _class_weight(
     return tuple(float(weights.get(name, 1.0)) for name in names)
 
 
+def _class_name(given: Any) -> str:
+    """What the class that a user calls so is called."""
+    if isinstance(given, (int, float, np.number)) and not isinstance(given, bool) and np.isfinite(given):
+        return number_name(float(given))
+    return level_name(given, "a class of class_weight") or ""
+
+
 def _moments(
     summary: ResponseSummary, covariates: Mapping[str, ResponseSummary], roles: Roles
 ) -> ResponseMoments:
-    """Moments of the response per trial or unit of exposure, as well as summaries tell them."""
+    """Moments of the response per trial, unit of exposure or event, as well as summaries tell them."""
     per = 1.0
-    for name in (roles.trials, roles.exposure):
+    # of durations, some of which were cut off: of all the time that went by for each that ended
+    for name in (roles.trials, roles.exposure, roles.event):
         if name is not None:
             per *= covariates[name].mean
     return ResponseMoments(
@@ -309,16 +343,23 @@ def _covariate_columns(
     summaries: Mapping[str, ResponseSummary],
     levels: Mapping[str, tuple[str, ...]],
 ) -> tuple[CovariateColumn, ...]:
-    """Numbers standardised; of a categorical covariate a column for each level but the first, the reference."""
+    """Centred columns: numbers standardised; of names one for each level but the first, the reference."""
     columns: list[CovariateColumn] = []
     for name in names:
         summary = summaries[name]
-        if summary.minimum == summary.maximum:
+        low, high = summary.minimum, summary.maximum
+        if summary.variance == 0.0 or high - low <= ROUNDING * max(abs(low), abs(high)):
+            got = repr(levels[name][int(low)]) if name in levels else f"{low:g}"
             raise InputError(
-                f"covariate {name!r} must differ between documents, got {summary.minimum:g} in all; leave it out"
+                f"covariate {name!r} must differ between documents by more than rounding, got {got} in all; leave it out"
             )
         if name in levels:
-            columns += [CovariateColumn(name, code, 0.0, 1.0) for code in range(1, len(levels[name]))]
+            # not counted where there are very many: then coefficients of topics are those at the reference
+            counts = _counts(summary, levels[name], None)
+            shares = np.zeros(len(levels[name])) if counts is None else counts / counts.sum()
+            columns += [
+                CovariateColumn(name, code, float(shares[code]), 1.0) for code in range(1, len(shares))
+            ]
         else:
             columns.append(CovariateColumn(name, None, summary.mean, float(np.sqrt(summary.variance))))
     return tuple(columns)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda.base_rate import base_predictor
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from dslda.engine.progress import FitProgress
     from dslda.families.base import Family
+    from dslda.variational.design import Design
 
 __all__ = ["train"]
 
@@ -54,6 +56,10 @@ logger = logging.getLogger("dslda.training")
 
 DEFAULTS = FitSpec()
 MANY_UNCONVERGED = 0.01
+ENTANGLED = 1e-10
+"""Eigenvalues below this fraction of the largest are directions that the data say nothing about."""
+TAKES_PART = 0.01
+"""Smallest share of a covariate in such a direction that is more than rounding."""
 OTHER_NAMES = {
     "K": "n_topics",
     "topics": "n_topics",
@@ -206,6 +212,7 @@ def train(
     --------
     >>> model = train("reviews.corpus", response="rating", n_topics=10)  # doctest: +SKIP
     """
+    chosen_family(family)  # an unknown one is refused now
     spec = FitSpec(
         n_topics=n_topics,
         family=family if isinstance(family, str) else family.name,
@@ -221,7 +228,6 @@ def train(
         ridge=ridge,
         seed=seed,
     )
-    chosen_family(family)  # an unknown name is refused now
     _check_keywords(text_settings)
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
@@ -296,7 +302,7 @@ def _fit(
     progress: FitProgress | None,
 ) -> Model:
     summary = training_set.summary
-    check_response(training_set.what, summary)
+    check_response(training_set)
     if spec.n_topics > summary.n:
         warnings.warn(
             f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
@@ -328,13 +334,15 @@ def _fit(
         )
     _report(result, spec)
     covariance = _covariance(statistics.information + prior_precision(result.parameters, family, spec))
-    if covariance is None and design.covariates:
+    # of the data alone: a ridge makes every matrix regular
+    if entangled := _entangled(statistics.information, design):
         warnings.warn(
-            "covariates cannot be told apart from each other or from the topics (one is a combination of others); "
-            "their coefficients are one choice of many, without standard errors; leave one out",
+            f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one is "
+            "a combination of the others): their coefficients are one choice of many; leave one out",
             DataWarning,
             stacklevel=3,
         )
+    base = None if model.rate is None else base_predictor(family, model.rate, result.parameters.delta)
     return Model(
         ModelRecord(
             parameters=result.parameters,
@@ -367,6 +375,7 @@ def _fit(
             corpus_hash=training_set.corpus_hash,
             versions=_versions(),
             prevalence=statistics.topic_word.sum(axis=0) / statistics.n_tokens,
+            base=base,
         )
     )
 
@@ -376,9 +385,11 @@ def _report(result: FitResult, spec: FitSpec) -> None:
     statistics = result.statistics
     if not result.converged and not result.interrupted:
         change = result.trace[-1].relative_change
+        moved = (
+            "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
+        )
         warnings.warn(
-            f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}, the ELBO still changed by {change:.1e} "
-            f"(tol {spec.tol:g}); raise max_iter, or tol",
+            f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}; raise max_iter, or tol",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -409,6 +420,23 @@ def _covariance(information: NDArray[np.float64]) -> NDArray[np.float64] | None:
             return None
         inverse: NDArray[np.float64] = (vectors / values) @ vectors.T
     return inverse * np.outer(scale, scale)
+
+
+def _entangled(information: NDArray[np.float64], design: Design) -> tuple[str, ...]:
+    """Covariates that take part in a direction the data say nothing about."""
+    names = [column.name for column in design.covariates]
+    if not names:
+        return ()
+    found: set[str] = set()
+    for block in information if information.ndim == 3 else information[np.newaxis]:
+        diagonal = np.diagonal(block)
+        # a topic without words, or a level without documents, is a direction of its own
+        scale = np.where(diagonal > 0.0, 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0)), 0.0)
+        with single_threaded_blas():
+            values, vectors = np.linalg.eigh(block * np.outer(scale, scale))
+        parts = np.abs(vectors[-len(names) :, values <= ENTANGLED * values[-1]]).max(axis=1, initial=0.0)
+        found.update(name for name, part in zip(names, parts, strict=True) if part > TAKES_PART)
+    return tuple(name for name in dict.fromkeys(names) if name in found)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
 from dslda.exceptions import InputError
-from dslda.response_model import Roles
+from dslda.response_model import ROUNDING, Roles
 from dslda.variational.design import Design
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
 
 # The dispersion is the square of the response's units: far inside what a double holds, the sums of many documents too.
 LOWEST_DEVIATION, HIGHEST_DEVIATION = 1e-100, 1e100
-ROUNDING = 1e-13
-"""Responses whose range is a smaller fraction of their size differ in their last digits only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -270,7 +268,19 @@ def training_set_of_matrix(
 def _column(
     what: str, values: ArrayLike, n_documents: int, name: str, levels: dict[str, tuple[str, ...]]
 ) -> NDArray[np.float64]:
-    """Numbers as they are; names as codes, with the names put in `levels`."""
+    """Numbers as they are; names as codes, with the names put in `levels`: sorted, or as a pandas Categorical has them."""
+    values = getattr(values, "array", values)  # of a Series
+    if hasattr(values, "categories") and hasattr(values, "codes"):
+        values = values.remove_unused_categories()
+        order = [level_name(value, f"{what}, category {i}") for i, value in enumerate(values.categories)]
+        if None in order or len(set(order)) < len(order):
+            raise InputError(f"{what} must have categories with different names, got {order!r:.60}")
+        if len(values) != n_documents:
+            raise InputError(f"{what} must have one value for each of {n_documents} rows, got {len(values)}")
+        levels[name] = tuple(map(str, order))
+        found = np.asarray(values.codes, dtype=np.float64)
+        found[found < 0] = math.nan
+        return found
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, Sequence) or not any(isinstance(value, str) for value in listed):
         return response_array(values, n_documents, what=what)
@@ -286,7 +296,7 @@ def _column(
     return np.array([math.nan if value is None else codes[value] for value in names])
 
 
-def check_response(what: str, summary: ResponseSummary) -> None:
+def check_response(training_set: TrainingSet) -> None:
     """Refuse a response that there is nothing to learn from, or whose size no double can hold the square of.
 
     Raises
@@ -294,13 +304,16 @@ def check_response(what: str, summary: ResponseSummary) -> None:
     InputError
         It is missing everywhere, constant but for rounding, or its standard deviation is not from 1e-100 to 1e100.
     """
+    what, summary = training_set.what, training_set.summary
+    names = training_set.levels.get(training_set.column)
     if summary.n == 0:
         raise InputError(f"{what} is missing in all documents to train on; it must be known in at least two")
     low, high = summary.minimum, summary.maximum
     if low == high:
         raise InputError(
             f"{what} must have at least two distinct values in the documents to train on, got "
-            f"{low:g} in all {summary.n:,} that have it; there is nothing to learn"
+            f"{f'{low:g}' if names is None else repr(names[int(low)])} in all {summary.n:,} that have it; there is nothing "
+            "to learn"
         )
     deviation = math.sqrt(summary.variance)
     if not LOWEST_DEVIATION <= deviation <= HIGHEST_DEVIATION:

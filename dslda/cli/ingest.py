@@ -9,6 +9,7 @@ import click
 
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import FREQUENCY, NGRAMS, chosen_client, cluster_options, json_option, reading_options
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.corpus.vocabulary import Vocabulary
@@ -137,8 +138,9 @@ def command(
                 progress=progress,
             )
     click.echo(
-        f"{corpus.path}: {corpus.n_documents:,} documents ({corpus.n_empty:,} empty), {corpus.n_terms:,} "
-        f"terms, {corpus.n_tokens:,} tokens, {corpus.n_partitions:,} partitions"
+        f"{corpus.path}: {number_of(corpus.n_documents, 'document')} ({corpus.n_empty:,} empty), "
+        f"{number_of(corpus.n_terms, 'term')}, {number_of(corpus.n_tokens, 'token')}, "
+        f"{number_of(corpus.n_partitions, 'partition')}"
     )
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import glob
 from typing import IO, TYPE_CHECKING
@@ -30,11 +30,9 @@ __all__ = ["command"]
 
 logger = logging.getLogger("dslda.predict")
 
-PLAIN_COLUMNS = ("id", "prediction", "known_tokens", "oov_share", "flag")
-
 MEANING = {
-    "empty": "are empty: their prediction is that of the prior",
-    "no_known_word": "have no word that the model knows: their prediction is that of the prior",
+    "empty": "are empty: their prediction is the base rate",
+    "no_known_word": "have no word that the model knows: their prediction is the base rate",
     "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
 }
 
@@ -52,8 +50,9 @@ Examples:
 \b
 Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
 not know: of a text, also those that the filters of ingest dropped, but no stop words; a corpus has lost them
-before), flag (empty, no_known_word: the prediction is that of the prior; not_converged), and with --topics
-topic_0, ...""",
+before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged), of classes and
+levels probability_NAME, and with --topics topic_0, ... Covariates and exposure are read from the fields of the same
+names.""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")
@@ -89,6 +88,7 @@ def command(
     """
     with logging_to_stderr(json_logs=json_logs):
         from dslda.model import load_model
+        from dslda.prediction import predict_nothing
 
         if out is not None:
             _check_output(out, input_path, overwrite=overwrite)
@@ -111,7 +111,8 @@ def command(
             )
         with _output(out) as stream:
             name = "standard output" if out is None else out
-            _write(tables, stream, name, columns=None if with_topics else PLAIN_COLUMNS)
+            without = () if with_topics else {f"topic_{k}" for k in range(model.n_topics)}
+            _write(tables, stream, name, nothing=predict_nothing(model.record).table(), without=without)
 
 
 def _corpus(path: str) -> Corpus | None:
@@ -182,24 +183,27 @@ def _output(path: str | None) -> Iterator[IO[str]]:
             os.remove(temporary)
 
 
-def _write(tables: Iterable[pa.Table], stream: IO[str], name: str, *, columns: Sequence[str] | None) -> None:
-    """Tables as one CSV file; reports documents that rest on the prior alone."""
+def _write(
+    tables: Iterable[pa.Table], stream: IO[str], name: str, *, nothing: pa.Table, without: Collection[str]
+) -> None:
+    """Tables as one CSV file, with the header of `nothing`; reports documents whose prediction rests on no word."""
     writer = csv.writer(stream, lineterminator="\n")
     flags: Counter[str] = Counter()
     n = 0
+    header = [column for column in nothing.column_names if column not in without]
     for table in tables:
-        if columns is not None:
-            table = table.select(columns)
+        if not table.num_rows:  # a partition without documents
+            continue
         with writing(name):
             if n == 0:
-                writer.writerow(table.column_names)
-            writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+                writer.writerow(header)
+            writer.writerows(zip(*(table[column].to_pylist() for column in header), strict=True))
             stream.flush()
         n += table.num_rows
         flags.update(table["flag"].to_pylist())
     if n == 0:
         with writing(name):
-            writer.writerow(columns or PLAIN_COLUMNS)
+            writer.writerow(header)
             stream.flush()
     for flag, what in MEANING.items():
         if flags[flag]:

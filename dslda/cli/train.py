@@ -13,6 +13,7 @@ from dslda.cli.options import chosen_client, cluster_options, json_option
 from dslda.cli.program import Interrupted, Session
 from dslda.exceptions import DsldaError
 from dslda.variational.parameters import FitSpec, Granularity
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.engine.cluster import ClusterOptions
@@ -217,7 +218,9 @@ def command(
     if session.interrupts.seen is not None:
         raise Interrupted(f"after training had ended; the complete model is saved in {path}")
     how = "converged" if training.converged else "not converged"
-    click.echo(f"{path}: {model.n_topics} topics, {training.n_iterations} iterations ({how})")
+    click.echo(
+        f"{path}: {number_of(model.n_topics, 'topic')}, {number_of(training.n_iterations, 'iteration')} ({how})"
+    )
 
 
 def _save(model: Model, out: str, *, overwrite: bool) -> str:

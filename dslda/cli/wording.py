@@ -28,6 +28,7 @@ UNMISTAKABLE = (
 OTHERS = (
     *(
         "alpha",
+        "categorical",
         "counts",
         "covariates",
         "format",

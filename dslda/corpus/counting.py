@@ -288,13 +288,15 @@ def _number(value: Any, what: str, *, categorical: str | None = None) -> float:
 def _not_a_number(value: object, what: str, categorical: str | None) -> str:
     hint = ""
     if categorical is not None and isinstance(value, str):
-        hint = f"; if it names classes, give --categorical {categorical} (categorical={categorical!r})"
+        hint = f"; if {categorical!r} holds names of classes, name it with categorical="
     return f"{what} must be a number, got {value!r:.60}; leave it empty where it is not known{hint}"
 
 
 def _present(value: float, what: str, kind: str = "a number") -> float:
     if math.isnan(value):
-        raise InputError(f"{what} must be {kind} for every document, got none")
+        raise InputError(
+            f"{what} must be {kind} for every document, got none; fill it in, or leave the document out"
+        )
     return value
 
 

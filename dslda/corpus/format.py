@@ -21,6 +21,7 @@ __all__ = [
     "ARRAYS",
     "ENCODING_TYPE",
     "ENCODING_VERSION",
+    "MAX_CHUNK_BYTES",
     "Manifest",
     "PartitionInfo",
     "ResponseSummary",
@@ -30,6 +31,9 @@ __all__ = [
 ENCODING_TYPE = "dslda-corpus"
 ENCODING_VERSION = "1"
 MANIFEST_CHECKSUM = "manifest_sha256"
+
+MAX_CHUNK_BYTES = 2**31 - 1024
+"""Blosc compresses buffers of less than 2 GB, so no row is larger."""
 
 ARRAYS: Mapping[str, tuple[str, float]] = {
     "indptr": ("int64", -1),
@@ -96,6 +100,11 @@ class PartitionInfo:
             checksum=text(data, "checksum", where),
             column_checksums={name: text(columns, name, f"{where}, column_checksums") for name in columns},
         )
+        if (info.n_documents + 1) * 8 > MAX_CHUNK_BYTES or info.nnz * 4 > MAX_CHUNK_BYTES:
+            raise FormatError(
+                f"{where}: n_documents must be below {MAX_CHUNK_BYTES // 8:,} and nnz at most "
+                f"{MAX_CHUNK_BYTES // 4:,}, got {info.n_documents:,} and {info.nnz:,}"
+            )
         if info.n_empty > info.n_documents or info.nnz > info.n_tokens:
             raise FormatError(
                 f"{where}: n_empty must be at most n_documents, and nnz at most n_tokens, got {data!r:.200}"
@@ -242,6 +251,11 @@ class Manifest:
             partitions=partitions,
             provenance=object_(data, "provenance", where),
         )
+        if not partitions or manifest.n_terms < 1:
+            raise FormatError(
+                f"{where}: there must be at least one partition and one term, got {len(partitions)} and "
+                f"{manifest.n_terms}; copy the corpus again or ingest again"
+            )
         for name, summaries in (("responses", responses), ("covariates", covariates)):
             if len(summaries) != len(data[name]):
                 raise FormatError(f"{where}: field {name!r} must have distinct names, got one of them twice")

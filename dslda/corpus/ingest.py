@@ -332,5 +332,4 @@ def _report_empty(corpus: Corpus, n_missing_text: int) -> None:
             f"{corpus.n_empty:,} of {corpus.n_documents:,} documents have no term of the vocabulary{missing}"
             "; they are kept as rows, for which words tell nothing"
         )
-        logger.info(message)
         warnings.warn(message, DataWarning, stacklevel=3)

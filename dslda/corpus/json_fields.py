@@ -10,7 +10,51 @@ from typing import Any
 
 from dslda.exceptions import FormatError
 
-__all__ = ["boolean", "canonical_json", "count", "items", "json_sha256", "number", "object_", "text"]
+__all__ = [
+    "boolean",
+    "canonical_json",
+    "count",
+    "items",
+    "json_sha256",
+    "number",
+    "object_",
+    "parse_json",
+    "positive",
+    "text",
+]
+
+MOST = 2**53
+"""Counts beyond this lose their last digit in many JSON libraries, and overflow sums of 64 bits here."""
+DEEPEST = 50
+"""Levels of a manifest: far more than any has, far fewer than Python's stack takes."""
+
+
+def parse_json(raw: bytes) -> Any:
+    """Parse a manifest.
+
+    Raises
+    ------
+    ValueError
+        It is not JSON, holds NaN, infinity or a number beyond a double, or is nested too deeply.
+    """
+    try:
+        data = json.loads(raw, parse_constant=_finite, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    level = [data] if isinstance(data, (dict, list)) else []
+    for _ in range(DEEPEST):
+        values = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [inner for value in values for inner in value if isinstance(inner, (dict, list))]
+        if not level:
+            return data
+    raise ValueError("nested too deeply")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits:.20} is no finite number")
+    return value
 
 
 def canonical_json(data: Any) -> bytes:
@@ -37,10 +81,12 @@ def _refuse(name: str, rule: str, value: object, where: str) -> FormatError:
 
 
 def count(data: object, name: str, where: str) -> int:
-    """A whole number >= 0."""
+    """A whole number from 0 to 2**53."""
     value = _get(data, name, where)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise _refuse(name, "a whole number >= 0", value, where)
+    if value > MOST:
+        raise _refuse(name, "at most 2**53", value, where)
     return value
 
 
@@ -50,6 +96,14 @@ def number(data: object, name: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise _refuse(name, "a finite number", value, where)
     return float(value)
+
+
+def positive(data: object, name: str, where: str) -> float:
+    """A finite number above 0."""
+    value = number(data, name, where)
+    if value <= 0:
+        raise _refuse(name, "above 0", value, where)
+    return value
 
 
 def boolean(data: object, name: str, where: str) -> bool:

@@ -74,7 +74,7 @@ def check_number(n_levels: int, name: str) -> None:
     if n_levels > MAX_LEVELS:
         raise InputError(
             f"field {name!r} must have at most {MAX_LEVELS:,} levels to be categorical, got more; it probably "
-            "is a text, an identifier or a number: leave it out of categorical"
+            "is a text, an identifier or a number: leave it out of categorical="
         )
 
 
@@ -131,6 +131,13 @@ def are_codes(values: NDArray[np.float64], n_levels: int) -> NDArray[np.bool_]:
 
 
 def are_levels(names: Sequence[object]) -> bool:
-    """Whether they are what a corpus stores as levels: distinct strings in the order of code points."""
+    """Whether they are what a corpus stores as levels: distinct strings in the order of code points.
+
+    A lone surrogate is no text: nothing could be printed or written with it.
+    """
     strings = [name for name in names if isinstance(name, str)]
+    try:
+        "".join(strings).encode()
+    except UnicodeEncodeError:
+        return False
     return len(strings) == len(names) and all(a < b for a, b in pairwise(strings))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import uuid
@@ -10,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from dslda.corpus.json_fields import parse_json
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Location:
                 "give another path, or copy the whole folder again"
             ) from None
         try:
-            metadata = json.loads(raw)
+            metadata = parse_json(raw)
         except ValueError as error:
             raise FormatError(
                 f"{self.url}: its manifest {METADATA} is damaged or cut short ({error}); copy it again, or "

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.format import ARRAYS, PartitionInfo, checksum
+from dslda.corpus.format import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo, checksum
 from dslda.corpus.levels import are_codes
 from dslda.corpus.location import Location
 from dslda.corpus.vocabulary import decode_strings
@@ -166,13 +169,22 @@ class StoredArrays:
         try:
             array = zarr.open_array(self._store, path=name, mode="r", zarr_format=3)
             fits = len(array.shape) == len(selection) and array.shape[-1] >= shape[1]
-            if array.dtype != dtype or not fits or shape[0] not in (None, array.shape[0]):
+            # before it is read: a size that somebody wrote there would be allocated
+            small = math.prod(array.chunks) * array.dtype.itemsize <= MAX_CHUNK_BYTES
+            if array.dtype != dtype or not (fits and small) or shape[0] not in (None, array.shape[0]):
                 raise FormatError(
                     f"{self.where}: array {name} must be {dtype} with room for {shape[1]} values a row, "
-                    f"got {array.dtype} of shape {array.shape}; {REMEDY_OR_REOPEN}"
+                    f"got {array.dtype} of shape {array.shape} in chunks of {array.chunks}; {REMEDY_OR_REOPEN}"
                 )
             return np.asarray(array[selection])
         except FileNotFoundError as error:
             raise FormatError(f"{self.where}: the array {name} is missing; {REMEDY}") from error
         except DAMAGE as error:
-            raise FormatError(f"{self.where}: array {name} is damaged ({error}); {REMEDY}") from error
+            raise FormatError(f"{self.where}: array {name} is damaged ({_plain(error)}); {REMEDY}") from error
+
+
+def _plain(error: Exception) -> str:
+    """What a codec says, with bytes as hexadecimal digits."""
+    return re.sub(
+        r"b(['\"])(?:\\.|(?!\1).)*\1", lambda found: f"0x{ast.literal_eval(found[0]).hex()}", str(error)
+    )

@@ -96,7 +96,7 @@ class Fields:
         return uses
 
     def check_against(self, present: Iterable[str], where: str) -> None:
-        """Refuse fields that are not there, listing those that are."""
+        """Refuse fields that are not there, listing those that are, or that are there twice."""
         there = list(present)
         for name, use in self.named().items():
             if name not in there:
@@ -104,6 +104,8 @@ class Fields:
                     f"{where} has no field {name!r} for the {use}; "
                     f"fields there are: {', '.join(map(repr, there[:50])) or 'none'}"
                 )
+            if there.count(name) > 1:
+                raise InputError(f"{where} names the column {name!r} twice; rename one")
 
 
 class Source(Protocol):
@@ -217,11 +219,7 @@ class CsvLines:
                 return
             columns = tuple(header[1])
         fields.check_against(columns, self.file.name)
-        positions = {}
-        for name in fields.named():
-            if columns.count(name) > 1:
-                raise InputError(f"{self.file.name}: the header names the column {name!r} twice; rename one")
-            positions[name] = columns.index(name)
+        positions = {name: columns.index(name) for name in fields.named()}
         for number, row in rows:
             if len(row) != len(columns):
                 raise InputError(

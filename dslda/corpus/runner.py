@@ -242,7 +242,7 @@ def embedded_client(n_workers: int | None = None) -> Iterator[Any]:
                 silence_logs=logging.ERROR,
             )
         with cluster, Client(cluster, set_as_default=False) as client:
-            logger.info("started %d worker processes on this machine", n)
+            logger.info("started %d worker process%s on this machine", n, "" if n == 1 else "es")
             try:
                 client.wait_for_workers(1, timeout=START_SECONDS)
             except TimeoutError as error:

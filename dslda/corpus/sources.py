@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ __all__ = [
     "list_files",
     "target_bytes",
 ]
+
+logger = logging.getLogger("dslda.ingest")
 
 FileFormat: TypeAlias = Literal["jsonl", "csv", "parquet", "text", "ldac"]
 
@@ -119,6 +122,8 @@ def list_files(
     files: list[InputFile] = []
     ids: list[str] = []
     for one in given:
+        if isinstance(one, str) and not one.strip():
+            raise InputError(f"an input must be a path or URL that is not empty, got {one!r}")
         if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
             raise InputError(
                 "inputs must be paths or URLs, a sparse matrix, a dask bag or a dask DataFrame, got "
@@ -243,10 +248,15 @@ def _expand(given: str, options: dict[str, Any]) -> Iterator[tuple[InputFile, st
         elif filesystem.isdir(path):
             root = path
             listed = filesystem.find(path, detail=True)
-            listed = {name: info for name, info in listed.items() if not _hidden(name, path)}
+            found = {name: info for name, info in listed.items() if not _hidden(name, path)}
+            listed = {name: info for name, info in found.items() if _is_file(name, info)}
+            for name in sorted(found.keys() - listed.keys()):
+                logger.warning(
+                    "%s is passed over: it is no file, or a link to a folder; name that folder itself", name
+                )
         else:
             listed = filesystem.glob(path, detail=True)
-            listed = {name: info for name, info in listed.items() if info["type"] == "file"}
+            listed = {name: info for name, info in listed.items() if _is_file(name, info)}
     except (OSError, ImportError, ValueError) as error:
         raise InputError(f"{given}: cannot be read: {error}") from error
     if not listed:
@@ -255,6 +265,12 @@ def _expand(given: str, options: dict[str, Any]) -> Iterator[tuple[InputFile, st
         url = filesystem.unstrip_protocol(name)
         doc_id = posixpath.basename(name) if root is None else name.removeprefix(root).lstrip("/")
         yield InputFile(url, int(listed[name]["size"] or 0), compression_of(url), options), doc_id
+
+
+def _is_file(name: str, info: Mapping[str, Any]) -> bool:
+    """Whether an entry is a file or a link, but to no folder, which may lead back to where one came from."""
+    # of a link fsspec does not say to what; one that leads nowhere is refused when it is opened
+    return info["type"] == "file" or bool(info.get("islink") and not os.path.isdir(name))
 
 
 def _hidden(name: str, root: str) -> bool:

@@ -17,6 +17,7 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
 from dslda.exceptions import FormatError, InputError
+from dslda.wording import number_of
 
 __all__ = [
     "Corpus",
@@ -263,8 +264,9 @@ class Corpus:
         kinds |= {name: f"{len(self.levels[name]):,} levels" for name in kinds if name in self.levels}
         responses = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
         return (
-            f"Corpus({self.path!r}: {self.n_documents:,} documents, {self.n_terms:,} terms, "
-            f"{self.n_tokens:,} tokens, {self.n_partitions:,} partitions, responses: {responses or 'none'})"
+            f"Corpus({self.path!r}: {number_of(self.n_documents, 'document')}, {number_of(self.n_terms, 'term')}, "
+            f"{number_of(self.n_tokens, 'token')}, {number_of(self.n_partitions, 'partition')}, "
+            f"responses: {responses or 'none'})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -68,7 +68,8 @@ class ResponseSummary:
             variance = float(np.square(seen - mean).mean())
         if not math.isfinite(variance):
             raise InputError(
-                f"a value and its square must be finite, got {np.abs(seen).max()}; rescale the column"
+                f"a value and its square must be finite, got {np.abs(seen).max()}; rescale the "
+                "response or covariate"
             )
         distinct, counts = np.unique(seen, return_counts=True)
         few = distinct.size <= DISTINCT_LIMIT

@@ -17,6 +17,7 @@ from dslda.corpus.format import (
     ARRAYS,
     ENCODING_TYPE,
     ENCODING_VERSION,
+    MAX_CHUNK_BYTES,
     Manifest,
     PartitionInfo,
     ResponseSummary,
@@ -31,9 +32,6 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 
 __all__ = ["CorpusWriter", "WrittenPartition", "check_corpus_output"]
-
-MAX_CHUNK_BYTES = 2**31 - 1024
-"""Blosc compresses buffers of less than 2 GB."""
 
 
 def check_corpus_output(

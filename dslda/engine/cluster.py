@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslda.config import ClusterSettings
 from dslda.exceptions import EngineError, InputError
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -252,11 +253,16 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
                 client.wait_for_workers(n_workers, timeout=settings.start_timeout)
             except TimeoutError as error:
                 raise EngineError(
-                    f"{n_workers} worker processes must start on this machine within "
+                    f"all workers, {n_workers}, must start on this machine within "
                     f"{settings.start_timeout:.0f} seconds, got {len(client.nthreads())}; see the setting "
                     "dslda.cluster.start-timeout"
                 ) from error
-            logger.info("started %d worker processes of %d threads on this machine", n_workers, threads)
+            logger.info(
+                "started %d worker process%s of %s on this machine",
+                n_workers,
+                "" if n_workers == 1 else "es",
+                number_of(threads, "thread"),
+            )
             yield client
 
 

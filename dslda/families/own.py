@@ -28,9 +28,10 @@ Subclass ``dslda.testing.FamilyTests`` to find out whether it keeps what EM reli
 :func:`~dslda.families.registry.register`
 the class before loading a model that was fitted with it.
 
-The functions are compiled where they are defined, and again in every process they are sent to; plain Python is enough, of
-numbers, :mod:`math`, ``numpy`` scalars and other compiled functions. They must stay finite for \\|omega\\| of several hundred
-(:mod:`dslda.families.scalars` helps).
+The functions are compiled where they are defined, and again in every process they are sent to. What is defined in the main
+script or a notebook travels whole; a family of a module is imported, so the module must be there on the workers too. Plain
+Python is enough, of numbers, :mod:`math`, ``numpy`` scalars and other compiled functions. They must stay finite for
+omegas of several hundred, of either sign (:mod:`dslda.families.scalars` helps).
 """
 
 from __future__ import annotations

@@ -63,7 +63,10 @@ def get_family(name: str, options: Mapping[str, Any] | None = None) -> Family:
     try:
         kind = FAMILIES[name]
     except (KeyError, TypeError):
-        raise InputError(f"family must be one of {', '.join(sorted(FAMILIES))}, got {name!r}") from None
+        raise InputError(
+            f"family must be one of {', '.join(sorted(FAMILIES))}, got {name!r}; if it is your own, import the module that "
+            "registers it"
+        ) from None
     return kind.from_options({} if options is None else options)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from dslda.corpus.json_fields import items, json_sha256, number, object_
+from dslda.corpus.json_fields import boolean, count, items, json_sha256, number, object_, positive, text
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
@@ -87,19 +88,23 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
     """
     where = f"{path}: attributes"
     try:
-        text = data["text_settings"]
+        settings = data["text_settings"]
+        classes = None if data["classes"] is None else _names(data, "classes", where)
+        named = object_(data, "levels", where)
+        levels = {name: _names(named, name, f"{where}, levels") for name in named}
+        object_(object_(data, "settings", where), "family_options", f"{where}, settings")
         return {
-            "design": _design(object_(data, "design", where), f"{where}, design"),
-            "classes": None if data["classes"] is None else tuple(items(data, "classes", where)),
-            "levels": {name: tuple(names) for name, names in object_(data, "levels", where).items()},
-            "spec": _known(FitSpec, object_(data, "settings", where)),
-            "response": data["response"]["name"],
+            "design": _design(object_(data, "design", where), f"{where}, design", classes, levels),
+            "classes": classes,
+            "levels": levels,
+            "spec": _known(FitSpec, data["settings"]),
+            "response": _name(data["response"]["name"]),
             "response_summary": ResponseSummary.from_json(data["response"], f"{where}, response"),
-            "training": _known(TrainingSummary, object_(data, "training", where)),
-            "text_settings": None if text is None else TextSettings.from_json(text),
-            "fields": object_(data, "fields", where),
-            "corpus_hash": data["corpus_sha256"],
-            "versions": object_(data, "versions", where),
+            "training": _training(object_(data, "training", where), f"{where}, training"),
+            "text_settings": None if settings is None else TextSettings.from_json(settings),
+            "fields": _texts(data, "fields", where),
+            "corpus_hash": _name(data["corpus_sha256"]),
+            "versions": _texts(data, "versions", where),
         }
     except KeyError as error:
         raise FormatError(f"{where}: field {error} is missing; train again") from error
@@ -107,18 +112,59 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
         raise FormatError(f"{where} are not valid: {error}") from error
 
 
-def _design(data: Mapping[str, Any], where: str) -> Design:
+def _design(
+    data: Mapping[str, Any],
+    where: str,
+    classes: tuple[str, ...] | None,
+    levels: Mapping[str, tuple[str, ...]],
+) -> Design:
     scaling = object_(data, "scaling", where)
-    known = {f.name: data[f.name] for f in fields(Design)}
-    return Design(
-        **known
-        | {
-            "scaling": Scaling(number(scaling, "center", where), number(scaling, "scale", where)),
-            "covariates": tuple(_known(CovariateColumn, entry) for entry in items(data, "covariates", where)),
-            "classes": None if data["classes"] is None else tuple(data["classes"]),
-            "class_weight": None if data["class_weight"] is None else tuple(data["class_weight"]),
-        }
+    design = Design(
+        response=text(data, "response", where),
+        scaling=Scaling(number(scaling, "center", where), positive(scaling, "scale", where)),
+        exposure=_name(data["exposure"]),
+        auxiliary=_name(data["auxiliary"]),
+        weight=_name(data["weight"]),
+        trials=boolean(data, "trials", where),
+        classes=_numbers(data, "classes", where, classes),
+        class_weight=_numbers(data, "class_weight", where, classes),
+        covariates=tuple(_covariate(entry, where, levels) for entry in items(data, "covariates", where)),
     )
+    if design.classes is not None and not all(a < b for a, b in pairwise(design.classes)):
+        raise FormatError(f"{where}: field 'classes' must rise, got {list(design.classes)!r:.60}")
+    return design
+
+
+def _covariate(entry: object, where: str, levels: Mapping[str, tuple[str, ...]]) -> CovariateColumn:
+    where = f"{where}, covariates"
+    name = text(entry, "name", where)
+    assert isinstance(entry, dict)
+    level = None if entry["level"] is None else count(entry, "level", where)
+    if (level is None) != (name not in levels) or (level is not None and level >= len(levels[name])):
+        raise FormatError(
+            f"{where}: field 'level' must be a position in the levels of {name!r}, got {level!r}"
+        )
+    return CovariateColumn(name, level, number(entry, "center", where), positive(entry, "scale", where))
+
+
+def _numbers(
+    data: Mapping[str, Any], name: str, where: str, classes: tuple[str, ...] | None
+) -> tuple[float, ...] | None:
+    """A number for each class, or None."""
+    if data[name] is None:
+        return None
+    values = tuple(number({name: value}, name, where) for value in items(data, name, where))
+    if len(values) != len(classes or ()):
+        raise FormatError(f"{where}: field {name!r} must have a number for each class, got {len(values)}")
+    return values
+
+
+def _names(data: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
+    """A list of different names."""
+    values = items(data, name, where)
+    if not all(isinstance(value, str) for value in values) or len(set(values)) != len(values):
+        raise FormatError(f"{where}: field {name!r} must be a list of different names, got {values!r:.60}")
+    return tuple(values)
 
 
 def _settings(spec: FitSpec) -> dict[str, Any]:
@@ -126,6 +172,26 @@ def _settings(spec: FitSpec) -> dict[str, Any]:
     return {
         name: value.item() if isinstance(value, np.generic) else value for name, value in asdict(spec).items()
     }
+
+
+def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:
+    return TrainingSummary(
+        **{
+            f.name: boolean(data, f.name, where) if f.type == "bool" else count(data, f.name, where)
+            for f in fields(TrainingSummary)
+        }
+    )
+
+
+def _texts(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
+    values = object_(data, name, where)
+    return {key: text(values, key, f"{where}, {name}") for key in values}
+
+
+def _name(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"names must be strings or null, got {value!r:.60}")
+    return value
 
 
 def _known(record: type[Any], data: Mapping[str, Any]) -> Any:

@@ -85,6 +85,9 @@ class ModelRecord:
     prevalence : ndarray of float64, shape (K,), or None
         Share of the training tokens in each topic, as the last E-step has them; None in models that were
         written before it was kept.
+    base : ndarray of float64, shape (1,), or (C,) for a response of classes, or None
+        Linear predictor, on the scale of the fit, of a document of which no word is known, with average covariates:
+        see :mod:`dslda.base_rate`. None where it is not known; then it is that of the prior's mean.
     """
 
     parameters: Parameters
@@ -103,6 +106,7 @@ class ModelRecord:
     classes: tuple[str, ...] | None = None
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prevalence: NDArray[np.float64] | None = None
+    base: NDArray[np.float64] | None = None
 
     @property
     def scaling(self) -> Scaling:

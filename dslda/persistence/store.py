@@ -127,6 +127,10 @@ def read_model(
     classes = fields["classes"]
     is_classes = "eta" in arrays and arrays["eta"].ndim == 2 and classes is not None
     per_class = (len(classes),) if is_classes else ()
+    if classes is not None and not is_classes and len(classes) != 2:
+        raise FormatError(
+            f"{location.url}: field 'classes' must name the 2 classes, got {len(classes)}; train again"
+        )
     parameters = Parameters(
         topics=np.ascontiguousarray(_take(arrays, "topics", (n_topics, n_terms), location.url).T),
         alpha=_take(arrays, "alpha", (n_topics,), location.url),
@@ -139,6 +143,16 @@ def read_model(
         else np.zeros((n_covariates, *per_class)),
     )
     n = n_topics + n_covariates
+    for name, least in (
+        ("topics", 0.0),
+        ("alpha", np.finfo(np.float64).tiny),
+        ("eta", -np.inf),
+        ("delta", -np.inf),
+        ("zeta", -np.inf),
+    ):
+        values = getattr(parameters, name)
+        if not np.isfinite(values).all() or values.min(initial=np.inf) < least:
+            raise _damaged(location.url, name, "has values that no model can have")
     record = ModelRecord(
         parameters=parameters,
         covariance=_take(arrays, "covariance", (*per_class, n, n), location.url)
@@ -146,6 +160,7 @@ def read_model(
         else None,
         vocabulary=_vocabulary(arrays, data, location.url),
         prevalence=_take(arrays, "prevalence", (n_topics,), location.url) if "prevalence" in arrays else None,
+        base=_take(arrays, "base", per_class or (1,), location.url) if "base" in arrays else None,
         trace=_trace(arrays, items(data, "trace", location.url), location.url),
         **fields,
     )
@@ -157,6 +172,7 @@ def read_model(
         parameters.zeta,
         record.covariance,
         record.prevalence,
+        record.base,
         *record.trace.values(),
     ):
         if array is not None:
@@ -180,6 +196,8 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
     if record.prevalence is not None:
         arrays["prevalence"] = np.asarray(record.prevalence, dtype=np.float64)
+    if record.base is not None:
+        arrays["base"] = np.asarray(record.base, dtype=np.float64)
     if record.vocabulary is not None:
         arrays["vocabulary"], arrays["vocabulary_offsets"] = record.vocabulary.to_bytes()
         if record.vocabulary.document_frequency is not None:
@@ -217,11 +235,18 @@ def _read_arrays(location: Location, data: Mapping[str, Any]) -> dict[str, NDArr
     arrays: dict[str, NDArray[Any]] = {}
     for name, entry in entries.items():
         try:
-            array = np.asarray(zarr.open_array(store, path=name, mode="r", zarr_format=3)[...])
-            same = list(array.shape) == entry["shape"] and array.dtype.name == entry["dtype"]
-            intact = same and checksum(array) == entry["checksum"]
+            stored = zarr.open_array(store, path=name, mode="r", zarr_format=3)
+            # before it is read: a size that somebody wrote there would be allocated
+            intact = list(stored.shape) == entry["shape"] and stored.dtype == entry["dtype"]
+            array = np.asarray(stored[...]) if intact else np.zeros(0)
+            intact = intact and checksum(array) == entry["checksum"]
         except (*DAMAGE, FileNotFoundError) as error:
             raise _damaged(location.url, name, "cannot be read") from error
+        except MemoryError as error:
+            raise FormatError(
+                f"{location.url}: array {name!r} says that its shape is {entry['shape']}, which does not fit into "
+                "memory; if the model is not that large, it was damaged or edited: copy it again"
+            ) from error
         if not intact:
             raise _damaged(location.url, name, "does not agree with its checksum")
         arrays[name] = array
@@ -240,6 +265,8 @@ def _take(
 def _trace(arrays: Mapping[str, NDArray[Any]], names: list[str], path: str) -> dict[str, NDArray[np.float64]]:
     if not names:
         return {}
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise FormatError(f"{path}: field 'trace' must be a list of distinct names, got {names!r:.60}")
     array = _take(arrays, "trace", (*arrays.get("trace", np.zeros(0)).shape[:1], len(names)), path)
     return {name: np.ascontiguousarray(column) for name, column in zip(names, array.T, strict=True)}
 

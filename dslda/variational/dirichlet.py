@@ -33,7 +33,7 @@ def update_alpha(
     symmetric : bool
         Keep all entries equal.
     """
-    # one topic has all of every document, whatever alpha is
+    # with one topic there is nothing to estimate: theta is 1
     if not weight > 0.0 or len(alpha) == 1:
         return alpha
     mean_log = log_theta / weight

@@ -37,8 +37,8 @@ _OTHERWISE = {
     "ridge": ", or None for the default of the family",
 }
 
-_PYTHON_NAMES = {"alpha": "doc_topic_prior", "rho": "response_weight", "delta_floor": "dispersion_floor"}
-"""What :func:`dslda.train` calls settings that the command line calls as the paper does."""
+_PUBLIC_NAMES = {"alpha": "doc_topic_prior", "rho": "response_weight", "delta_floor": "dispersion_floor"}
+"""What users call the settings that have the paper's names here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class FitSpec:
             if name in ("alpha", "ridge") and (value is None or value in _ESTIMATED.get(name, ())):
                 continue
             if not (isinstance(value, _NUMBERS) and not isinstance(value, bool) and least <= value <= most):
-                called = f"{name} ({_PYTHON_NAMES[name]})" if name in _PYTHON_NAMES else name
+                called = _PUBLIC_NAMES.get(name, name)
                 default = _OTHERWISE.get(name, "")
                 raise InputError(
                     f"{called} must be a number from {least:g} to {most:g}{default}, got {value!r}; {beyond}"

@@ -25,6 +25,12 @@ __all__ = [
 ]
 
 
+#: a fall of the ELBO below this share of it is rounding
+LEAST_FALL = 1e-8
+#: of the way to the pull that the response would have next, however often the ELBO falls
+SHORTEST_SHARE = 1.0 / 64.0
+
+
 @dataclass(slots=True, eq=False)
 class DocumentState:
     """Variational distribution of one document.
@@ -79,6 +85,23 @@ def slopes(
     return (l1, l2, family.third_derivative(*arguments)) if l2 < 0.0 else (l1, 0.0, 0.0)
 
 
+def pull_of(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> NDArray[np.float64]:
+    """The response's pull at the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2."""
+    n = state.length
+    m, v = moments(state, parameters.eta)
+    l1, l2, l3 = slopes(y, offset + m, parameters, family=family, aux=aux)
+    return rho * np.array([(l1 - l2 * m + 0.5 * l3 * v) / n, l2 / n**2])
+
+
 def sweep(
     state: DocumentState,
     y: float,
@@ -88,38 +111,38 @@ def sweep(
     rho: float,
     offset: float = 0.0,
     aux: float = 1.0,
+    pull: NDArray[np.float64] | None = None,
 ) -> DocumentState:
     """One pass of coordinate ascent over the rows of phi, then gamma.
 
     l1 is linearised, and l2, l3 and v are held, within the sweep: exact where l is quadratic (Gaussian), and with the
-    same fixed point for every family.
+    same fixed point for every family. `pull` is by default that of the response at `state`.
     """
     eta, beta = parameters.eta, parameters.topics
-    n = state.length
     phi = state.phi.copy()
     elog_theta = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
     with np.errstate(divide="ignore"):
         log_beta = np.log(beta[state.terms])
     labelled = not np.isnan(y)
-    if labelled:
-        m_start, v = moments(state, eta)
-        l1, l2, l3 = slopes(y, offset + m_start, parameters, family=family, aux=aux)
-        b = rho * l2 / (2.0 * n * n)
+    if labelled and pull is None:
+        pull = pull_of(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
     for i in range(len(phi)):
         base = log_beta[i] + elog_theta
-        if not labelled:
+        if pull is None:
             phi[i] = special.softmax(base)
             continue
         c = state.copies[i]
-        m_others = (state.copies @ (phi @ eta) - c * (phi[i] @ eta)) / n
+        others = float(state.copies @ (phi @ eta) - c * (phi[i] @ eta))
+        intercept, slope = float(pull[0]), float(pull[1])
 
         def assign(
-            m_i: float, base: NDArray[np.float64] = base, c: float = c, m_others: float = m_others
+            m_i: float,
+            base: NDArray[np.float64] = base,
+            rest: float = intercept + slope * others,
+            coupling: float = slope * (c - 1.0),
+            b: float = 0.5 * slope,
         ) -> tuple[NDArray[np.float64], float]:
-            slope = rho * (
-                (l1 + l2 * (m_others + c * m_i / n - m_start) + 0.5 * l3 * v) / n - l2 * m_i / n**2
-            )
-            row = special.softmax(base + slope * eta + b * eta * eta)
+            row = special.softmax(base + (rest + coupling * m_i) * eta + b * eta * eta)
             return row, float(row @ eta) - m_i
 
         # m = eta'phi(m): the right side falls in m, so there is one root (it is explicit for a single token)
@@ -196,12 +219,29 @@ def update_until_converged(
     rho: float,
     tol: float,
     max_sweeps: int,
+    offset: float = 0.0,
+    aux: float = 1.0,
 ) -> tuple[DocumentState, list[float]]:
-    """Sweeps until the ELBO changes by less than `tol` of itself; returns the ELBO after each."""
+    """Sweeps until the ELBO changes by less than `tol` of itself; returns the ELBO after each.
+
+    A sweep that lowers the ELBO (l is not quadratic, and v or l2 moved too far for the linearisation) halves the share of
+    the way that the pull goes to where the response would have it: a damped step in the natural parameters of phi, with the
+    same fixed points. Without it such documents swing between two states until the cap.
+    """
     trace: list[float] = []
+    pull: NDArray[np.float64] | None = None
+    share = 1.0
     for _ in range(max_sweeps):
-        state = sweep(state, y, parameters, family=family, rho=rho)
-        trace.append(document_elbo(state, y, parameters, family=family, rho=rho))
-        if len(trace) > 1 and abs(trace[-1] - trace[-2]) <= tol * abs(trace[-1]):
+        if not np.isnan(y):
+            wanted = pull_of(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
+            pull = wanted if pull is None else pull + share * (wanted - pull)
+        state = sweep(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux, pull=pull)
+        trace.append(document_elbo(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux))
+        if len(trace) < 2:
+            continue
+        change, before = trace[-1] - trace[-2], abs(trace[-2])
+        if abs(change) <= share * tol * abs(trace[-1]):
             break
+        if change < -max(share * tol, LEAST_FALL) * before:
+            share = max(0.5 * share, SHORTEST_SHARE)
     return state, trace

@@ -93,7 +93,7 @@ TRAIN = {
     ),
     "rho is 0": (
         ["reviews.corpus", "--response", "stars", "--rho", "0"],
-        "rho .* must be a number from 1e-06 to",
+        "--rho must be a number from 1e-06 to",
     ),
     "alpha is a word": (
         ["reviews.corpus", "--response", "stars", "--alpha", "some"],
@@ -162,6 +162,11 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
         (["predict", "reviews.corpus", "reviews.jsonl"], "is a corpus, not a model"),
         (["predict", "stars.model", "reviews.jsonl", "--text", "body"], r"no field 'body'"),
         (["predict", "stars.model", "reviews.jsonl", "--words", "w"], "--words and --counts belong together"),
+        (
+            ["predict", "stars.model", "reviews.jsonl", "--text", ""],
+            "--text must be the name of a field, got ''",
+        ),
+        (["predict", "stars.model", ""], "path must be .* not empty"),
         (["predict", "stars.model", "-", "--id", "key"], "reads lines of text"),
         (
             ["predict", "stars.model", "reviews.jsonl", "--out", "reviews.jsonl", "--overwrite"],

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dslda.cli.program import COMMANDS
+from dslda.cli.program import COMMANDS, run
 from dslda.corpus.ingest import ingest as dslda_ingest
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import ConvergenceWarning
@@ -55,7 +55,7 @@ def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:
     refused = dslda(*ingest, *columns)
     assert refused.code == 2
     assert "bills.csv, line 2: response 'area' must be a number, got 'Taxation'" in refused.error
-    assert refused.error.endswith("if it names classes, give --categorical area (categorical='area')")
+    assert refused.error.endswith("if 'area' holds names of classes, name it with --categorical")
     assert dslda(*ingest, *columns, "--categorical", "area, party").code == 0
     corpus = open_corpus(tmp_path / "b.corpus")
     assert corpus.levels == {"area": ("Health", "Taxation"), "party": ("D", "R")}
@@ -64,6 +64,150 @@ def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:
     unknown = dslda(*ingest, *columns, "--categorical", "sponsor", "--overwrite")
     assert unknown.code == 2
     assert "got 'sponsor'; these are: 'area', 'party', 'age'" in unknown.error
+
+
+@pytest.fixture(scope="session")
+def bills(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with bills.csv and bills.corpus: two responses of numbers, one of names, covariates of both kinds."""
+    folder = tmp_path_factory.mktemp("bills")
+    generator = np.random.default_rng(0)
+    words = {"Health": "nurse clinic drug", "Taxation": "tax income levy", "Law": "court judge crime"}
+    with (folder / "bills.csv").open("w", newline="") as stream:
+        table = csv.writer(stream)
+        table.writerow(["key", "text", "area", "cosponsors", "days", "passed", "age", "party"])
+        for i in range(90):
+            area = list(words)[i % 3]
+            text = " ".join(generator.choice(words[area].split(), 5))
+            days, age = int(generator.integers(1, 9)), int(generator.integers(30, 70))
+            cosponsors = generator.poisson(days * (1 + i % 3))
+            passed = "yes" if area == "Health" or i % 7 == 0 else "no"
+            table.writerow([f"b{i}", text, area, cosponsors, days, passed, age, "DR"[i % 2]])
+    ingest = (
+        "ingest",
+        folder / "bills.csv",
+        "--out",
+        folder / "bills.corpus",
+        "--text",
+        "text",
+        "--id",
+        "key",
+    )
+    columns = ("--response", "area", "--response", "cosponsors", "--response", "passed")
+    more = (
+        "--covariates",
+        "days,age,party",
+        "--categorical",
+        "area,passed,party",
+        "--min-df",
+        1,
+        "--max-df",
+        1.0,
+    )
+    assert run([str(a) for a in (*ingest, *columns, *more)]) == 0
+    return folder
+
+
+def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
+    bills: Path, dslda: Dslda, tmp_path: Path
+) -> None:
+    out = tmp_path / "counts.model"
+    train = ("train", bills / "bills.corpus", "--response", "cosponsors", "--out", out, "--topics", 3)
+    options = ("--family", "poisson", "--exposure", "days", "--covariates", "age", "--covariates", "party")
+    done = dslda(*train, *options, "--alpha", "auto", "--ridge", 0.1)
+    assert done.code == 0, done.err
+    told = dslda("info", out).out
+    assert "family:              poisson, link log" in told
+    assert re.search(r"covariate: +age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)", told)
+    assert re.search(r"covariate: +party=R: ", told)
+    assert "alpha=auto" in told
+    assert "ridge=0.1" in told
+    model = load_model(out)
+    found = rows(dslda("predict", out, bills / "bills.csv").out)
+    assert [float(r["prediction"]) for r in found] == model.predict(
+        open_corpus(bills / "bills.corpus")
+    ).tolist()
+    assert list(found[0]) == ["id", "prediction", "known_tokens", "oov_share", "flag"]
+    bare = tmp_path / "bare.csv"
+    bare.write_text("text,days,age\ntax levy,3,50\n")
+    refused = dslda("predict", out, bare)
+    assert refused.code == 2
+    assert "'party'" in refused.error
+
+
+def test_classes_keep_their_names_and_have_a_probability_each(
+    bills: Path, dslda: Dslda, tmp_path: Path
+) -> None:
+    out = tmp_path / "area.model"
+    train = ("train", bills / "bills.corpus", "--response", "area", "--out", out, "--topics", 3)
+    done = dslda(*train, "--family", "categorical", "--class-weight", "balanced")
+    assert done.code == 0, done.err
+    assert re.search(r"classes: +Health, Law, Taxation", dslda("info", out).out)
+    topics = rows(dslda("topics", out).out)
+    assert list(topics[0]) == ["topic", "class", "coefficient", "standard_error", "prevalence", "words"]
+    assert [t["class"] for t in topics] == ["Health", "Law", "Taxation"]
+    assert "nurse" in topics[0]["words"]
+    found = rows(dslda("predict", out, bills / "bills.corpus").out)
+    names = ["probability_Health", "probability_Law", "probability_Taxation"]
+    assert list(found[0]) == ["id", "prediction", "known_tokens", "oov_share", "flag", *names]
+    assert [r["prediction"] for r in found[:3]] == ["Health", "Taxation", "Law"]
+    assert sum(float(found[0][name]) for name in names) == pytest.approx(1)
+    unknown = tmp_path / "unknown.jsonl"
+    unknown.write_text('{"text": "xyzzy"}\n')
+    (one,) = rows(dslda("predict", out, unknown, "--topics").out)
+    # as the classes were weighed
+    assert [float(one[name]) for name in names] == pytest.approx([1 / 3] * 3)
+    assert "topic_2" in one
+
+
+def test_two_names_are_a_binomial_response(bills: Path, dslda: Dslda, tmp_path: Path) -> None:
+    out = tmp_path / "passed.model"
+    train = ("train", bills / "bills.corpus", "--response", "passed", "--out", out, "--topics", 3)
+    assert dslda(*train, "--family", "binomial").code == 0
+    found = rows(dslda("predict", out, bills / "bills.csv").out)
+    assert [r["probability_yes"] for r in found] == [r["prediction"] for r in found]
+    assert float(found[0]["prediction"]) > 0.5 > float(found[1]["prediction"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--response", "area"),
+            "family gaussian needs numbers, and response 'area' has 3 names .*'categorical'",
+        ),
+        (("--response", "area", "--family", "binomial"), "has 3 names .*use family 'categorical'"),
+        (
+            ("--response", "area", "--family", "softmax"),
+            "family must be one of binomial, categorical, .*'softmax'",
+        ),
+        (
+            ("--response", "cosponsors", "--family", "gamma"),
+            r"numbers in \(0, inf\) for family gamma, got 0 in document",
+        ),
+        (
+            ("--response", "cosponsors", "--covariates", "height"),
+            "must name covariates of .*'days', 'age', 'party'.*'height'",
+        ),
+        (("--response", "cosponsors", "--exposure", "days"), "exposure must be left out for family gaussian"),
+        (("--response", "cosponsors", "--weight", "party"), "weight 'party' must hold numbers .*got names"),
+        (
+            ("--response", "cosponsors", "--class-weight", "balanced"),
+            "class_weight .*the response has no classes",
+        ),
+        (("--response", "cosponsors", "--ridge", "-1"), "ridge must be a number from 0"),
+        (
+            ("--response", "cosponsors", "--family", "binomial", "--trials", "days"),
+            "'cosponsors' must not exceed its trials 'days', got .* in document",
+        ),
+    ],
+)
+def test_responses_and_roles_that_do_not_fit_are_refused(
+    bills: Path, dslda: Dslda, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    done = dslda("train", bills / "bills.corpus", "--out", tmp_path / "m.model", "--topics", 2, *options)
+    assert done.code == 2
+    assert re.search(message, done.error), done.error
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> None:

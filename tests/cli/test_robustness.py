@@ -79,7 +79,7 @@ def test_output_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
     ascii_only = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONIOENCODING": ""}
     done = shell(f"cd {tmp_path}; $D ingest caf*.txt --vocabulary words --out $'o\\xe9.corpus'", **ascii_only)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(os.fsencode(tmp_path) + b"/o\xe9.corpus: 1 documents")
+    assert done.stdout.startswith(os.fsencode(tmp_path) + b"/o\xe9.corpus: 1 document (0 empty), 1 term,")
 
 
 FULL = "could not be written: File too large; make room there, or choose another path"

@@ -13,6 +13,8 @@ from dslda.cli.wording import in_options
         ("n_topics must be at most 100000", "--topics must be at most 100000"),
         ("raise max_iter, or tol", "raise --max-iter, or tol"),
         ("give text=, or words= and counts=, not both", "give --text, or --words and --counts, not both"),
+        ("categorical must name fields", "--categorical must name fields"),
+        ("name it with categorical=", "name it with --categorical"),
         ("text and words must be left out: text files", "--text and --words must be left out: text files"),
         ("workers, memory limit are for workers here", "--workers, --memory-limit are for workers here"),
         ("x is there; give overwrite=True", "x is there; give --overwrite"),

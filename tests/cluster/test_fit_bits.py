@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
+import warnings
+from pathlib import Path
 from typing import Any
 
 import dask.config
@@ -10,10 +13,14 @@ import numpy as np
 import pytest
 from distributed import Client
 
+from dslda.corpus.ingest import ingest
+from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.sources import FutureSource, MemorySource
-from dslda.exceptions import InputError
+from dslda.exceptions import ConvergenceWarning, InputError
 from dslda.families.base import STANDARDISED
+from dslda.model import load_model
+from dslda.training import train
 from dslda.variational.design import Design
 
 # fixtures of this folder: problem, expected, processes, in_process
@@ -140,3 +147,117 @@ def test_worker_processes_that_leave_and_join_change_no_bit(
 
         assert problem.fit_on(client, on_iteration=join) == expected
         assert wait_until_forgotten(client) == []
+
+
+OWN_FAMILY = '''
+import math
+import numpy as np
+from dslda.families.base import Family, Interval
+from dslda.families.own import compile_response
+from dslda.families.registry import register
+
+
+@register
+class Exponential(Family):
+    """y ~ exponential with mean exp(omega)."""
+
+    name = "exponential"
+    link = "log"
+    domain = Interval(0.0)
+    n_searched = 0
+
+    @staticmethod
+    @compile_response
+    def log_likelihood(y, omega, delta, aux):
+        return -omega - y * math.exp(-omega)
+
+    @staticmethod
+    @compile_response
+    def first_derivative(y, omega, delta, aux):
+        return y * math.exp(-omega) - 1.0
+
+    @staticmethod
+    @compile_response
+    def second_derivative(y, omega, delta, aux):
+        return -y * math.exp(-omega)
+
+    @staticmethod
+    @compile_response
+    def third_derivative(y, omega, delta, aux):
+        return y * math.exp(-omega)
+
+    @staticmethod
+    @compile_response
+    def information_weight(y, omega, delta, aux):
+        return y * math.exp(-omega)
+
+    def start(self, moments):
+        return math.log(moments.mean), 1.0, np.ones(1)
+
+    def mean(self, m, v, delta):
+        return np.exp(m + v / 2)
+'''
+
+
+@pytest.mark.slow
+def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_family_of_ones_own(
+    processes: Any, in_process: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "waiting_families.py").write_text(OWN_FAMILY)
+    monkeypatch.syspath_prepend(tmp_path)
+    from waiting_families import Exponential
+
+    n = 300
+    generator = np.random.default_rng(0)
+    days, age = generator.integers(1, 9, n), generator.normal(40, 10, n)
+    drawn = simulate_corpus(n, 3, 50, mean_tokens=40, seed=2)
+    omega = drawn.topic_shares @ drawn.coefficients
+    block = drawn.block
+    records = [
+        {
+            "words": [f"t{t}" for t in block.terms[block.indptr[d] : block.indptr[d + 1]]],
+            "counts": block.counts[block.indptr[d] : block.indptr[d + 1]].tolist(),
+            "reads": int(generator.poisson(days[d] * np.exp(omega[d] + 0.03 * (age[d] - 40)))),
+            "area": ["Health", "Law", "Taxes"][int(np.digitize(omega[d], [-1, 1]))],
+            "wait": float(generator.exponential(np.exp(omega[d]))),
+            "days": int(days[d]),
+            "age": age[d],
+            "party": "DIR"[d % 3],
+        }
+        for d in range(n)
+    ]
+    path = tmp_path / "bills.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    corpus = ingest(
+        path,
+        tmp_path / "bills.corpus",
+        words="words",
+        counts="counts",
+        response=["reads", "area", "wait"],
+        covariates=["days", "age", "party"],
+        categorical=["area", "party"],
+        min_df=1,
+        max_df=1.0,
+        partition_tokens=2000,
+    )
+    assert corpus.n_partitions > 3
+    fits: list[dict[str, Any]] = [
+        {"response": "reads", "family": "poisson", "exposure": "days", "covariates": ["age", "party"]},
+        {"response": "area", "family": "categorical", "covariates": ["age"], "class_weight": "balanced"},
+        {"response": "wait", "family": Exponential(), "doc_topic_prior": "asymmetric"},
+    ]
+    settings: dict[str, Any] = {"n_topics": 3, "max_iter": 4, "tol": 0.0}
+    with processes(2) as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for given in fits:
+            fitted, here = (train(corpus, client=c, **settings, **given) for c in (client, in_process))
+            for name in ("topics", "alpha", "eta", "zeta", "delta"):
+                one, other = (getattr(m.record.parameters, name).tobytes() for m in (fitted, here))
+                assert one == other, (given, name)
+            assert fitted.trace["elbo"].tobytes() == here.trace["elbo"].tobytes()
+            loaded = load_model(fitted.save(tmp_path / "m.model", overwrite=True))
+            assert loaded.predict(corpus).tolist() == fitted.predict(corpus).tolist()
+        with pytest.raises(
+            InputError, match=r"'reads' must not exceed its trials 'days', got .* in document"
+        ):
+            train(corpus, client=client, response="reads", family="binomial", trials="days", **settings)

@@ -152,8 +152,8 @@ def test_missing_responses_are_sent_to_train(
     ("change", "message"),
     [
         (lambda y: np.array(["good", *y[1:]], dtype=object), "must hold numbers.*'good' in row 0"),
-        (lambda y: y.astype(str), "must hold numbers.*gaussian"),
-        (lambda y: np.arange(D).astype("datetime64[D]"), "must hold numbers.*gaussian"),
+        (lambda y: y.astype(str), "must hold numbers.*family categorical"),
+        (lambda y: np.arange(D).astype("datetime64[D]"), "must hold numbers.*in row 0"),
         (lambda y: y * 1e-300, "standard deviation"),
         (lambda y: y * 1e300, "rescale"),
     ],

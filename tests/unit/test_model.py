@@ -167,11 +167,11 @@ def test_a_corpus_is_read_one_partition_at_a_time(model: Model, corpus: Corpus) 
     assert [t.num_rows for t in tables] == [p.n_documents for p in corpus.partitions]
 
 
-def test_a_document_without_a_known_word_gets_the_prior_prediction_and_a_flag(model: Model) -> None:
+def test_a_document_without_a_known_word_gets_the_base_rate_and_a_flag(
+    reviews: tuple[sparse.csr_array, np.ndarray, list[str]], model: Model
+) -> None:
     table = model.score_table([(["xyzzy"], [3]), ([], []), (["dress", "xyzzy"], [1, 1])], ids=["a", "b", "c"])
-    parameters = model.record.parameters
-    prior = parameters.eta @ parameters.alpha / parameters.alpha.sum()
-    expected = model.record.scaling.to_user(prior)
+    expected = reviews[1].mean()
     predictions = table["prediction"].to_pylist()
     assert predictions[:2] == [pytest.approx(expected)] * 2
     assert predictions[2] != pytest.approx(expected)

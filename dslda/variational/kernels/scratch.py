@@ -43,6 +43,12 @@ SERIES_LIMIT = 0.25
 SMALLEST_WEIGHT = 1e-100
 # a term whose normaliser is below this lives only in topics at the floor of exp_shifted: it gets a shift of its own
 SMALLEST_NORMALISER = 1e-80
+# With alpha below 1, most topics soon have no part in a document: E[log theta_k] = digamma(alpha) is about -1/alpha. A topic
+# whose exp(h + a_base eta) is this far below the best one's is left out of the tiles. What the topics left out could have
+# of an entry is bounded, weights of terms being at most 1; an entry where that may be more than DEAD_SHARE (before the
+# factor exp(t eta), which is near 1) is updated by itself, from all topics.
+DEAD_LIMIT = 1e-20
+DEAD_SHARE = 1e-10
 # doubles of one document's gathered topic weights; longer documents gather tile by tile in every sweep
 RESIDENT_DOUBLES = 1 << 19
 
@@ -56,8 +62,8 @@ TILE_DOUBLES = 1 << 15
 # The numbers of a tile's entries lie in one vector, `tile`, entry i of each kind at offset + i. The offsets are constants,
 # so the compiler knows that kinds do not overlap, and unsigned, as is i (see `span`): a signed index may be negative,
 # which means "from the end" and keeps loops scalar.
-Z, KAPPA1, KAPPA2, KAPPA3, W0, W1, W2, TOKENS, T, T1, T2, M0, M1, M2, CHANGE, LOGS = (
-    np.uint64(i * WIDEST) for i in range(16)
+Z, INVERSE, KAPPA1, KAPPA2, KAPPA3, W0, W1, W2, TOKENS, T, T1, T2, M0, M1, M2, CHANGE, LOGS = (
+    np.uint64(i * WIDEST) for i in range(17)
 )
 
 
@@ -109,6 +115,15 @@ class Model(NamedTuple):
     eta_square_mean: float  # under equal shares
 
 
+class Base(NamedTuple):
+    """Where r = exp(h + a eta - top) was taken, and what of it the tiles see."""
+
+    a: float
+    top: float
+    n_live: int  # topics in `Scratch.live`; the others are left out
+    floor: float  # entries with a normaliser below may live in topics left out, or overflow
+
+
 class Scratch(NamedTuple):
     """Arrays made once for a block of documents."""
 
@@ -124,7 +139,7 @@ class Scratch(NamedTuple):
     z: Vector  # view of `tile`
     logs: Vector  # view of `tile`
     tile_bits: Words
-    phi_tile: Matrix  # (K up to a multiple of 4, entries): sqrt(c) phi
+    phi_tile: Matrix  # (live topics up to a multiple of 4, entries): sqrt(c) phi
     # by topic
     gamma: Vector
     elog: Vector  # E[log theta] up to digamma(sum gamma), which is the same for all topics
@@ -133,8 +148,12 @@ class Scratch(NamedTuple):
     assigned_m: Vector  # sum_n m_n phi_n
     exponents: Vector
     phi: Vector  # of one entry by itself
-    r: Matrix  # (4, K): exp(h + a_base eta - top) eta^j
-    sums: Matrix  # (3, K): sums over entries since r was set, see `flush`
+    r: Vector  # exp(h + a_base eta - top)
+    # by live topic, in ascending order; up to a multiple of 4 filled with a topic at r = 0, to spare loops the odd ones
+    live: NDArray[np.int64]  # the topic
+    live_r: Vector
+    live_eta: Vector
+    sums: Matrix  # (3, live topics): sums over entries since r was set, see `flush`
     gram: Matrix  # sum_n phi_n phi_n'
     work: Matrix
     bits: Words
@@ -145,7 +164,7 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
     """Scratch for documents of up to `longest` entries."""
     # all tiles of a document with their padding, or one tile of a document too long to be kept gathered
     gathered = min(longest + longest // LANES + 2 * WIDEST, RESIDENT_DOUBLES // n_topics + 2 * WIDEST)
-    tile = vector(16 * WIDEST)
+    tile = vector(17 * WIDEST)
     padded = (n_topics + 3) // 4 * 4
     return Scratch(
         np.empty(longest, dtype=np.int32),
@@ -166,8 +185,11 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
         vector(n_topics),
         vector(n_topics),
         vector(n_topics),
-        matrix(4, n_topics),
-        matrix(3, n_topics),
+        vector(n_topics),
+        np.empty(padded, dtype=np.int64),
+        vector(padded),
+        vector(padded),
+        matrix(3, padded),
         matrix(padded, padded),
         matrix(2, n_topics),
         words(n_topics),

@@ -20,11 +20,11 @@ from dslda.variational.kernels.scratch import (
     KAPPA2,
     KAPPA3,
     OPTIONS,
-    SMALLEST_NORMALISER,
     TOKENS,
     W0,
     W1,
     W2,
+    Base,
     Model,
     Scratch,
     T,
@@ -42,11 +42,9 @@ from dslda.variational.kernels.tiles import (
     sum_of_logs,
 )
 from dslda.variational.kernels.updates import (
-    Base,
     alone,
     chain,
     cumulants,
-    divide_by_normalisers,
     lines,
     taylor_steps,
     taylor_updates,
@@ -58,6 +56,10 @@ from dslda.variational.special import log_gamma_sum_and_digamma
 _SHORT_RUN = 4
 # a_base moves when the next tile is expected to start with |t| rms(eta) above this
 _REBASE_LIMIT = 1e-3
+# a fall of the ELBO below this share of it is rounding
+LEAST_FALL = 1e-8
+# of the way to the pull that the response would have next, however often the ELBO falls
+SHORTEST_SHARE = 1.0 / 64.0
 
 
 class Response(NamedTuple):
@@ -154,7 +156,7 @@ def update_tile(
         stop = min(first + longest_run, n)
         lines(s, start, first, stop, pull.slope, pull.a - base.a + pull.slope * (m_sum - m_start))
         change = chain(tile, first, stop)
-        reached, change = taylor_steps(tile, first, stop, model.reach, change)
+        reached, change = taylor_steps(tile, first, stop, model.reach, base.floor, change)
         part_bound, part_m, part_spread = taylor_updates(s, start, first, reached, base.a, pull.b)
         bound += part_bound
         m_total += part_m
@@ -195,24 +197,26 @@ def sweep_labelled(
 ) -> tuple[Sums, float]:
     """Update every phi_n of a document with a response; leaves sum_n phi_n in `s`. Returns sums and a_base."""
     n, width = document.n, document.width
-    weights, r, tile, sums_by_topic = document.weights, s.r, s.tile, s.sums
+    weights, tile = document.weights, s.tile
     typical = math.sqrt(model.eta_square_mean)
     sums = Sums(0.0, 0.0, 0.0, m_start)
-    base = Base(0.0, 0.0)
+    base = Base(0.0, 0.0, 0, 0.0)
     for start in range(0, n, width):
         n_tile = min(width, n - start)
         row = tile_row(model, s, document, start)
         a_middle = pull.a + pull.slope * (sums.change - m_start - sums.change / document.length)
         if start == 0 or abs(a_middle - base.a) * typical > _REBASE_LIMIT:
-            if start > 0:
-                flush(s)
-            base = Base(a_middle, set_base(model, s, a_middle))
-        moments(weights, row, r, tile)
+            flush(s, base.n_live)
+            base = set_base(model, s, a_middle)
+        moments(weights, row, s, base.n_live)
         sums = update_tile(model, s, start, n_tile, pull, base, m_start, sums)
-        divide_by_normalisers(tile, n_tile, width)
-        accumulate(weights, row, tile, sums_by_topic)
+        for e in span(n_tile, width):
+            tile[W0 + e] = 0.0
+            tile[W1 + e] = 0.0
+            tile[W2 + e] = 0.0
+        accumulate(weights, row, s, base.n_live)
         sums = Sums(sums.bound + sum_of_logs(s, n_tile, base.top), sums.m, sums.spread, sums.change)
-    flush(s)
+    flush(s, base.n_live)
     return sums, base.a
 
 
@@ -220,27 +224,19 @@ def sweep_labelled(
 def sweep_unlabelled(model: Model, s: Scratch, document: Document) -> float:
     """Update every phi_n of a document without response: a = b = 0. Returns the entries' part of the ELBO."""
     n, width = document.n, document.width
-    weights, r, tile, assigned, phi, copies, sums_by_topic = (
-        document.weights,
-        s.r,
-        s.tile,
-        s.assigned,
-        s.phi,
-        s.copies,
-        s.sums,
-    )
+    weights, tile, assigned, phi, copies = document.weights, s.tile, s.assigned, s.phi, s.copies
     bound = 0.0
-    base = Base(0.0, set_base(model, s, 0.0))
+    base = set_base(model, s, 0.0)
     for start in range(0, n, width):
         n_tile = min(width, n - start)
         row = tile_row(model, s, document, start)
-        normalisers(weights, row, r, tile)
+        normalisers(weights, row, s, base.n_live)
         at = np.uint64(start)
         for e in span(0, n_tile):
             tile[TOKENS + e] = copies[at + e]
             tile[W0 + e] = copies[at + e] / tile[Z + e]
         for e in span(0, n_tile):
-            if tile[Z + e] < SMALLEST_NORMALISER:
+            if tile[Z + e] < base.floor:
                 c = copies[at + e]
                 entry = alone(model, s, s.terms[at + e], 0.0, base)
                 bound += c * entry.log_z
@@ -250,9 +246,9 @@ def sweep_unlabelled(model: Model, s: Scratch, document: Document) -> float:
                 tile[TOKENS + e] = 0.0
         for e in span(n_tile, width):
             tile[W0 + e] = 0.0
-        accumulate_plain(weights, row, tile, sums_by_topic)
+        accumulate_plain(weights, row, s, base.n_live)
         bound += sum_of_logs(s, n_tile, base.top)
-    flush(s)
+    flush(s, base.n_live)
     return bound
 
 
@@ -263,7 +259,8 @@ def ascend(
     """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times.
 
     The start is cold, a pure function of the document and the parameters: gamma = alpha + N / K, m_n = 0, v as under
-    equal shares.
+    equal shares. A sweep that lowers the ELBO, as can happen where l is not quadratic, halves the share of the way that
+    the pull goes to where the response would have it: see `reference.update_until_converged`.
     """
     alpha, eta, gamma, elog, h, assigned = model.alpha, model.eta, s.gamma, s.elog, s.h, s.assigned
     n_topics = eta.shape[0]
@@ -279,6 +276,9 @@ def ascend(
     bound = 0.0
     a_base = 0.0
     n_sweeps = 0
+    share = 1.0
+    pull = Pull(0.0, 0.0, 0.0)
+    intercept = 0.0
     while True:
         log_gammas = log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
         omega = observed.offset + model.middle + m_sum / length
@@ -289,12 +289,24 @@ def ascend(
                 bound += observed.rho * expected_log_likelihood(
                     response.l, response.l2, observed.y, omega, v, response.delta, observed.aux
                 )
-            converged = abs(bound - elbo) <= sweep_tol * abs(bound)
+            converged = abs(bound - elbo) <= share * sweep_tol * abs(bound)
+            if bound < elbo - max(share * sweep_tol, LEAST_FALL) * abs(elbo):
+                # l is not quadratic, and the last pull went too far: the next go part of the way
+                share = max(0.5 * share, SHORTEST_SHARE)
             elbo = bound
             if converged or n_sweeps == max_sweeps:
                 return Ascent(elbo, n_sweeps, converged, a_base)
         n_sweeps += 1
-        pull = pull_of(response, observed, omega, v, length) if document.labelled else Pull(0.0, 0.0, 0.0)
+        if document.labelled:
+            wanted = pull_of(response, observed, omega, v, length)
+            slope = wanted.slope
+            at_zero = wanted.a - slope * m_sum
+            if share < 1.0:
+                slope = pull.slope + share * (slope - pull.slope)
+                at_zero = intercept + share * (at_zero - intercept)
+                wanted = Pull(at_zero + slope * m_sum, slope, 0.5 * slope)
+            pull = wanted
+            intercept = at_zero
         for k in range(n_topics):
             h[k] = elog[k] + pull.b * eta[k] * eta[k]
             assigned[k] = 0.0

@@ -10,6 +10,8 @@ which do not depend on each other: vectorised over entries, for a whole tile at 
     sum_n phi_n = r sum_n beta_n w_n0 + r eta sum_n beta_n w_n1 + r eta^2 sum_n beta_n w_n2        (`accumulate`, `flush`)
     w_n0, w_n1, w_n2 = (1, t, t^2 / 2) c / Z
 
+Only the topics of `live`, the document's own, are summed over: see `DEAD_LIMIT`.
+
 A document's tiles of beta are rows row, ..., row + K - 1 of one matrix of `width` columns, padded with zeros on the right:
 a view made for each tile would cost more than the arithmetic on it.
 """
@@ -20,14 +22,18 @@ import numpy as np
 from numba import njit
 
 from dslda.variational.kernels.scratch import (
+    DEAD_LIMIT,
+    DEAD_SHARE,
     KAPPA1,
     KAPPA2,
     KAPPA3,
     OPTIONS,
+    SMALLEST_NORMALISER,
     TOKENS,
     W0,
     W1,
     W2,
+    Base,
     Matrix,
     Model,
     Scratch,
@@ -39,115 +45,158 @@ from dslda.variational.special import exp_shifted, log
 
 
 @njit(**OPTIONS)
-def set_base(model: Model, s: Scratch, a: float) -> float:
-    """r[j] = exp(h + a eta - top) eta^j for j = 0..3; returns top, the largest exponent."""
-    h, eta, r, exponents = s.h, model.eta, s.r, s.exponents
+def choose_live(s: Scratch, eta: Vector, limit: float) -> tuple[int, float]:
+    """Write the topics with r above `limit`; returns their number and the normaliser that an entry must have (`Base`)."""
+    r, live, live_r, live_eta = s.r, s.live, s.live_r, s.live_eta
+    n_live = 0
+    left_out = 0.0
+    for k in range(r.shape[0]):
+        if r[k] > limit:
+            live[n_live] = k
+            live_r[n_live] = r[k]
+            live_eta[n_live] = eta[k]
+            n_live += 1
+        else:
+            left_out += r[k]
+    for i in range(n_live, (n_live + 3) // 4 * 4):
+        live[i] = 0
+        live_r[i] = 0.0
+        live_eta[i] = 0.0
+    return n_live, max(SMALLEST_NORMALISER, left_out / DEAD_SHARE)
+
+
+@njit(**OPTIONS)
+def set_base(model: Model, s: Scratch, a: float) -> Base:
+    """r = exp(h + a eta - top) with top the largest exponent, and the live topics."""
+    h, eta, exponents = s.h, model.eta, s.exponents
     top = -np.inf
     for k in range(h.shape[0]):
         exponents[k] = h[k] + a * eta[k]
         top = max(top, exponents[k])
-    exp_shifted(exponents, top, r[0], s.bits)
-    for k in range(h.shape[0]):
-        r[1, k] = r[0, k] * eta[k]
-        r[2, k] = r[1, k] * eta[k]
-        r[3, k] = r[2, k] * eta[k]
-    return top
+    exp_shifted(exponents, top, s.r, s.bits)
+    n_live, floor = choose_live(s, eta, DEAD_LIMIT)
+    return Base(a, top, n_live, floor)
 
 
 @njit(**OPTIONS)
-def moments(weights: Matrix, row: int, r: Matrix, tile: Vector) -> None:
-    """M_0 to M_3 of every entry. Four topics a pass, to save loads and stores."""
+def moments(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
+    """M_0 to M_3 of every entry. Four topics a pass, to save loads and stores.
+
+    r eta^j is multiplied up instead of kept: eight factors stay in registers, sixteen would not.
+    """
     width = weights.shape[1]
-    n_topics = r.shape[1]
+    live, r, eta, tile = s.live, s.live_r, s.live_eta, s.tile
     for e in span(0, width):
         tile[Z + e] = 0.0
         tile[KAPPA1 + e] = 0.0
         tile[KAPPA2 + e] = 0.0
         tile[KAPPA3 + e] = 0.0
-    blocked = n_topics - n_topics % 4
-    for k in range(0, blocked, 4):
-        r00, r01, r02, r03 = r[0, k], r[0, k + 1], r[0, k + 2], r[0, k + 3]
-        r10, r11, r12, r13 = r[1, k], r[1, k + 1], r[1, k + 2], r[1, k + 3]
-        r20, r21, r22, r23 = r[2, k], r[2, k + 1], r[2, k + 2], r[2, k + 3]
-        r30, r31, r32, r33 = r[3, k], r[3, k + 1], r[3, k + 2], r[3, k + 3]
+    for i in range(0, n_live, 4):
+        k0, k1, k2, k3 = row + live[i], row + live[i + 1], row + live[i + 2], row + live[i + 3]
+        r0, r1, r2, r3 = r[i], r[i + 1], r[i + 2], r[i + 3]
+        eta0, eta1, eta2, eta3 = eta[i], eta[i + 1], eta[i + 2], eta[i + 3]
         for e in span(0, width):
-            b0 = weights[row + k, e]
-            b1 = weights[row + k + 1, e]
-            b2 = weights[row + k + 2, e]
-            b3 = weights[row + k + 3, e]
-            tile[Z + e] += r00 * b0 + r01 * b1 + r02 * b2 + r03 * b3
-            tile[KAPPA1 + e] += r10 * b0 + r11 * b1 + r12 * b2 + r13 * b3
-            tile[KAPPA2 + e] += r20 * b0 + r21 * b1 + r22 * b2 + r23 * b3
-            tile[KAPPA3 + e] += r30 * b0 + r31 * b1 + r32 * b2 + r33 * b3
-    for k in range(blocked, n_topics):
-        r0, r1, r2, r3 = r[0, k], r[1, k], r[2, k], r[3, k]
-        for e in span(0, width):
-            b = weights[row + k, e]
-            tile[Z + e] += r0 * b
-            tile[KAPPA1 + e] += r1 * b
-            tile[KAPPA2 + e] += r2 * b
-            tile[KAPPA3 + e] += r3 * b
+            p0 = r0 * weights[k0, e]
+            p1 = r1 * weights[k1, e]
+            p2 = r2 * weights[k2, e]
+            p3 = r3 * weights[k3, e]
+            tile[Z + e] += p0 + p1 + p2 + p3
+            p0 *= eta0
+            p1 *= eta1
+            p2 *= eta2
+            p3 *= eta3
+            tile[KAPPA1 + e] += p0 + p1 + p2 + p3
+            p0 *= eta0
+            p1 *= eta1
+            p2 *= eta2
+            p3 *= eta3
+            tile[KAPPA2 + e] += p0 + p1 + p2 + p3
+            tile[KAPPA3 + e] += p0 * eta0 + p1 * eta1 + p2 * eta2 + p3 * eta3
 
 
 @njit(**OPTIONS)
-def normalisers(weights: Matrix, row: int, r: Matrix, tile: Vector) -> None:
+def normalisers(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
     """M_0 of every entry: all that a document without response needs."""
     width = weights.shape[1]
-    n_topics = r.shape[1]
+    live, r, tile = s.live, s.live_r, s.tile
     for e in span(0, width):
         tile[Z + e] = 0.0
-    blocked = n_topics - n_topics % 4
-    for k in range(0, blocked, 4):
-        r0, r1, r2, r3 = r[0, k], r[0, k + 1], r[0, k + 2], r[0, k + 3]
+    for i in range(0, n_live, 4):
+        k0, k1, k2, k3 = row + live[i], row + live[i + 1], row + live[i + 2], row + live[i + 3]
+        r0, r1, r2, r3 = r[i], r[i + 1], r[i + 2], r[i + 3]
         for e in span(0, width):
             tile[Z + e] += (
-                r0 * weights[row + k, e]
-                + r1 * weights[row + k + 1, e]
-                + r2 * weights[row + k + 2, e]
-                + r3 * weights[row + k + 3, e]
+                r0 * weights[k0, e] + r1 * weights[k1, e] + r2 * weights[k2, e] + r3 * weights[k3, e]
             )
-    for k in range(blocked, n_topics):
-        r0 = r[0, k]
-        for e in span(0, width):
-            tile[Z + e] += r0 * weights[row + k, e]
 
 
 @njit(**OPTIONS)
-def accumulate(weights: Matrix, row: int, tile: Vector, sums: Matrix) -> None:
-    """sums[j] += sum_n beta_n w_nj for j = 0..2."""
-    for k in range(sums.shape[1]):
-        s0 = 0.0
-        s1 = 0.0
-        s2 = 0.0
+def accumulate(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
+    """sums[j] += sum_n beta_n w_nj for j = 0..2. Four topics a pass share the loads of w."""
+    live, tile, sums = s.live, s.tile, s.sums
+    for i in range(0, n_live, 4):
+        k0, k1, k2, k3 = row + live[i], row + live[i + 1], row + live[i + 2], row + live[i + 3]
+        s00 = s01 = s02 = s03 = 0.0
+        s10 = s11 = s12 = s13 = 0.0
+        s20 = s21 = s22 = s23 = 0.0
         for e in span(0, weights.shape[1]):
-            b = weights[row + k, e]
-            s0 += b * tile[W0 + e]
-            s1 += b * tile[W1 + e]
-            s2 += b * tile[W2 + e]
-        sums[0, k] += s0
-        sums[1, k] += s1
-        sums[2, k] += s2
+            w0 = tile[W0 + e]
+            w1 = tile[W1 + e]
+            w2 = tile[W2 + e]
+            b = weights[k0, e]
+            s00 += b * w0
+            s10 += b * w1
+            s20 += b * w2
+            b = weights[k1, e]
+            s01 += b * w0
+            s11 += b * w1
+            s21 += b * w2
+            b = weights[k2, e]
+            s02 += b * w0
+            s12 += b * w1
+            s22 += b * w2
+            b = weights[k3, e]
+            s03 += b * w0
+            s13 += b * w1
+            s23 += b * w2
+        add_four(sums[0], i, s00, s01, s02, s03)
+        add_four(sums[1], i, s10, s11, s12, s13)
+        add_four(sums[2], i, s20, s21, s22, s23)
 
 
 @njit(**OPTIONS)
-def accumulate_plain(weights: Matrix, row: int, tile: Vector, sums: Matrix) -> None:
+def accumulate_plain(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
     """sums[0] += sum_n beta_n w_n0."""
-    for k in range(sums.shape[1]):
-        s0 = 0.0
+    live, tile = s.live, s.tile
+    for i in range(0, n_live, 4):
+        k0, k1, k2, k3 = row + live[i], row + live[i + 1], row + live[i + 2], row + live[i + 3]
+        s0 = s1 = s2 = s3 = 0.0
         for e in span(0, weights.shape[1]):
-            s0 += weights[row + k, e] * tile[W0 + e]
-        sums[0, k] += s0
+            w = tile[W0 + e]
+            s0 += weights[k0, e] * w
+            s1 += weights[k1, e] * w
+            s2 += weights[k2, e] * w
+            s3 += weights[k3, e] * w
+        add_four(s.sums[0], i, s0, s1, s2, s3)
 
 
 @njit(**OPTIONS)
-def flush(s: Scratch) -> None:
+def add_four(to: Vector, i: int, s0: float, s1: float, s2: float, s3: float) -> None:
+    """Add to four numbers from `i`."""
+    to[i] += s0
+    to[i + 1] += s1
+    to[i + 2] += s2
+    to[i + 3] += s3
+
+
+@njit(**OPTIONS)
+def flush(s: Scratch, n_live: int) -> None:
     """Bring the sums made since r was set into sum_n phi_n, and clear them."""
-    r, sums, assigned = s.r, s.sums, s.assigned
-    for k in range(assigned.shape[0]):
-        assigned[k] += r[0, k] * sums[0, k] + r[1, k] * sums[1, k] + r[2, k] * sums[2, k]
-        sums[0, k] = 0.0
-        sums[1, k] = 0.0
-        sums[2, k] = 0.0
+    sums, assigned = s.sums, s.assigned
+    for i in range(n_live):
+        eta = s.live_eta[i]
+        assigned[s.live[i]] += s.live_r[i] * (sums[0, i] + eta * (sums[1, i] + eta * sums[2, i]))
+    sums[:, : (n_live + 3) // 4 * 4] = 0.0
 
 
 @njit(**OPTIONS)

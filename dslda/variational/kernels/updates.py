@@ -20,6 +20,7 @@ from numba import njit
 from dslda.variational.kernels.documents import cut
 from dslda.variational.kernels.scratch import (
     CHANGE,
+    INVERSE,
     KAPPA1,
     KAPPA2,
     KAPPA3,
@@ -37,6 +38,7 @@ from dslda.variational.kernels.scratch import (
     W0,
     W1,
     W2,
+    Base,
     Model,
     Scratch,
     T,
@@ -45,13 +47,6 @@ from dslda.variational.kernels.scratch import (
     span,
 )
 from dslda.variational.special import exp_shifted
-
-
-class Base(NamedTuple):
-    """Where r = exp(h + a eta - top) was taken."""
-
-    a: float
-    top: float
 
 
 class Alone(NamedTuple):
@@ -65,9 +60,13 @@ class Alone(NamedTuple):
 
 @njit(**OPTIONS)
 def cumulants(tile: Vector, n: int) -> None:
-    """Replace the sums M_1, M_2, M_3 by mean, variance and third central moment of eta under phi at a_base."""
+    """Replace the sums M_1, M_2, M_3 by mean, variance and third central moment of eta under phi at a_base.
+
+    Writes 1 / Z too.
+    """
     for i in span(0, n):
         inverse = 1.0 / tile[Z + i]
+        tile[INVERSE + i] = inverse
         first = tile[KAPPA1 + i] * inverse
         second = tile[KAPPA2 + i] * inverse
         third = tile[KAPPA3 + i] * inverse
@@ -127,14 +126,16 @@ def taylor_serves(t: float, square: float, reach: float) -> bool:
 
 
 @njit(**OPTIONS)
-def taylor_steps(tile: Vector, first: int, stop: int, reach: float, change: float) -> tuple[int, float]:
+def taylor_steps(
+    tile: Vector, first: int, stop: int, reach: float, floor: float, change: float
+) -> tuple[int, float]:
     """Write t of every entry. Returns the first whose t is too large or normaliser too small, and the change before it.
 
     These are `stop` and `change` where there is none.
     """
     worst = 0.0
     largest = 0.0
-    smallest = 1.0
+    smallest = np.inf
     for i in span(first, stop):
         before = tile[CHANGE + i]
         t = tile[T + i] + before * (tile[T1 + i] + before * tile[T2 + i])
@@ -143,11 +144,11 @@ def taylor_steps(tile: Vector, first: int, stop: int, reach: float, change: floa
         worst = max(worst, abs(t) * t * t * square)
         largest = max(largest, abs(t))
         smallest = min(smallest, tile[Z + i])
-    if worst * reach <= TAYLOR_LIMIT and largest * reach <= SERIES_LIMIT and smallest >= SMALLEST_NORMALISER:
+    if worst * reach <= TAYLOR_LIMIT and largest * reach <= SERIES_LIMIT and smallest >= floor:
         return stop, change
     for i in span(first, stop):
         square = tile[KAPPA2 + i] + tile[KAPPA1 + i] * tile[KAPPA1 + i]
-        if not taylor_serves(tile[T + i], square, reach) or tile[Z + i] < SMALLEST_NORMALISER:
+        if not taylor_serves(tile[T + i], square, reach) or tile[Z + i] < floor:
             return np.int64(i), tile[CHANGE + i]
     return stop, change
 
@@ -156,7 +157,7 @@ def taylor_steps(tile: Vector, first: int, stop: int, reach: float, change: floa
 def taylor_updates(
     s: Scratch, start: int, first: int, stop: int, a_base: float, b: float
 ) -> tuple[float, float, float]:
-    """Write a and m of the entries first, ..., stop - 1 of a tile, and their w_nj Z(0) = (1, t, t^2 / 2) c Z(0) / Z(t).
+    """Write a and m of the entries first, ..., stop - 1 of a tile, and their w_nj = (1, t, t^2 / 2) c / Z(t).
 
     Returns sum c (log Z(t) - log Z(0) - a m - b (eta*eta)'phi), sum c m, sum c Var(eta).
     """
@@ -174,7 +175,7 @@ def taylor_updates(
         m = kappa1 + t * (kappa2 + 0.5 * t * kappa3)
         variance = kappa2 + t * kappa3
         u = t * (kappa1 + t * (0.5 * kappa2 + t * kappa3 / 6.0))
-        share = c * (1.0 - u * (1.0 - u * (0.5 - u / 6.0)))
+        share = c * tile[INVERSE + i] * (1.0 - u * (1.0 - u * (0.5 - u / 6.0)))
         state_a[at + i] = a_base + t
         state_m[at + i] = m
         tile[TOKENS + i] = c
@@ -185,20 +186,6 @@ def taylor_updates(
         m_total += c * m
         spread += c * variance
     return bound, m_total, spread
-
-
-@njit(**OPTIONS)
-def divide_by_normalisers(tile: Vector, n: int, width: int) -> None:
-    """w_nj from what `taylor_updates` has written, and zeros in the padding."""
-    for e in span(0, n):
-        inverse = 1.0 / tile[Z + e]
-        tile[W0 + e] *= inverse
-        tile[W1 + e] *= inverse
-        tile[W2 + e] *= inverse
-    for e in span(n, width):
-        tile[W0 + e] = 0.0
-        tile[W1 + e] = 0.0
-        tile[W2 + e] = 0.0
 
 
 @njit(**OPTIONS)
@@ -214,7 +201,7 @@ def alone(model: Model, s: Scratch, term: int, a: float, base: Base) -> Alone:
             u = t * eta[k]
             p = 1.0 / 720.0 + u * (1.0 / 5040.0 + u / 40320.0)
             p = 1.0 + u * (1.0 + u * (0.5 + u * (1.0 / 6.0 + u * (1.0 / 24.0 + u * (1.0 / 120.0 + u * p)))))
-            phi[k] = r[0, k] * p * cut(topics[term, k])
+            phi[k] = r[k] * p * cut(topics[term, k])
             z += phi[k]
     if z < SMALLEST_NORMALISER:
         # far from the base, or the term lives only in topics that are all but impossible at the base

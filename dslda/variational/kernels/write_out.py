@@ -1,6 +1,7 @@
 """What a document leaves behind after its last sweep: phi, written once, and everything that is summed over phi.
 
-phi is written tile by tile as sqrt(c) phi_n, so that its square is what the second moments need:
+phi is written tile by tile as sqrt(c) phi_n, so that its square is what the second moments need. Only live topics have
+rows in it: row i is topic live[i]. It makes
 
     expected counts       topic_word[w] += c phi_n
     sum_n phi_n, sum_n m_n phi_n, and sum_n phi_n phi_n' ("gram"), which make E[zbar], Cov[zbar] eta and E[zbar zbar']
@@ -18,13 +19,14 @@ from numpy.typing import NDArray
 
 from dslda.variational.kernels.documents import Document, tile_row
 from dslda.variational.kernels.scratch import (
+    DEAD_LIMIT,
     KAPPA1,
     KAPPA2,
     OPTIONS,
-    SMALLEST_NORMALISER,
     W0,
     W1,
     W2,
+    Base,
     Matrix,
     Model,
     Scratch,
@@ -33,7 +35,8 @@ from dslda.variational.kernels.scratch import (
     Z,
     span,
 )
-from dslda.variational.kernels.updates import Base, alone, taylor_serves
+from dslda.variational.kernels.tiles import choose_live
+from dslda.variational.kernels.updates import alone, taylor_serves
 
 # what the rows of the tile's vector hold here: sums of phi, phi eta and phi eta^2, later sqrt(c) / Z, sqrt(c), sqrt(c) m
 _Z, _FIRST, _SECOND = Z, KAPPA1, KAPPA2
@@ -41,24 +44,59 @@ _FACTOR, _ROOT, _ROOT_M = W0, W1, W2
 
 
 @njit(**OPTIONS)
-def write_phi(weights: Matrix, row: int, eta: Vector, s: Scratch) -> None:
-    """Unnormalised phi of a tile, shape (K, width), at every entry's t, with the sums of phi, phi eta and phi eta^2."""
-    r, tile, phi = s.r, s.tile, s.phi_tile
+def write_phi(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
+    """Unnormalised phi of a tile, shape (live topics, width), at every entry's t, with the sums of phi, phi eta, phi eta^2.
+
+    The rows that fill up to a multiple of 4 are zero.
+    """
+    live, tile, phi = s.live, s.tile, s.phi_tile
     width = weights.shape[1]
     for e in span(0, width):
         tile[_Z + e] = 0.0
         tile[_FIRST + e] = 0.0
         tile[_SECOND + e] = 0.0
-    for k in range(eta.shape[0]):
-        rk = r[0, k]
-        eta_k = eta[k]
+    for i in range((n_live + 3) // 4 * 4):
+        k = row + live[i]
+        r = s.live_r[i]
+        eta = s.live_eta[i]
         for e in span(0, width):
-            u = tile[T + e] * eta_k
-            p = rk * weights[row + k, e] * (1.0 + u * (1.0 + u * (0.5 + u / 6.0)))
-            phi[k, e] = p
+            u = tile[T + e] * eta
+            p = r * weights[k, e] * (1.0 + u * (1.0 + u * (0.5 + u / 6.0)))
+            phi[i, e] = p
             tile[_Z + e] += p
-            tile[_FIRST + e] += p * eta_k
-            tile[_SECOND + e] += p * eta_k * eta_k
+            tile[_FIRST + e] += p * eta
+            tile[_SECOND + e] += p * eta * eta
+
+
+@njit(**OPTIONS)
+def series_serves(s: Scratch, e: int, reach: float, floor: float) -> bool:
+    """Whether what `write_phi` has written of an entry is good enough."""
+    tile = s.tile
+    i = np.uint64(e)
+    z = tile[_Z + i]
+    return z >= floor and taylor_serves(tile[T + i], tile[_SECOND + i] / z, reach)
+
+
+@njit(**OPTIONS)
+def series_serves_up_to(s: Scratch, n: int, reach: float, floor: float) -> int:
+    """The first of the `n` entries that has to be written by itself, or n."""
+    for e in range(n):
+        if not series_serves(s, e, reach, floor):
+            return e
+    return n
+
+
+@njit(**OPTIONS)
+def write_phi_alone(model: Model, s: Scratch, start: int, e: int, base: Base) -> None:
+    """Replace what `write_phi` has written of an entry."""
+    tile, phi = s.tile, s.phi_tile
+    i = np.uint64(e)
+    entry = alone(model, s, s.terms[start + e], s.a[start + e], base)
+    tile[_Z + i] = 1.0
+    tile[_FIRST + i] = entry.m
+    tile[_SECOND + i] = entry.square
+    for k in range(model.eta.shape[0]):
+        phi[k, i] = s.phi[k]
 
 
 @njit(**OPTIONS)
@@ -89,47 +127,50 @@ def factors(s: Scratch, start: int, n: int, width: int) -> tuple[float, float]:
 
 
 @njit(**OPTIONS)
-def scale_phi(s: Scratch, width: int) -> None:
+def scale_phi(s: Scratch, n_live: int, width: int) -> None:
     """sqrt(c) phi in place of the unnormalised phi, and the tile's part of sum_n phi_n and sum_n m_n phi_n."""
-    tile, phi, assigned, assigned_m = s.tile, s.phi_tile, s.assigned, s.assigned_m
-    for k in range(assigned.shape[0]):
+    tile, phi = s.tile, s.phi_tile
+    for i in range(n_live):
         total = 0.0
         total_m = 0.0
         for e in span(0, width):
-            p = phi[k, e] * tile[_FACTOR + e]
-            phi[k, e] = p
+            p = phi[i, e] * tile[_FACTOR + e]
+            phi[i, e] = p
             total += p * tile[_ROOT + e]
             total_m += p * tile[_ROOT_M + e]
-        assigned[k] += total
-        assigned_m[k] += total_m
+        s.assigned[s.live[i]] += total
+        s.assigned_m[s.live[i]] += total_m
 
 
 @njit(**OPTIONS)
 def add_expected_counts(
-    terms: NDArray[np.int32], start: int, n: int, weight: float, tile: Vector, phi: Matrix, topic_word: Matrix
+    s: Scratch, start: int, n: int, n_live: int, weight: float, topic_word: Matrix
 ) -> None:
     """topic_word[term of n] += weight c phi_n. Four terms a pass: their rows are far apart in memory."""
-    root = tile[_ROOT : _ROOT + np.uint64(n)]
+    terms, live, phi = s.terms, s.live, s.phi_tile
+    root = s.tile[_ROOT : _ROOT + np.uint64(n)]
     blocked = n - n % 4
     for e in range(0, blocked, 4):
         w0, w1, w2, w3 = terms[start + e], terms[start + e + 1], terms[start + e + 2], terms[start + e + 3]
         r0, r1 = weight * root[e], weight * root[e + 1]
         r2, r3 = weight * root[e + 2], weight * root[e + 3]
-        for k in range(topic_word.shape[1]):
-            topic_word[w0, k] += r0 * phi[k, e]
-            topic_word[w1, k] += r1 * phi[k, e + 1]
-            topic_word[w2, k] += r2 * phi[k, e + 2]
-            topic_word[w3, k] += r3 * phi[k, e + 3]
+        for i in range(n_live):
+            k = live[i]
+            topic_word[w0, k] += r0 * phi[i, e]
+            topic_word[w1, k] += r1 * phi[i, e + 1]
+            topic_word[w2, k] += r2 * phi[i, e + 2]
+            topic_word[w3, k] += r3 * phi[i, e + 3]
     for e in range(blocked, n):
         w0 = terms[start + e]
-        for k in range(topic_word.shape[1]):
-            topic_word[w0, k] += weight * root[e] * phi[k, e]
+        for i in range(n_live):
+            topic_word[w0, live[i]] += weight * root[e] * phi[i, e]
 
 
 @njit(**OPTIONS)
-def add_gram(width: int, phi: Matrix, n_topics: int, gram: Matrix) -> None:
-    """Lower triangle of gram += phi phi', two rows by four columns at a time; what lies right of it is never read."""
-    for i in range(0, n_topics, 2):
+def add_gram(s: Scratch, n_live: int, width: int) -> None:
+    """Lower triangle of gram += phi phi', two rows by four columns at a time."""
+    phi, live, gram = s.phi_tile, s.live, s.gram
+    for i in range(0, n_live, 2):
         for j in range(0, i + 1, 4):
             s00 = s01 = s02 = s03 = 0.0
             s10 = s11 = s12 = s13 = 0.0
@@ -148,14 +189,30 @@ def add_gram(width: int, phi: Matrix, n_topics: int, gram: Matrix) -> None:
                 s11 += p1 * q1
                 s12 += p1 * q2
                 s13 += p1 * q3
-            gram[i, j] += s00
-            gram[i, j + 1] += s01
-            gram[i, j + 2] += s02
-            gram[i, j + 3] += s03
-            gram[i + 1, j] += s10
-            gram[i + 1, j + 1] += s11
-            gram[i + 1, j + 2] += s12
-            gram[i + 1, j + 3] += s13
+            add_row(gram, live, n_live, i, j, s00, s01, s02, s03)
+            add_row(gram, live, n_live, i + 1, j, s10, s11, s12, s13)
+
+
+@njit(**OPTIONS)
+def add_row(
+    gram: Matrix,
+    live: NDArray[np.int64],
+    n_live: int,
+    i: int,
+    j: int,
+    s0: float,
+    s1: float,
+    s2: float,
+    s3: float,
+) -> None:
+    """Add to the topics live[j], ..., live[j + 3] of row live[i]; j <= i. What lies right of the diagonal is never read."""
+    if i >= n_live:
+        return
+    k = live[i]
+    gram[k, live[j]] += s0
+    gram[k, live[min(j + 1, i)]] += s1 if j + 1 <= i else 0.0
+    gram[k, live[min(j + 2, i)]] += s2 if j + 2 <= i else 0.0
+    gram[k, live[min(j + 3, i)]] += s3 if j + 3 <= i else 0.0
 
 
 @njit(**OPTIONS)
@@ -221,7 +278,8 @@ def write_out(
                 gram[i, j] = 0.0
     m_sum = 0.0
     spread = 0.0
-    base = Base(a_base, 0.0)
+    n_live, floor = choose_live(s, model.eta, DEAD_LIMIT)
+    base = Base(a_base, 0.0, n_live, floor)  # `alone` returns log Z less the largest exponent: not used here
     for start in range(0, document.n, width):
         n_tile = min(width, document.n - start)
         row = tile_row(model, s, document, start)
@@ -230,22 +288,21 @@ def write_out(
             tile[T + e] = s.a[at + e] - a_base if document.labelled else 0.0
         for e in span(n_tile, width):
             tile[T + e] = 0.0
-        write_phi(document.weights, row, model.eta, s)
-        for e in span(0, n_tile):
-            z = tile[_Z + e]
-            if z < SMALLEST_NORMALISER or not taylor_serves(tile[T + e], tile[_SECOND + e] / z, model.reach):
-                entry = alone(model, s, s.terms[at + e], s.a[at + e], base)
-                tile[_Z + e] = 1.0
-                tile[_FIRST + e] = entry.m
-                tile[_SECOND + e] = entry.square
-                for k in range(n_topics):
-                    s.phi_tile[k, e] = s.phi[k]
+        write_phi(document.weights, row, s, n_live)
+        served = series_serves_up_to(s, n_tile, model.reach, floor)
+        if served < n_tile and n_live < n_topics:
+            # an entry by itself may be of any topic: all are live from here on
+            n_live, floor = choose_live(s, model.eta, 0.0)
+            write_phi(document.weights, row, s, n_live)
+        for e in range(served, n_tile):
+            if not series_serves(s, e, model.reach, floor):
+                write_phi_alone(model, s, start, e, base)
         part_m, part_spread = factors(s, start, n_tile, width)
         m_sum += part_m
         spread += part_spread
-        scale_phi(s, width)
+        scale_phi(s, n_live, width)
         if learn:
-            add_expected_counts(s.terms, start, n_tile, weight, tile, s.phi_tile, topic_word)
+            add_expected_counts(s, start, n_tile, n_live, weight, topic_word)
             if document.labelled:
-                add_gram(width, s.phi_tile, n_topics, gram)
+                add_gram(s, n_live, width)
     return m_sum, spread

@@ -18,7 +18,10 @@ TERMS = ["apple", "fig", "pear"]
 
 @pytest.mark.parametrize("inputs", [None, 5, "", [None], [""], b"x", np.eye(2)])
 def test_inputs_are_paths_or_collections(inputs: object) -> None:
-    with pytest.raises(InputError, match=r"inputs must be paths or URLs, a sparse matrix, .*, got "):
+    with pytest.raises(
+        InputError,
+        match=r"must be (paths or URLs, a sparse matrix, .*|a path or URL that is not empty), got ",
+    ):
         dslda.ingest(inputs, text="text")
 
 

@@ -166,7 +166,7 @@ def test_field_of_wrong_type_is_named(name):
         (("responses", 1, "name"), "rating", "field 'responses' must have distinct names"),
         (("covariates", 1, "name"), "age", "field 'covariates' must have distinct names"),
         (("covariates", 0, "mean"), None, r"covariates\[0\]: field 'mean' must be a finite number, got None"),
-        (("covariates", 0, "n"), 2, "n and missing of 'age' in 'covariates' must add up to the 3 documents"),
+        (("covariates", 0, "n"), 2, "counts must say how many of n = 2 have each distinct value"),
         (("responses", 1, "missing"), 2, "n and missing of 'none/at all' in 'responses' must add up"),
         (("responses", 2, "levels"), None, r"responses\[2\]: field 'levels' must be a list, got None"),
         (("responses", 2, "levels"), {"a": 1}, r"responses\[2\]: field 'levels' must be a list"),
@@ -176,6 +176,7 @@ def test_field_of_wrong_type_is_named(name):
             r"responses\[2\]: field 'levels' must be distinct strings",
         ),
         (("responses", 2, "levels"), ["a", "b", "b"], "field 'levels' must be distinct strings in the order"),
+        (("responses", 2, "levels"), ["a", "b", "\ud800"], "field 'levels' must be distinct strings"),
         (("responses", 2, "levels"), ["b", "a", "c"], "field 'levels' must be distinct strings in the order"),
         (
             ("responses", 2, "levels"),
@@ -208,6 +209,7 @@ def test_wrong_field_is_named_with_its_place(path, value, message):
 def test_a_covariate_has_no_missing_value_and_a_categorical_response_may_have_none_at_all():
     data = copy.deepcopy(MANIFEST.to_json())
     data["covariates"][0] |= {"n": 2, "missing": 1}
+    data["covariates"][0]["counts"][0] -= 1
     with pytest.raises(FormatError, match="the covariate 'age' must have no missing value, got 1"):
         Manifest.from_json(resealed(data), "x")
     data = copy.deepcopy(MANIFEST.to_json())

@@ -426,7 +426,7 @@ def test_empty_documents_stay_as_rows_and_are_reported(tmp_path, caplog):
     assert dense(corpus).tolist() == [[1], [0], [0], [0], [1]]
     assert values(corpus, "y").tolist() == [0, 1, 2, 3, 4]
     assert corpus.n_empty == 3
-    assert "3 of 5 documents" in caplog.text
+    assert "3 of 5 documents" not in caplog.text  # the command line shows warnings and log: once is enough
 
 
 def test_lone_surrogates_in_json_do_not_stop_it(tmp_path):

@@ -4,17 +4,21 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
+import sys
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslda.corpus import streams
-from dslda.corpus.readers import CsvLines, Fields, JsonLines, LdacLines, ParquetRows
+from dslda.corpus.readers import CsvLines, Fields, JsonLines, LdacLines, ParquetRows, TextFile
 from dslda.corpus.sources import cut_file, group_sources, list_files, target_bytes, whole_files
 from dslda.corpus.streams import InputFile, Lines, compression_of, read_blocks, read_text
 from dslda.exceptions import InputError
@@ -186,7 +190,7 @@ def test_csv_is_cut_between_records_and_not_inside_quotes(tmp_path, ending, targ
         ("text,b\na,1\nb,2,3\n", r"a\.csv, line 3: must have 2 cells as the header has, got 3"),
         ('text,b\na,1\n"b,2\nc,3\n', r"a\.csv, line 3: not CSV: .*; is a quote not closed"),
         ('text,b\na,1\n"b"c,2\n', r"a\.csv, line 3: not CSV"),
-        ("text,text\na,1\n", r"a\.csv: the header names the column 'text' twice"),
+        ("text,text\na,1\n", r"a\.csv names the column 'text' twice; rename one"),
         ("title,b\na,1\n", r"a\.csv has no field 'text' for the text; fields there are: 'title', 'b'"),
     ],
 )
@@ -214,8 +218,6 @@ def test_lda_c_that_breaks_a_rule_is_named_by_line(tmp_path, line, message):
 
 @pytest.mark.parametrize("row_group_size", [7, 1000])
 def test_parquet_pieces_give_every_row_once_and_name_it(tmp_path, row_group_size):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     documents = [f"document {i} " * 50 for i in range(500)]
     table = pa.table({"other.dotted": range(500), "text": documents})
@@ -229,8 +231,6 @@ def test_parquet_pieces_give_every_row_once_and_name_it(tmp_path, row_group_size
 
 
 def test_parquet_that_is_cut_short_or_lacks_a_column_is_refused(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"title": ["a"]}), tmp_path / "a.parquet")
     file = InputFile(str(tmp_path / "a.parquet"), 1)
@@ -315,3 +315,37 @@ def test_thousands_of_tiny_files_and_one_large_file_both_become_balanced_chunks(
 def test_messages_hold_no_storage_options():
     file = InputFile("s3://bucket/a.jsonl", 0, None, {"secret": "hunter2"})
     assert not re.search("hunter2", repr(JsonLines(file)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and pipes of POSIX")
+def test_links_to_folders_are_never_taken_for_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.txt").write_text("word")
+    (tmp_path / "sub" / "up").symlink_to(tmp_path)
+    (tmp_path / "self.txt").symlink_to(tmp_path)
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    os.mkfifo(tmp_path / "pipe.txt")
+    with caplog.at_level("WARNING", "dslda"):
+        assert list_files(tmp_path).ids == ("a.txt", "b.txt")
+    assert [record.args for record in caplog.records] == [
+        (str(tmp_path / name),) for name in ("pipe.txt", "self.txt", "sub/up")
+    ]
+    assert list_files(str(tmp_path / "*.txt")).ids == ("a.txt", "b.txt")
+    (tmp_path / "nowhere.txt").symlink_to("no such file")
+    with pytest.raises(InputError, match=r"nowhere\.txt: cannot be opened"):
+        list(TextFile(list_files(tmp_path).files[2], "x").records(Fields()))
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"]), pa.array([1.0])], ["text", "text", "y"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = ParquetRows(list_files(tmp_path / "a.parquet").files[0])
+    with pytest.raises(InputError, match=r"a\.parquet names the column 'text' twice; rename one"):
+        list(source.records(Fields(text="text")))
+    assert [record for _, record in source.records(Fields(text="y"))] == [{"y": 1.0}]
+
+
+@pytest.mark.parametrize("given", ["", " "])
+def test_an_empty_input_is_not_the_current_folder(given: str) -> None:
+    with pytest.raises(InputError, match="must be a path or URL that is not empty"):
+        list_files(given)

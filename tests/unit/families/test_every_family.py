@@ -13,6 +13,9 @@ from dslda.families.base import ResponseMoments
 from dslda.families.registry import FAMILIES, get_family
 from dslda.testing import FamilyTests
 
+# a response of classes has as many predictors as classes: test_categorical.py
+OF_ONE_PREDICTOR = [name for name in FAMILIES if name != "categorical"]
+
 
 class TestGaussian(FamilyTests):
     family = get_family("gaussian")
@@ -138,7 +141,7 @@ def conforming() -> set[type]:
     return kinds
 
 
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", OF_ONE_PREDICTOR)
 def test_every_registered_family_conforms(name: str) -> None:
     assert FAMILIES[name] in conforming()
 
@@ -170,7 +173,7 @@ def ordinal_probability(y: float, omega: float) -> float:
     return special.expit(cutpoints[int(y) + 1] - omega) - special.expit(cutpoints[int(y)] - omega)
 
 
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", OF_ONE_PREDICTOR)
 @pytest.mark.parametrize("omega", [-1.4, 0.0, 0.9])
 def test_density_is_scipys_and_sums_to_one(name: str, omega: float) -> None:
     delta, aux, expected = DENSITIES[name]

@@ -21,7 +21,7 @@ from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import check_model_output, read_model, write_model
-from dslda.variational.design import Design
+from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 
 TERMS = ("apple", "fig", "kiwi", "naïve", "pear", "日本")
@@ -64,6 +64,41 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
     )
 
 
+def a_record_of_classes() -> ModelRecord:
+    """Classes, covariates of both kinds, and whatever else is optional."""
+    generator = np.random.default_rng(1)
+    plain = a_record()
+    half = generator.normal(size=(2, 6, 6))
+    covariates = (
+        CovariateColumn("age", None, 40.5, 1 / 3),
+        CovariateColumn("party", 1, 0.1, 1.0),
+        CovariateColumn("party", 2, 0.5, 1.0),
+    )
+    return replace(
+        plain,
+        parameters=replace(
+            plain.parameters,
+            eta=generator.normal(size=(3, 2)),
+            zeta=generator.normal(size=(3, 2)),
+            delta=np.zeros(0),
+        ),
+        covariance=half @ half.transpose(0, 2, 1),
+        design=Design(
+            "stars", weight="weight", classes=(1.0, 5.0), class_weight=(0.5, 2.5), covariates=covariates
+        ),
+        spec=FitSpec(
+            n_topics=3,
+            family="categorical",
+            family_options={"n_classes": 2, "form": "bound"},
+            alpha="asymmetric",
+            ridge=0.5,
+        ),
+        classes=("1", "5"),
+        levels={"party": ("D", "I", "R")},
+        base=np.array([-1 / 3, 1 / 3]),
+    )
+
+
 def assert_same(one: ModelRecord, other: ModelRecord) -> None:
     for name in ("topics", "alpha", "eta", "delta", "zeta"):
         assert getattr(one.parameters, name).tobytes() == getattr(other.parameters, name).tobytes()
@@ -74,6 +109,9 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
     assert (one.prevalence is None) == (other.prevalence is None)
     if one.prevalence is not None:
         assert one.prevalence.tobytes() == other.prevalence.tobytes()
+    assert (one.base is None) == (other.base is None)
+    if one.base is not None:
+        assert one.base.tobytes() == other.base.tobytes()
     assert {k: v.tobytes() for k, v in one.trace.items()} == {k: v.tobytes() for k, v in other.trace.items()}
     assert one.vocabulary == other.vocabulary
     for name in (
@@ -98,9 +136,10 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         a_record(),
         a_record(n_topics=1),
         a_record(terms=None),
+        a_record_of_classes(),
         replace(a_record(), covariance=None, prevalence=None, trace={}, response=None, corpus_hash=None),
     ],
-    ids=["complete", "one topic", "no vocabulary", "nothing optional"],
+    ids=["complete", "one topic", "no vocabulary", "classes", "nothing optional"],
 )
 def test_every_field_comes_back(tmp_path: Path, record: ModelRecord) -> None:
     write_model(record, tmp_path / "a.model")
@@ -158,6 +197,47 @@ def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> Non
         assert (values[topic], errors[topic]) == (coefficient, error)
     checksum = attributes.pop("manifest_sha256")
     assert json_sha256(attributes) == checksum
+
+
+def test_manifest_and_arrays_are_those_of_the_specification(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    section = text[text.index("## Model, version 1") :]
+    shown = json.loads(section.split("```json\n")[1].split("```")[0])
+    write_model(a_record_of_classes(), tmp_path / "a.model")
+    written = json.loads((tmp_path / "a.model" / "zarr.json").read_text())["attributes"]
+    assert list(written) == list(shown)
+    for name in ("design", "response", "training", "settings"):
+        assert list(written[name]) == list(shown[name])
+    assert list(written["design"]["covariates"][0]) == list(shown["design"]["covariates"][0])
+    write_model(a_record(), tmp_path / "b.model")
+    names = set(written["arrays"]) | {p.name for p in (tmp_path / "b.model").iterdir() if p.is_dir()}
+    for name in names:
+        assert f"`{name}`" in section[: section.index("### Manifest")], name
+
+
+def test_plain_zarr_reads_a_model_as_the_specification_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    section = text[text.index("### Reading a model with zarr alone") :]
+    code = section.split("```python\n")[1].split("```")[0]
+    record = replace(a_record(), base=np.array([0.25]))
+    Model(record).save(tmp_path / "stars.model")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"print": lambda *shown: None}
+    exec(code, names)
+    model = Model(record)
+    assert sorted(names["coefficients"].tolist()) == [c.coefficient for c in model.coefficients()]
+    assert names["vocabulary"] == list(TERMS)
+    assert names["base"] == model.predict(["xyzzy"])[0]
+
+
+def test_a_family_of_ones_own_must_be_known_to_predict(tmp_path: Path) -> None:
+    spec = FitSpec(n_topics=3, family="tweedie")
+    write_model(replace(a_record(), spec=spec), tmp_path / "a.model")
+    model = load_model(tmp_path / "a.model")
+    with pytest.raises(InputError, match=r"'tweedie'.*import the module that registers it"):
+        model.predict(["apple"])
 
 
 def test_nothing_there_is_said_so(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from problems import (
     random_parameters,
     reference_statistics,
 )
+from scipy import special
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
+from dslda.families.registry import get_family
 from dslda.variational import reference
 from dslda.variational.estep import e_step, infer
 from dslda.variational.kernels import scratch as kernels
@@ -123,6 +125,36 @@ def test_a_response_that_is_not_quadratic(problem: tuple[Documents, Parameters, 
 
 
 @GRANULARITIES
+def test_documents_that_would_swing_between_two_states_settle(granularity: str) -> None:
+    """A heavy response on few words: without damping sweeps overshoot to and fro until the cap."""
+    rng = np.random.default_rng(5)
+    parameters = random_parameters(rng, 30, 5, delta=1.0, eta_scale=2.5)
+    rows = [random_document(rng, 30, distinct=int(rng.integers(1, 5)), most=3) for _ in range(60)]
+    documents = documents_of(rows).with_response(rng.integers(0, 2, 60))
+    family = get_family("poisson")
+    spec = FitSpec(n_topics=5, granularity=granularity, rho=2.0, sweep_tol=1e-6, max_sweeps=300)
+    posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
+    assert posterior.converged.all()
+    fell = 0
+    for d in range(len(documents)):
+        terms, counts, y = documents.document(d)
+        state, trace = reference.update_until_converged(
+            reference.cold_start(terms, counts, parameters, granularity=granularity),
+            y,
+            parameters,
+            family=family,
+            rho=2.0,
+            tol=1e-6,
+            max_sweeps=300,
+        )
+        fell += bool(np.any(np.diff(trace) < -1e-4))
+        assert posterior.n_sweeps[d] == len(trace)
+        assert_allclose(posterior.elbo[d], trace[-1], rtol=1e-6)
+        assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-4, atol=1e-4)
+    assert fell > 0
+
+
+@GRANULARITIES
 @pytest.mark.parametrize("delta", [1e-8, 1e-4])
 @pytest.mark.parametrize("n_topics", [2, 5, 17])
 def test_short_documents_with_tiny_dispersion(granularity: str, delta: float, n_topics: int) -> None:
@@ -185,6 +217,39 @@ def test_a_term_possible_only_in_topics_the_response_rejects(
     parameters = Parameters(topics, np.full(3, 0.5), eta, np.array([delta]))
     documents = documents_of([([0], [1], 50.0), ([0], [3], 50.0), ([0, 1], [1, 1], 50.0)])
     spec = FitSpec(n_topics=3, granularity=granularity, max_sweeps=3, sweep_tol=0.0)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("labelled", [True, False])
+def test_most_topics_end_without_a_part_in_the_document(granularity: str, labelled: bool) -> None:
+    rng = np.random.default_rng(8)
+    n_topics = 45
+    parameters = random_parameters(rng, 200, n_topics, delta=0.3, eta_scale=2.0, alpha=0.015)
+    own = rng.integers(n_topics, size=200)
+    parameters.topics[np.arange(200), own] *= 50.0
+    parameters.topics[:] /= parameters.topics.sum(axis=0)
+    documents = documents_of(
+        [random_document(rng, 200, distinct=distinct, most=2, labelled=labelled) for distinct in (3, 20, 150)]
+    )
+    spec = FitSpec(n_topics=n_topics, granularity=granularity, max_sweeps=14, sweep_tol=0.0)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
+    gamma = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=Gaussian()).gamma
+    weights = np.exp(special.digamma(gamma) - special.digamma(gamma.max(axis=1, keepdims=True)))
+    n_dead = (weights < kernels.DEAD_LIMIT).sum(axis=1)
+    assert np.all((n_dead > 0) & (n_dead < n_topics - 1))
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("delta", [0.02, 0.03, 0.04, 0.06])
+def test_a_term_all_but_impossible_in_the_topics_that_the_response_leaves(
+    granularity: str, delta: float
+) -> None:
+    """Of the topic left out it may have as much as of the others."""
+    topics = np.array([[0.5, 1e-30, 1e-28], [0.25, 0.5, 0.5], [0.25, 0.5, 0.5]])
+    parameters = Parameters(topics, np.full(3, 0.5), np.array([-2.0, 2.0, 1.9]), np.array([delta]))
+    documents = documents_of([([0, 1], [1, 1], 3.0), ([0, 1], [1, 4], 4.0), ([0, 1, 2], [2, 1, 1], 5.0)])
+    spec = FitSpec(n_topics=3, granularity=granularity, max_sweeps=5, sweep_tol=0.0)
     assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
 
 

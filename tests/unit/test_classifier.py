@@ -1,0 +1,167 @@
+"""The classifier in scikit-learn's hands, with names for classes."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from dslda.estimators import SLDAClassifier
+from dslda.exceptions import DataWarning, InputError
+from dslda.model import load_model
+from dslda.training import train
+
+WORDS = {
+    "sport": "match goal team score",
+    "politics": "vote party law debate",
+    "arts": "film stage music scene",
+}
+
+
+def articles(n: int = 90, classes: tuple[str, ...] = tuple(WORDS)) -> tuple[list[str], np.ndarray]:
+    generator = np.random.default_rng(0)
+    names = np.array([classes[i % len(classes)] for i in range(n)])
+    return [" ".join([*generator.choice(WORDS[name].split(), 5), "the", "news"]) for name in names], names
+
+
+@pytest.fixture(scope="module")
+def counted() -> tuple[pd.DataFrame, np.ndarray]:
+    texts, names = articles()
+    vectorizer = CountVectorizer()
+    counts = vectorizer.fit_transform(texts).toarray()
+    return pd.DataFrame(counts, columns=vectorizer.get_feature_names_out()), names
+
+
+def test_it_works_in_a_pipeline_searches_a_clone_and_a_pickle() -> None:
+    texts, names = articles()
+    pipeline = make_pipeline(CountVectorizer(), SLDAClassifier(n_topics=3, tol=1e-3))
+    assert cross_val_score(pipeline, texts, names, cv=3).min() > 0.8
+    search = GridSearchCV(
+        pipeline, {"sldaclassifier__n_topics": [2, 3]}, cv=2, scoring="neg_log_loss", error_score="raise"
+    ).fit(texts, names)
+    assert list(search.predict(["goal team match", "law vote party"])) == ["sport", "politics"]
+    fitted = search.best_estimator_
+    assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(texts), fitted.predict_proba(texts))
+    assert_array_equal(clone(fitted).fit(texts, names).predict_proba(texts), fitted.predict_proba(texts))
+    assert fitted.transform(texts).shape == (90, search.best_params_["sldaclassifier__n_topics"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["sport", "politics", "arts"], ("arts", "politics", "sport")),
+        ([2, 1, 5], ("1", "2", "5")),
+        (["sport", "politics"], ("politics", "sport")),
+        ([False, True], ("False", "True")),
+        ([-1, 1], ("-1", "1")),
+    ],
+    ids=["names", "numbers", "two names", "booleans", "plus and minus"],
+)
+def test_names_of_classes_outlive_save_and_load(
+    counted: tuple[pd.DataFrame, np.ndarray], tmp_path: Path, labels: list[Any], names: tuple[str, ...]
+) -> None:
+    counts, _ = counted
+    y = np.array([labels[i % len(labels)] for i in range(len(counts))])
+    estimator = SLDAClassifier(n_topics=3, tol=1e-3).fit(counts, y)
+    assert_array_equal(estimator.classes_, np.unique(labels))
+    assert set(estimator.predict(counts)) <= set(labels)
+    assert estimator.coef_.shape == (1 if len(labels) == 2 else 3, 3)
+    loaded = load_model(estimator.model_.save(tmp_path / "news.model"))
+    assert loaded.classes == names
+    matrix = counts.to_numpy()
+    assert_array_equal(loaded.predict_proba(matrix), estimator.predict_proba(counts))
+    assert loaded.score(matrix, [str(label) for label in y]) == estimator.model_.score(
+        matrix, [str(v) for v in y]
+    )
+    if y.dtype.kind == "i":
+        assert loaded.score(matrix, y) == loaded.score(matrix, [str(label) for label in y])
+
+
+def test_it_is_train_in_other_clothes(counted: tuple[pd.DataFrame, np.ndarray]) -> None:
+    counts, names = counted
+    estimator = SLDAClassifier(n_topics=3, tol=1e-3).fit(counts, names)
+    model = train(counts.to_numpy(), response=names, family="categorical", n_topics=3, tol=1e-3)
+    assert_array_equal(estimator.predict_proba(counts), model.predict_proba(counts.to_numpy()))
+    assert_array_equal(estimator.predict(counts), model.predict(counts.to_numpy()).astype(str))
+    assert estimator.score(counts, names) == model.score(counts.to_numpy(), names)
+    assert_array_equal(estimator.coef_, model.class_coefficients().T)
+    assert estimator.feature_names_in_.tolist() == list(counts.columns)
+    assert estimator.model_.topics(top=1)[0].words[0] in counts.columns
+    assert estimator.get_feature_names_out().tolist() == [
+        "sldaclassifier0",
+        "sldaclassifier1",
+        "sldaclassifier2",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*only:dslda.exceptions.DataWarning")
+def test_weights_of_classes_go_by_the_users_labels(counted: tuple[pd.DataFrame, np.ndarray]) -> None:
+    counts, names = counted
+    y = np.where(names == "sport", 7, 3)
+    y[:12] = 3
+    even, heavy = (
+        SLDAClassifier(n_topics=2, tol=1e-2, class_weight=weight).fit(counts, y)
+        for weight in (None, {7: 20.0})
+    )
+    unknown = counts * 0
+    share = np.mean(y == 7)
+    assert_allclose(even.predict_proba(unknown)[:, 1], share)
+    assert_allclose(heavy.predict_proba(unknown)[:, 1], 20 * share / (20 * share + 1 - share))
+    balanced = SLDAClassifier(n_topics=2, tol=1e-2, class_weight="balanced").fit(counts, y)
+    assert_allclose(balanced.predict_proba(unknown), 0.5)
+    for weight, message in (
+        ({"7": 2}, "class_weight must name classes of y, got '7'"),
+        ({7: -1}, "class_weight of '7' must be a number of at least 0, got -1"),
+        ("even", "class_weight must be 'balanced' or a mapping"),
+    ):
+        with pytest.raises(InputError, match=message):
+            SLDAClassifier(n_topics=2, class_weight=weight).fit(counts, y)
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "message"),
+    [
+        ({}, ["a"] * 90, "y must have at least 2 classes, got 1 class, 'a'"),
+        ({"family": "poisson"}, None, "family must be 'auto', 'binomial' or 'categorical', got 'poisson'"),
+        ({"family": "binomial"}, None, "Only binary classification is supported by family 'binomial', got 3"),
+        ({"n_topics": 0}, None, "n_topics must be a whole number"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(
+    counted: tuple[pd.DataFrame, np.ndarray], settings: dict[str, Any], y: Any, message: str
+) -> None:
+    counts, names = counted
+    with pytest.raises(InputError, match=message):
+        SLDAClassifier(**settings).fit(counts, names if y is None else y)
+
+
+def test_texts_are_sent_to_a_count_vectorizer() -> None:
+    texts, names = articles(12)
+    with pytest.raises(InputError, match=r"make_pipeline\(CountVectorizer\(\), SLDAClassifier\(\)\)"):
+        SLDAClassifier().fit(texts, names)
+
+
+def test_two_classes_may_be_taken_as_unordered_too(counted: tuple[pd.DataFrame, np.ndarray]) -> None:
+    counts, names = counted
+    y = np.where(names == "arts", "arts", "other")
+    settings = {"n_topics": 3, "tol": 1e-3}
+    both = [SLDAClassifier(family=f, **settings).fit(counts, y) for f in ("binomial", "categorical")]
+    assert [e.coef_.shape for e in both] == [(1, 3), (2, 3)]
+    assert min(e.score(counts, y) for e in both) > 0.9
+
+
+def test_a_class_of_one_article_is_warned_of(counted: tuple[pd.DataFrame, np.ndarray]) -> None:
+    counts, names = counted
+    y = names.astype(object)
+    y[4] = "weather"
+    with pytest.warns(DataWarning, match="'weather'"):
+        SLDAClassifier(n_topics=3, tol=1e-2).fit(counts, y)

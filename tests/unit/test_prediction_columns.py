@@ -1,0 +1,282 @@
+"""Covariates of documents to predict, in every form they come in: the right answer, or one clear error."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dslda.corpus.ingest import ingest
+from dslda.corpus.store import Corpus
+from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.exceptions import InputError
+from dslda.model import Model, load_model
+from dslda.predict_files import predict_files
+from dslda.training import train
+
+N = 120
+GOOD, BAD = "good fine lovely", "bad poor awful"
+
+
+def records(n: int = N, seed: int = 0) -> list[dict[str, Any]]:
+    """Bills: their texts, their sponsors' age and party, and how often they were read in how many days."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for i in range(n):
+        words = generator.choice((GOOD if i % 2 else BAD).split(), 6)
+        age, days, party = int(generator.integers(30, 70)), int(generator.integers(1, 9)), "DIR"[i % 3]
+        rate = np.exp(1.0 * (i % 2) + 0.02 * (age - 50) + 0.5 * (party == "R"))
+        reads = int(generator.poisson(days * rate))
+        found.append(
+            {
+                "text": " ".join(words),
+                "age": age,
+                "party": party,
+                "days": days,
+                "reads": reads,
+                "key": f"b{i}",
+            }
+        )
+    return found
+
+
+def write_jsonl(path: Path, given: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(r) + "\n" for r in given))
+    return path
+
+
+READING: dict[str, Any] = {
+    "text": "text",
+    "id": "key",
+    "response": "reads",
+    "covariates": ["age", "party", "days"],
+    "min_df": 1,
+    "max_df": 1.0,
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("bills")
+    path = write_jsonl(folder / "bills.jsonl", records())
+    return ingest(path, folder / "bills.corpus", categorical="party", partition_tokens=150, **READING)
+
+
+SETTINGS: dict[str, Any] = {
+    "family": "poisson",
+    "covariates": ["age", "party"],
+    "exposure": "days",
+    "n_topics": 2,
+    "tol": 1e-4,
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with cluster(options=ClusterOptions(workers=1, threads=2)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Corpus, client: Client, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Saved and loaded."""
+    trained = train(corpus, client=client, **SETTINGS)
+    return load_model(trained.save(tmp_path_factory.mktemp("bills") / "reads.model"))
+
+
+def test_what_was_put_in_is_found(model: Model) -> None:
+    coefficients = {c.level or c.covariate: c.coefficient for c in model.covariate_coefficients()}
+    assert list(coefficients) == ["age", "I", "R"]
+    assert coefficients["age"] == pytest.approx(0.02, abs=0.01)
+    assert coefficients["R"] == pytest.approx(0.5, abs=0.2)
+    assert coefficients["I"] == pytest.approx(0.0, abs=0.2)
+    low, high = (c.coefficient for c in model.coefficients())
+    assert high - low == pytest.approx(1.0, abs=0.3)
+
+
+def test_a_bag_with_names_gives_the_bits_of_the_corpus(model: Model, client: Client) -> None:
+    import dask.bag
+
+    bag = dask.bag.from_sequence(records(), npartitions=3)
+    reading = {"text": "text", "categorical": "party", "min_df": 1, "max_df": 1.0, "partition_tokens": 150}
+    other = train(bag, response="reads", client=client, **reading, **SETTINGS)
+    assert other.record.levels == model.record.levels == {"party": ("D", "I", "R")}
+    for name in ("topics", "eta", "zeta", "delta"):
+        one, two = (getattr(m.record.parameters, name).tobytes() for m in (model, other))
+        assert one == two
+    assert other.record.base.tobytes() == model.record.base.tobytes()
+    classes = {"family": "categorical", "covariates": "age", "n_topics": 2, "tol": 1e-2}
+    named = train(bag, response="party", client=client, **classes, **reading)
+    assert named.classes == ("D", "I", "R")
+    assert set(named.predict(records())) <= {"D", "I", "R"}
+    with pytest.raises(InputError, match="covariates must name covariates of the corpus, got dict"):
+        train(bag, response="reads", client=client, covariates={"age": [1]}, **reading)
+    with pytest.raises(InputError, match="exposure must be the name of a covariate of the corpus, got "):
+        train(bag, response="reads", client=client, family="poisson", exposure=np.ones(N), **reading)
+
+
+def test_corpus_records_arrays_and_files_give_the_same_predictions(
+    model: Model, corpus: Corpus, tmp_path: Path
+) -> None:
+    assert corpus.n_partitions > 2
+    new = records()
+    expected = model.predict(corpus)
+    assert_array_equal(model.predict(new), expected)
+    arrays = {name: [r[name] for r in new] for name in ("age", "party", "days")}
+    assert_array_equal(model.predict([r["text"] for r in new], covariates=arrays), expected)
+    jsonl = write_jsonl(tmp_path / "new.jsonl", new)
+    assert_array_equal(np.concatenate([t["prediction"] for t in predict_files(model, jsonl)]), expected)
+    with (tmp_path / "new.csv").open("w", newline="") as stream:
+        rows = csv.DictWriter(stream, list(new[0]))
+        rows.writeheader()
+        rows.writerows(new)
+    (table,) = predict_files(model, tmp_path / "new.csv")
+    assert_array_equal(table["prediction"].to_numpy(), expected)
+    assert table["id"].to_pylist() == [r["key"] for r in new]
+
+
+def test_without_an_exposure_counts_are_those_of_one_unit(
+    model: Model, corpus: Corpus, tmp_path: Path
+) -> None:
+    new = records()
+    expected = model.predict(corpus) / [r["days"] for r in new]
+    bare = [{k: v for k, v in r.items() if k != "days"} for r in new]
+    assert_allclose(model.predict(bare), expected, rtol=1e-12)
+    (table,) = predict_files(model, write_jsonl(tmp_path / "new.jsonl", bare))
+    assert_allclose(table["prediction"].to_numpy(), expected, rtol=1e-12)
+
+
+def test_levels_are_matched_by_name(model: Model, tmp_path: Path) -> None:
+    """A corpus of other documents numbers its levels anew."""
+    few = [r for r in records() if r["party"] in ("D", "R")]
+    other = ingest(
+        write_jsonl(tmp_path / "few.jsonl", few), tmp_path / "few.corpus", categorical="party", **READING
+    )
+    assert other.levels["party"] == ("D", "R")
+    assert_array_equal(model.predict(other, realign=True), model.predict(few))
+    few[40]["party"] = "Green"
+    strange = ingest(
+        write_jsonl(tmp_path / "strange.jsonl", few),
+        tmp_path / "strange.corpus",
+        categorical="party",
+        partition_tokens=100,
+        **READING,
+    )
+    message = (
+        r"document 40: covariate 'party' must be one of the levels of training \('D', 'I', 'R'\), got 'Green'"
+    )
+    with pytest.raises(InputError, match=message):
+        model.predict(strange, realign=True)
+    with pytest.raises(InputError, match=message):
+        model.predict(few)
+    with pytest.raises(InputError, match=r"strange\.jsonl, line 41: covariate 'party' must be one of"):
+        list(predict_files(model, tmp_path / "strange.jsonl"))
+
+
+def test_numbers_are_not_taken_for_names_nor_names_for_numbers(model: Model, tmp_path: Path) -> None:
+    new = records(12)
+    reading = {k: v for k, v in READING.items() if k != "id"} | {"vocabulary": model.vocabulary}
+    del reading["min_df"], reading["max_df"]
+    path = write_jsonl(tmp_path / "new.jsonl", new)
+    aged = ingest(path, tmp_path / "aged.corpus", categorical=["party", "age"], **reading)
+    with pytest.raises(InputError, match="covariate 'age' must hold numbers, as in training, got names"):
+        model.predict(aged)
+    numbered = write_jsonl(tmp_path / "numbered.jsonl", [r | {"party": 1} for r in new])
+    with pytest.raises(InputError, match="covariate 'party' must hold names, as in training, got numbers"):
+        model.predict(ingest(numbered, tmp_path / "numbered.corpus", **reading))
+
+
+def test_a_corpus_without_the_covariate_says_which(model: Model, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "new.jsonl", records(12))
+    bare = ingest(path, tmp_path / "bare.corpus", **READING | {"covariates": ["days"]})
+    with pytest.raises(
+        InputError, match=r"bare\.corpus must have the covariates of the model, 'age', 'party' are"
+    ):
+        model.predict(bare, realign=True)
+    with pytest.raises(InputError, match="covariates must be left out: those of the corpus"):
+        model.predict(bare, realign=True, covariates={"age": np.ones(12)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"age": None}, "must have the covariate 'age' of the model, got none"),
+        ({"age": ""}, "must have the covariate 'age' of the model, got none"),
+        ({"party": float("nan")}, "must have the covariate 'party' of the model, got none"),
+        ({"age": "old"}, "covariate 'age' must be a number, got 'old'"),
+        ({"party": "r"}, "covariate 'party' must be one of the levels of training .*got 'r'"),
+        ({"days": 0}, "exposure 'days' must be a number above 0, got 0"),
+        ({"days": -2}, "exposure 'days' must be a number above 0, got -2"),
+        ({"days": "two"}, "covariate 'days' must be a number, got 'two'"),
+    ],
+)
+def test_what_a_document_lacks_is_said_with_its_place(
+    model: Model, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    new = records(6)
+    new[3] |= change
+    with pytest.raises(InputError, match=f"^document 3: {message}"):
+        model.predict(new)
+    write_jsonl(tmp_path / "new.jsonl", [{k: v for k, v in r.items() if v == v} for r in new])
+    with pytest.raises(InputError, match=f"line 4: {message}"):
+        list(predict_files(model, tmp_path / "new.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, r"covariates must be those of the model \('age', 'party', 'days'\), without 'age', 'party'"),
+        ({"age": [50, 50]}, "without 'party'"),
+        ({"age": [50, 50], "party": ["D", "R"], "height": [1, 2]}, "got 'height'"),
+        ({"age": [50, 50, 50], "party": ["D", "R"]}, "covariate 'age' must have one number for each of 2"),
+        (
+            {"age": [50, 50], "party": ["D"]},
+            "covariate 'party' must have a value for each of 2 documents, got 1",
+        ),
+        ({"age": [50, 50], "party": "DR"}, "covariate 'party' must be an array of names, got str"),
+        ({"age": [50, 50], "party": ["D", "X"]}, r"row 1: covariate 'party' must be one of .*got 'X'"),
+        ({"age": [50, 50], "party": ["D", None]}, r"row 1: covariate 'party' must be one of .*got None"),
+        ({"age": [50, np.nan], "party": ["D", "R"]}, "covariate 'age' must have a value .*got none in row 1"),
+        (
+            {"age": [50, 50], "party": ["D", "R"], "days": [1, 0]},
+            "row 1: exposure 'days' must be a number above 0",
+        ),
+        ([50, 50], "covariates must be a mapping of name to array, got list"),
+    ],
+)
+def test_arrays_of_covariates_are_checked(model: Model, given: Any, message: str) -> None:
+    matrix = np.ones((2, model.n_terms))
+    with pytest.raises(InputError, match=message):
+        model.predict(matrix, covariates=given)
+    if given is not None:
+        with pytest.raises(InputError, match=message):
+            model.predict(["good", "bad"], covariates=given)
+
+
+def test_texts_alone_are_not_enough(model: Model) -> None:
+    with pytest.raises(InputError, match="document 0: must have the covariate 'age' of the model"):
+        model.predict(["good fine"])
+
+
+def test_a_corpus_with_a_covariate_that_is_no_exposure_is_refused(model: Model, tmp_path: Path) -> None:
+    new = records(12)
+    new[7]["days"] = 0
+    reading = {k: v for k, v in READING.items() if k not in ("min_df", "max_df")}
+    other = ingest(
+        write_jsonl(tmp_path / "new.jsonl", new),
+        tmp_path / "zero.corpus",
+        categorical="party",
+        vocabulary=model.vocabulary,
+        **reading,
+    )
+    with pytest.raises(InputError, match="document 7: exposure 'days' must be a number above 0, got 0"):
+        model.predict(other)
+    with pytest.raises(InputError, match="exposure 'days' must hold numbers above 0, got values from 0 to"):
+        train(other, family="poisson", exposure="days", n_topics=2)
