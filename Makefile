@@ -8,9 +8,7 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.installed
 	$(BIN)/dslda demo --out demo-output --overwrite
 
-# numba's cache looks at the file of the cached function alone: functions that it calls may have changed
 test: $(VENV)/.test lint
-	find dslda -name '*.nbi' -delete
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.test
