@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-COMPILED = Path(__file__).resolve().parents[1] / "dslda" / "variational"
+PACKAGE = Path(__file__).resolve().parents[1] / "dslda"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_configure() -> None:
     """Have the kernels compiled anew after a change in what they inline: numba looks at the file of the kernel alone."""
-    newest = max(path.stat().st_mtime for path in COMPILED.rglob("*.py"))
-    for index in COMPILED.rglob("*.nbi"):
-        if index.stat().st_mtime < newest:
-            index.unlink(missing_ok=True)
+    for room in (PACKAGE / "families", PACKAGE / "variational"):
+        newest = max(path.stat().st_mtime for path in room.rglob("*.py"))
+        for index in room.rglob("*.nbi"):
+            if index.stat().st_mtime < newest:
+                index.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")
