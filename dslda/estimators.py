@@ -355,6 +355,8 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         except ValueError as error:
             _explain(self, error, X)
             raise
+        if any(label is None for label in np.asarray(y, dtype=object).tolist()):
+            raise InputError("y must have a class for each document, got None; leave these documents out")
         check_classification_targets(y)
         check_non_negative(X, "SLDAClassifier")
         self.classes_, codes = np.unique(y, return_inverse=True)

@@ -210,8 +210,8 @@ class Model:
     @property
     def dispersion(self) -> float | None:
         delta = self.record.parameters.delta
-        if not len(delta):
-            return None
+        if not len(delta) or self.family.delta_transform == "identity":
+            return None  # cutpoints are no dispersion
         return float(delta[0]) * (self.record.scaling.scale**2 if self.family.has_dispersion_floor else 1.0)
 
     @property

@@ -97,6 +97,10 @@ def chosen_family(family: str | Family) -> Family | None:
         return family
     if isinstance(family, str) and family == Categorical.name:
         return None
+    if isinstance(family, type) and issubclass(family, Family):
+        raise InputError(
+            f"family must be an instance, got the class {family.__name__}; write {family.__name__}()"
+        )
     return get_family(family)
 
 

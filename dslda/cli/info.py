@@ -74,7 +74,7 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
     for name, summary in corpus.response_summaries.items():
         names = corpus.levels.get(name)
         classes = "" if names is None else f", classes {_listed([*names])}"
-        yield "response", f"{name}: {_response(summary)}{classes}"
+        yield "response", f"{name}: {_response(summary, of_names=names is not None)}{classes}"
     for name, summary in corpus.covariate_summaries.items():
         names = corpus.levels.get(name)
         yield "covariate", f"{name}: {_response(summary) if names is None else _listed([*names])}"
@@ -90,7 +90,10 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "model", path
     options = ", ".join(f"{name}={value}" for name, value in model.spec.family_options.items())
     yield "family", f"{model.spec.family}{f' ({options})' if options else ''}, link {model.family.link}"
-    yield "response", f"{model.response or 'not named'}: {_response(model.response_summary)}"
+    yield (
+        "response",
+        f"{model.response or 'not named'}: {_response(model.response_summary, of_names=model.classes is not None)}",
+    )
     yield "topics", model.n_topics
     yield "terms", f"{model.n_terms:,}"
     if model.classes is not None:
@@ -146,10 +149,12 @@ def _listed(names: Sequence[str], n: int | None = None) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def _response(summary: ResponseSummary) -> str:
+def _response(summary: ResponseSummary, *, of_names: bool = False) -> str:
     if not summary.n:
         return "no value"
     missing = f", {summary.missing:,} missing" if summary.missing else ""
+    if of_names:  # the numbers are codes
+        return f"{number_of(summary.n, 'name')}{missing}"
     return (
         f"{number_of(summary.n, 'value')}{missing}, {LOOKS[summary.kind]}, mean {summary.mean:.4g}, standard "
         f"deviation {summary.variance**0.5:.4g}, {summary.minimum:.4g} to {summary.maximum:.4g}"

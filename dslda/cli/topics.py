@@ -55,11 +55,21 @@ def command(model_path: str, top: int) -> None:
         writer.writerow([topic.topic, *named, topic.coefficient, error, share, " ".join(topic.words)])
 
 
+SCALES = {
+    "log": "Coefficients are logarithms: 0.1 more is about 10% more.",
+    "logit": "Coefficients are log odds.",
+    "cumulative logit": "Coefficients are log odds of lying above the lowest level.",
+    "softmax": "Coefficients are log odds, of the class that a topic speaks for most; Model.class_coefficients() has all.",
+}
+"""What a coefficient is by the link of the family, where it is not the response itself."""
+
+
 def notes(model: Model) -> list[str]:
     """What a reader of the table must know, a sentence each."""
     name = model.response or "the response"
     said = [
         *([] if model.classes else [f"The mean of {name} in training is {model.response_summary.mean:.4g}."]),
+        *([SCALES[model.family.link]] if model.family.link in SCALES else []),
         "A standard error (s.e.) takes the topics as known: it is a lower bound.",
     ]
     if model.dispersion_at_floor:

@@ -289,7 +289,9 @@ def _not_a_number(value: object, what: str, categorical: str | None) -> str:
     hint = ""
     if categorical is not None and isinstance(value, str):
         hint = f"; if {categorical!r} holds names of classes, name it with categorical="
-    return f"{what} must be a number, got {value!r:.60}; leave it empty where it is not known{hint}"
+    # a covariate or weight may not be missing
+    missing = "; leave it empty where it is not known" if what.startswith("response") else ""
+    return f"{what} must be a number, got {value!r:.60}{missing}{hint}"
 
 
 def _present(value: float, what: str, kind: str = "a number") -> float:
