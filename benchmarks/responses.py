@@ -112,7 +112,7 @@ def main(arguments: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for name in arguments.tasks:
         task = TASKS[name]
-        documents = _documents(task, arguments.documents)
+        documents = counted_documents(task, arguments.documents)
         methods: dict[str, Callable[..., Prediction]] = {_rival_name(task): _rival}
         methods |= {
             f"dslda, {family}, K = {settings['n_topics']}": _ours
@@ -132,7 +132,7 @@ def main(arguments: argparse.Namespace) -> None:
     print(markdown(rows, COLUMNS))
 
 
-def _documents(task: Task, limit: int | None) -> Documents:
+def counted_documents(task: Task, limit: int | None) -> Documents:
     """Terms in at least 5 and at most a quarter of the documents, English stop words left out."""
     from sklearn.feature_extraction.text import CountVectorizer
 
