@@ -21,6 +21,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.persistence.record import ModelRecord
 from dslda.prediction_columns import columns_of_arrays, columns_of_records, extras_of
+from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
 from dslda.wording import number_name
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ __all__ = [
 ]
 
 BATCH_DOCUMENTS = 1024
-OFFSET, AUX, FIRST_COVARIATE = 0, 1, 4
-"""Columns of a document's extras: see :meth:`~dslda.variational.design.Design.extras`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

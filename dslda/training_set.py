@@ -128,7 +128,7 @@ def training_set_of_corpus(
             f"{response!r:.60}"
         )
     for name in roles.columns:
-        if not isinstance(name, str) or name not in corpus.covariate_names:
+        if name not in corpus.covariate_names:
             raise InputError(
                 f"covariates, weight, exposure, trials and event must name covariates of {corpus.path}: "
                 f"{_listed(corpus.covariate_names)}; got {name!r:.60}"

@@ -119,6 +119,9 @@ class Family(ABC):
         What `aux` means; "" where it is not used.
     takes_exposure : bool
         Whether the expected response is proportional to an exposure of the document.
+    uses_bound : bool
+        Of a response of classes: whether its expected log-likelihood is taken as the lower bound, and not by the delta
+        method (see :mod:`dslda.variational.kernels.classes`). Others have one predictor and do not ask.
     is_quadratic : bool
         l is quadratic in omega: one full scoring step is exact. Others take damped steps.
     has_dispersion_floor : bool
@@ -140,6 +143,7 @@ class Family(ABC):
     domain: ClassVar[Interval]
     auxiliary: ClassVar[Literal["", "trials", "event"]] = ""
     takes_exposure: ClassVar[bool] = False
+    uses_bound: ClassVar[bool] = True
     is_quadratic: ClassVar[bool] = False
     has_dispersion_floor: ClassVar[bool] = False
     n_searched: ClassVar[int | None] = None

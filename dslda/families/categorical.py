@@ -50,6 +50,10 @@ class Categorical(Family):
     def domain(self) -> Interval:  # type: ignore[override]
         return Interval(0, self.n_classes - 1, low_closed=True, high_closed=True, integer=True)
 
+    @property
+    def uses_bound(self) -> bool:  # type: ignore[override]
+        return self.form == "bound"
+
     def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
         return 0.0, 1.0, np.zeros(0)
 

@@ -13,7 +13,12 @@ from dslda.variational.parameters import Scaling
 
 UNSCALED = Scaling()
 
-__all__ = ["CovariateColumn", "Design"]
+# names of the columns of a document's extras that come before the covariates, in order
+EXTRAS = ("offset", "aux", "weight", "emphasis")
+OFFSET, AUX, WEIGHT, EMPHASIS = range(len(EXTRAS))
+FIRST_COVARIATE = len(EXTRAS)
+
+__all__ = ["EXTRAS", "CovariateColumn", "Design"]
 
 
 @dataclass(frozen=True, slots=True)

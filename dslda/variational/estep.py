@@ -10,7 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
-from dslda.variational.kernels import EXTRAS, PER_DOCUMENT, SCALARS, e_step_block
+from dslda.variational.design import EXTRAS
+from dslda.variational.kernels import PER_DOCUMENT, SCALARS, e_step_block
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
@@ -209,7 +210,7 @@ def _run(
 
         class_block(
             *inputs,
-            getattr(family, "form", "bound") == "bound",
+            family.uses_bound,
             spec.rho,
             spec.max_sweeps,
             spec.sweep_tol,

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from dslda.families.base import Family
-from dslda.families.categorical import Categorical
 from dslda.variational.dirichlet import update_alpha
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
@@ -74,7 +73,7 @@ def _coefficient_step(
     step = np.column_stack([_solve(h, g) for h, g in zip(information, score.T, strict=True)])
     # what all classes have in common, which F does not see; in its bound it does (see `kernels.classes`), but for one number
     common = step.mean(axis=1, keepdims=True)
-    if isinstance(family, Categorical) and family.form == "bound":
+    if family.uses_bound:
         common[: parameters.n_topics] = common[: parameters.n_topics].mean()
     step -= common
     step *= _damping(2.0 * step)

@@ -9,7 +9,20 @@ from numba import float64, int32, int64, njit, types
 from numpy.typing import NDArray
 
 from dslda.families.base import SCALAR_SIGNATURE
+from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEIGHT
 from dslda.variational.kernels.documents import Observed, lay_out, load_entries
+from dslda.variational.kernels.layout import (
+    ELBO,
+    LOG_THETA_WEIGHT,
+    N_EMPTY,
+    N_LABELLED,
+    N_SWEEPS,
+    N_TOKENS,
+    N_UNCONVERGED,
+    READ_ONLY_1D,
+    READ_ONLY_2D,
+    RESPONSE_WEIGHT,
+)
 from dslda.variational.kernels.scratch import (
     OPTIONS,
     Vector,
@@ -20,48 +33,19 @@ from dslda.variational.kernels.sweeps import Ascent, Response, ascend, expected_
 from dslda.variational.kernels.write_out import add_covariate_statistics, add_response_statistics, write_out
 from dslda.variational.special import FASTMATH, digamma
 
-__all__ = ["EXTRAS", "PER_DOCUMENT", "SCALARS", "e_step_block"]
+__all__ = ["e_step_block"]
 
-# names of the entries of `scalars`, in order
-SCALARS = (
-    "elbo",
-    "response_weight",
-    "log_theta_weight",
-    "n_labelled",
-    "n_empty",
-    "n_unconverged",
-    "n_sweeps",
-    "n_tokens",
-)
-(
-    _ELBO,
-    _RESPONSE_WEIGHT,
-    _LOG_THETA_WEIGHT,
-    _N_LABELLED,
-    _N_EMPTY,
-    _N_UNCONVERGED,
-    _N_SWEEPS,
-    _N_TOKENS,
-) = range(len(SCALARS))
-# names of the columns of `extras` that come before the covariates, in order
-EXTRAS = ("offset", "aux", "weight", "emphasis")
-_OFFSET, _AUX, _WEIGHT, _EMPHASIS = range(len(EXTRAS))
-# names of the columns of `per_document`, in order
-PER_DOCUMENT = ("mean", "variance", "elbo", "n_sweeps", "n_known_tokens", "converged")
-
-_READ_ONLY_1D = {t: types.Array(t, 1, "C", readonly=True) for t in (float64, int32, int64)}
-_READ_ONLY_2D = types.Array(float64, 2, "C", readonly=True)
 _SIGNATURE = types.void(
-    _READ_ONLY_1D[int64],  # indptr
-    _READ_ONLY_1D[int32],  # terms
-    _READ_ONLY_1D[int32],  # counts
-    _READ_ONLY_1D[float64],  # y
-    _READ_ONLY_2D,  # extras
-    _READ_ONLY_2D,  # topics
-    _READ_ONLY_1D[float64],  # alpha
-    _READ_ONLY_1D[float64],  # eta
-    _READ_ONLY_1D[float64],  # zeta
-    _READ_ONLY_2D,  # deltas
+    READ_ONLY_1D[int64],  # indptr
+    READ_ONLY_1D[int32],  # terms
+    READ_ONLY_1D[int32],  # counts
+    READ_ONLY_1D[float64],  # y
+    READ_ONLY_2D,  # extras
+    READ_ONLY_2D,  # topics
+    READ_ONLY_1D[float64],  # alpha
+    READ_ONLY_1D[float64],  # eta
+    READ_ONLY_1D[float64],  # zeta
+    READ_ONLY_2D,  # deltas
     float64,  # rho
     types.boolean,  # tied
     int64,  # max_sweeps
@@ -137,10 +121,10 @@ def e_step_block(
         labelled = not math.isnan(y[d])
         offset, aux, weight, emphasis = 0.0, 1.0, 1.0, 1.0
         if extras.shape[0] > 0:
-            offset, aux = extras[d, _OFFSET], extras[d, _AUX]
-            weight, emphasis = extras[d, _WEIGHT], extras[d, _EMPHASIS]
+            offset, aux = extras[d, OFFSET], extras[d, AUX]
+            weight, emphasis = extras[d, WEIGHT], extras[d, EMPHASIS]
             for p in range(zeta.shape[0]):
-                offset += zeta[p] * extras[d, len(EXTRAS) + p]
+                offset += zeta[p] * extras[d, FIRST_COVARIATE + p]
         n, n_tokens = load_entries(
             terms[indptr[d] : indptr[d + 1]],
             counts[indptr[d] : indptr[d + 1]],
@@ -157,7 +141,7 @@ def e_step_block(
                 omega += alpha[k] / model.alpha_sum * eta[k]
                 s.assigned[k] = 0.0
             v = 0.0
-            scalars[_N_EMPTY] += 1
+            scalars[N_EMPTY] += 1
         else:
             document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
             ascent = ascend(model, response, s, document, max_sweeps, sweep_tol)
@@ -168,17 +152,19 @@ def e_step_block(
                 total = digamma(model.alpha_sum + length)
                 for k in range(n_topics):
                     log_theta[k] += weight * (s.elog[k] - total)
-                scalars[_LOG_THETA_WEIGHT] += weight
+                scalars[LOG_THETA_WEIGHT] += weight
             if labelled and learn:
                 share = weight * emphasis
                 slopes = slopes_at(response, y[d], omega, aux)
+                first = share * (slopes.first + 0.5 * slopes.third * v)
+                information_share = share * information_weight(y[d], omega, deltas[0], aux)
                 add_response_statistics(
                     s,
                     model.eta,
                     length,
-                    share * (slopes.first + 0.5 * slopes.third * v),
+                    first,
                     share * slopes.second,
-                    share * information_weight(y[d], omega, deltas[0], aux),
+                    information_share,
                     score,
                     information,
                 )
@@ -186,20 +172,20 @@ def e_step_block(
                     add_covariate_statistics(
                         s,
                         length,
-                        share * (slopes.first + 0.5 * slopes.third * v),
-                        share * information_weight(y[d], omega, deltas[0], aux),
-                        extras[d, len(EXTRAS) :],
+                        first,
+                        information_share,
+                        extras[d, FIRST_COVARIATE:],
                         score,
                         information,
                     )
                 for i in range(deltas.shape[0]):
                     profile[i] += share * expected_log_likelihood(l, l2, y[d], omega, v, deltas[i], aux)
-                scalars[_RESPONSE_WEIGHT] += share
-                scalars[_N_LABELLED] += 1
-        scalars[_ELBO] += weight * ascent.elbo
-        scalars[_N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
-        scalars[_N_SWEEPS] += ascent.n_sweeps
-        scalars[_N_TOKENS] += n_tokens
+                scalars[RESPONSE_WEIGHT] += share
+                scalars[N_LABELLED] += 1
+        scalars[ELBO] += weight * ascent.elbo
+        scalars[N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
+        scalars[N_SWEEPS] += ascent.n_sweeps
+        scalars[N_TOKENS] += n_tokens
         if gamma.shape[0] > 0:
             for k in range(n_topics):
                 gamma[d, k] = alpha[k] + s.assigned[k]

@@ -25,8 +25,20 @@ import numpy as np
 from numba import float64, int32, int64, njit, types
 from numpy.typing import NDArray
 
-from dslda.variational.kernels.block import EXTRAS, SCALARS
+from dslda.variational.design import EMPHASIS, FIRST_COVARIATE, WEIGHT
 from dslda.variational.kernels.documents import Document, Observed, lay_out, load_entries
+from dslda.variational.kernels.layout import (
+    ELBO,
+    LOG_THETA_WEIGHT,
+    N_EMPTY,
+    N_LABELLED,
+    N_SWEEPS,
+    N_TOKENS,
+    N_UNCONVERGED,
+    READ_ONLY_1D,
+    READ_ONLY_2D,
+    RESPONSE_WEIGHT,
+)
 from dslda.variational.kernels.scratch import (
     OPTIONS,
     SMALLEST_WEIGHT,
@@ -45,32 +57,19 @@ from dslda.variational.special import FASTMATH, digamma, log_gamma_sum_and_digam
 
 __all__ = ["class_block"]
 
-_AUX, _WEIGHT, _EMPHASIS = 1, 2, 3
-(
-    _ELBO,
-    _RESPONSE_WEIGHT,
-    _LOG_THETA_WEIGHT,
-    _N_LABELLED,
-    _N_EMPTY,
-    _N_UNCONVERGED,
-    _N_SWEEPS,
-    _N_TOKENS,
-) = range(len(SCALARS))
 # halvings of a step before a document is left where it is
 _MOST_HALVINGS = 40
 
-_READ_ONLY_1D = {t: types.Array(t, 1, "C", readonly=True) for t in (float64, int32, int64)}
-_READ_ONLY_2D = types.Array(float64, 2, "C", readonly=True)
 _SIGNATURE = types.void(
-    _READ_ONLY_1D[int64],  # indptr
-    _READ_ONLY_1D[int32],  # terms
-    _READ_ONLY_1D[int32],  # counts
-    _READ_ONLY_1D[float64],  # y
-    _READ_ONLY_2D,  # extras
-    _READ_ONLY_2D,  # topics
-    _READ_ONLY_1D[float64],  # alpha
-    _READ_ONLY_2D,  # eta
-    _READ_ONLY_2D,  # zeta
+    READ_ONLY_1D[int64],  # indptr
+    READ_ONLY_1D[int32],  # terms
+    READ_ONLY_1D[int32],  # counts
+    READ_ONLY_1D[float64],  # y
+    READ_ONLY_2D,  # extras
+    READ_ONLY_2D,  # topics
+    READ_ONLY_1D[float64],  # alpha
+    READ_ONLY_2D,  # eta
+    READ_ONLY_2D,  # zeta
     types.boolean,  # bound
     float64,  # rho
     int64,  # max_sweeps
@@ -402,10 +401,10 @@ def class_block(
         for j in range(n_classes):
             c.offset[j] = 0.0
         if extras.shape[0] > 0:
-            weight, emphasis = extras[d, _WEIGHT], extras[d, _EMPHASIS]
+            weight, emphasis = extras[d, WEIGHT], extras[d, EMPHASIS]
             for p in range(zeta.shape[0]):
                 for j in range(n_classes):
-                    c.offset[j] += zeta[p, j] * extras[d, len(EXTRAS) + p]
+                    c.offset[j] += zeta[p, j] * extras[d, FIRST_COVARIATE + p]
         n, n_tokens = load_entries(
             terms[indptr[d] : indptr[d + 1]], counts[indptr[d] : indptr[d + 1]], topics, True, s
         )
@@ -416,7 +415,7 @@ def class_block(
             for k in range(n_topics):
                 s.assigned[k] = 0.0
                 c.phibar[k] = alpha[k] / model.alpha_sum
-            scalars[_N_EMPTY] += 1
+            scalars[N_EMPTY] += 1
         else:
             document = lay_out(model, s, Observed(y[d], labelled, 0.0, 1.0, rho * emphasis), n, length)
             ascent = ascend_classes(model, s, c, document, max_sweeps, sweep_tol)
@@ -429,7 +428,7 @@ def class_block(
                 total = digamma(model.alpha_sum + length)
                 for k in range(n_topics):
                     log_theta[k] += weight * (s.elog[k] - total)
-                scalars[_LOG_THETA_WEIGHT] += weight
+                scalars[LOG_THETA_WEIGHT] += weight
             if labelled and learn:
                 share = weight * emphasis
                 profile[0] += share * respond(c, int(y[d]), length)
@@ -438,16 +437,16 @@ def class_block(
                     int(y[d]),
                     length,
                     share,
-                    extras[d, len(EXTRAS) :] if extras.shape[0] > 0 else x,
+                    extras[d, FIRST_COVARIATE:] if extras.shape[0] > 0 else x,
                     score,
                     information,
                 )
-                scalars[_RESPONSE_WEIGHT] += share
-                scalars[_N_LABELLED] += 1
-        scalars[_ELBO] += weight * ascent.elbo
-        scalars[_N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
-        scalars[_N_SWEEPS] += ascent.n_sweeps
-        scalars[_N_TOKENS] += n_tokens
+                scalars[RESPONSE_WEIGHT] += share
+                scalars[N_LABELLED] += 1
+        scalars[ELBO] += weight * ascent.elbo
+        scalars[N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
+        scalars[N_SWEEPS] += ascent.n_sweeps
+        scalars[N_TOKENS] += n_tokens
         if gamma.shape[0] > 0:
             for k in range(n_topics):
                 gamma[d, k] = alpha[k] + s.assigned[k]
