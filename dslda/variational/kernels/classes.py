@@ -57,6 +57,8 @@ from dslda.variational.special import FASTMATH, digamma, log_gamma_sum_and_digam
 
 __all__ = ["class_block"]
 
+# the code of no class
+UNLABELLED = -1
 # halvings of a step before a document is left where it is
 _MOST_HALVINGS = 40
 
@@ -235,20 +237,30 @@ def spread_of_classes(c: Classes, length: float) -> float:
 
 @njit(**OPTIONS)
 def ascend_classes(
-    model: Model, s: Scratch, c: Classes, document: Document, max_sweeps: int, sweep_tol: float
+    model: Model,
+    s: Scratch,
+    c: Classes,
+    document: Document,
+    y: int,
+    rho: float,
+    max_sweeps: int,
+    sweep_tol: float,
 ) -> Ascent:
-    """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times; cold start."""
+    """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times; cold start.
+
+    `y` is the code of the class, `UNLABELLED` where it is not known; rho includes the document's emphasis.
+    """
     alpha, gamma, elog, h, assigned = model.alpha, s.gamma, s.elog, s.h, s.assigned
     n_topics = alpha.shape[0]
-    length, observed = document.length, document.observed
-    y = int(observed.y) if document.labelled else 0
-    if document.labelled and c.bound:
+    length = document.length
+    labelled = y != UNLABELLED
+    if labelled and c.bound:
         tilt(c, length)
     for k in range(n_topics):
         gamma[k] = alpha[k] + length / n_topics
         c.phibar[k] = 1.0 / n_topics
         c.slope[k] = 0.0
-    if document.labelled:
+    if labelled:
         respond(c, y, length)
     log_gamma_total = math.lgamma(model.alpha_sum + length)
     elbo = -np.inf
@@ -257,7 +269,7 @@ def ascend_classes(
     n_halvings = 0
     log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
     for k in range(n_topics):
-        c.target[k] = elog[k] + observed.rho * c.slope[k] / length
+        c.target[k] = elog[k] + rho * c.slope[k] / length
         c.old_h[k] = c.target[k]
         h[k] = c.target[k]
     while True:
@@ -274,8 +286,8 @@ def ascend_classes(
         if step == 0.0:
             return Ascent(elbo, n_sweeps, False, 0.0)
         n_sweeps += 1
-        if document.labelled:
-            bound += observed.rho * respond(c, y, length)
+        if labelled:
+            bound += rho * respond(c, y, length)
         change = bound - elbo
         if change < -sweep_tol * abs(bound):
             # too far: go back, and half as far towards the same point, or nowhere where no sweep is left
@@ -290,7 +302,7 @@ def ascend_classes(
             return Ascent(elbo, n_sweeps, converged, 0.0)
         for k in range(n_topics):
             c.old_h[k] = h[k]
-            c.target[k] = elog[k] + observed.rho * c.slope[k] / length
+            c.target[k] = elog[k] + rho * c.slope[k] / length
             h[k] += step * (c.target[k] - h[k])
 
 
@@ -417,13 +429,11 @@ def class_block(
                 c.phibar[k] = alpha[k] / model.alpha_sum
             scalars[N_EMPTY] += 1
         else:
-            document = lay_out(model, s, Observed(y[d], labelled, 0.0, 1.0, rho * emphasis), n, length)
-            ascent = ascend_classes(model, s, c, document, max_sweeps, sweep_tol)
-            # `write_out` knows responses of one predictor only
-            plain = Document(
-                document.observed, False, n, length, document.width, document.resident, document.weights
-            )
-            write_out(model, s, plain, 0.0, weight, topic_word)
+            # to what sweeps and writes a response of one predictor, the document has none
+            document = lay_out(model, s, Observed(math.nan, False, 0.0, 1.0, 1.0), n, length)
+            y_d = int(y[d]) if labelled else UNLABELLED
+            ascent = ascend_classes(model, s, c, document, y_d, rho * emphasis, max_sweeps, sweep_tol)
+            write_out(model, s, document, 0.0, weight, topic_word)
             if learn:
                 total = digamma(model.alpha_sum + length)
                 for k in range(n_topics):
@@ -431,10 +441,10 @@ def class_block(
                 scalars[LOG_THETA_WEIGHT] += weight
             if labelled and learn:
                 share = weight * emphasis
-                profile[0] += share * respond(c, int(y[d]), length)
+                profile[0] += share * respond(c, y_d, length)
                 add_class_statistics(
                     c,
-                    int(y[d]),
+                    y_d,
                     length,
                     share,
                     extras[d, FIRST_COVARIATE:] if extras.shape[0] > 0 else x,

@@ -42,7 +42,6 @@ class Document(NamedTuple):
     """A document as the sweeps see it; its entries are in `Scratch`."""
 
     observed: Observed
-    labelled: bool
     n: int  # entries
     length: float  # N
     width: int  # entries in a tile
@@ -105,7 +104,7 @@ def lay_out(model: Model, s: Scratch, observed: Observed, n: int, length: float)
     if resident:
         for start in range(0, n, width):
             gather(model.topics, s.terms, start, min(start + width, n), weights, n_topics * (start // width))
-    return Document(observed, observed.labelled, n, length, width, resident, weights)
+    return Document(observed, n, length, width, resident, weights)
 
 
 @njit(**OPTIONS)

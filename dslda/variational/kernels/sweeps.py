@@ -285,7 +285,7 @@ def ascend(
         if n_sweeps > 0:
             # with gamma = alpha + sum_n phi_n, all that is left of p(theta) and q(theta) is a ratio of Beta functions
             bound += log_gammas - log_gamma_total - model.log_beta_alpha
-            if document.labelled:
+            if observed.labelled:
                 bound += observed.rho * expected_log_likelihood(
                     response.l, response.l2, observed.y, omega, v, response.delta, observed.aux
                 )
@@ -297,7 +297,7 @@ def ascend(
             if converged or n_sweeps == max_sweeps:
                 return Ascent(elbo, n_sweeps, converged, a_base)
         n_sweeps += 1
-        if document.labelled:
+        if observed.labelled:
             wanted = pull_of(response, observed, omega, v, length)
             slope = wanted.slope
             at_zero = wanted.a - slope * m_sum
@@ -310,7 +310,7 @@ def ascend(
         for k in range(n_topics):
             h[k] = elog[k] + pull.b * eta[k] * eta[k]
             assigned[k] = 0.0
-        if document.labelled:
+        if observed.labelled:
             sums, a_base = sweep_labelled(model, s, document, pull, m_sum)
             bound = sums.bound
             m_sum = sums.m

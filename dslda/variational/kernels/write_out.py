@@ -269,10 +269,11 @@ def write_out(
     n_topics = model.topics.shape[1]
     tile, width, gram = s.tile, document.width, s.gram
     learn = topic_word.shape[0] > 0
+    labelled = document.observed.labelled
     for k in range(n_topics):
         s.assigned[k] = 0.0
         s.assigned_m[k] = 0.0
-    if learn and document.labelled:
+    if learn and labelled:
         for i in range(gram.shape[0]):
             for j in range(gram.shape[0]):
                 gram[i, j] = 0.0
@@ -285,7 +286,7 @@ def write_out(
         row = tile_row(model, s, document, start)
         at = np.uint64(start)
         for e in span(0, n_tile):
-            tile[T + e] = s.a[at + e] - a_base if document.labelled else 0.0
+            tile[T + e] = s.a[at + e] - a_base if labelled else 0.0
         for e in span(n_tile, width):
             tile[T + e] = 0.0
         write_phi(document.weights, row, s, n_live)
@@ -303,6 +304,6 @@ def write_out(
         scale_phi(s, n_live, width)
         if learn:
             add_expected_counts(s, start, n_tile, n_live, weight, topic_word)
-            if document.labelled:
+            if labelled:
                 add_gram(s, n_live, width)
     return m_sum, spread
