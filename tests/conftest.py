@@ -25,3 +25,12 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the real corpora (../shared/data) are not beside this checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def documented_family() -> str:
+    """The code of `Exponential`, the family of one's own that docs/families.md shows."""
+    page = (PACKAGE.parent / "docs" / "families.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    assert "class Exponential(Family)" in code
+    return code

@@ -149,61 +149,21 @@ def test_worker_processes_that_leave_and_join_change_no_bit(
         assert wait_until_forgotten(client) == []
 
 
-OWN_FAMILY = '''
-import math
-import numpy as np
-from dslda.families.base import Family, Interval
-from dslda.families.own import compile_response
+REGISTER = """
 from dslda.families.registry import register
-
-
-@register
-class Exponential(Family):
-    """y ~ exponential with mean exp(omega)."""
-
-    name = "exponential"
-    link = "log"
-    domain = Interval(0.0)
-    n_searched = 0
-
-    @staticmethod
-    @compile_response
-    def log_likelihood(y, omega, delta, aux):
-        return -omega - y * math.exp(-omega)
-
-    @staticmethod
-    @compile_response
-    def first_derivative(y, omega, delta, aux):
-        return y * math.exp(-omega) - 1.0
-
-    @staticmethod
-    @compile_response
-    def second_derivative(y, omega, delta, aux):
-        return -y * math.exp(-omega)
-
-    @staticmethod
-    @compile_response
-    def third_derivative(y, omega, delta, aux):
-        return y * math.exp(-omega)
-
-    @staticmethod
-    @compile_response
-    def information_weight(y, omega, delta, aux):
-        return y * math.exp(-omega)
-
-    def start(self, moments):
-        return math.log(moments.mean), 1.0, np.ones(1)
-
-    def mean(self, m, v, delta):
-        return np.exp(m + v / 2)
-'''
+register(Exponential)
+"""
 
 
 @pytest.mark.slow
 def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_family_of_ones_own(
-    processes: Any, in_process: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: Any,
+    in_process: Client,
+    documented_family: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "waiting_families.py").write_text(OWN_FAMILY)
+    (tmp_path / "waiting_families.py").write_text(documented_family + REGISTER)
     monkeypatch.syspath_prepend(tmp_path)
     from waiting_families import Exponential
 

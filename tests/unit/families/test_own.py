@@ -84,35 +84,9 @@ def test_a_canonical_family_equals_the_one_that_is_written_out(
             assert_allclose(*values, rtol=1e-12)
 
 
-SCRIPT = """
-import math, sys
-import cloudpickle, numpy as np
-from dslda.families.base import Family, Interval
-from dslda.families.own import compile_response
-
-class Exponential(Family):
-    name = "exponential"
-    link = "log"
-    domain = Interval(0.0)
-    n_searched = 0
-    @staticmethod
-    @compile_response
-    def log_likelihood(y, omega, delta, aux):
-        return -omega - y * math.exp(-omega)
-    @staticmethod
-    @compile_response
-    def first_derivative(y, omega, delta, aux):
-        return y * math.exp(-omega) - 1.0
-    @staticmethod
-    @compile_response
-    def second_derivative(y, omega, delta, aux):
-        return -y * math.exp(-omega)
-    third_derivative = information_weight = first_derivative
-    def start(self, moments):
-        return math.log(moments.mean), 1.0, np.ones(1)
-    def mean(self, m, v, delta):
-        return np.exp(m + v / 2)
-
+SEND = """
+import sys
+import cloudpickle
 sys.stdout.buffer.write(cloudpickle.dumps(Exponential()))
 """
 LOAD = """
@@ -129,9 +103,11 @@ def run(*arguments: str, given: bytes = b"") -> bytes:
     ).stdout
 
 
-def test_a_family_of_the_main_script_works_in_a_process_that_never_saw_it(tmp_path: Path) -> None:
+def test_a_family_of_the_main_script_works_in_a_process_that_never_saw_it(
+    documented_family: str, tmp_path: Path
+) -> None:
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    script.write_text(documented_family + SEND)
     value, mean = map(float, run("-c", LOAD, given=run(str(script))).split())
     assert value == pytest.approx(-0.4 - 3.0 * math.exp(-0.4), rel=1e-14)
     assert mean == 1.0
