@@ -16,6 +16,7 @@ from dslda.families.base import Family
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.topics import in_e_step
 
 __all__ = ["FitResult", "fit"]
 
@@ -96,7 +97,7 @@ def fit(
             progress.started(executor.n_documents, executor.n_partitions, spec)
             while True:
                 began = time.perf_counter()
-                statistics, times = executor.run(parameters, on_partition=progress.partition)
+                statistics, times = executor.run(in_e_step(parameters), on_partition=progress.partition)
                 elbo = objective(statistics, parameters, family=family, spec=spec)
                 if not math.isfinite(elbo):
                     raise EngineError(

@@ -14,6 +14,7 @@ from dslda.variational.design import EXTRAS
 from dslda.variational.kernels import PER_DOCUMENT, SCALARS, e_step_block
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.topics import in_e_step
 
 __all__ = ["DocumentPosterior", "e_step", "infer", "neutral_extras"]
 
@@ -181,6 +182,8 @@ def _run(
     per_document: NDArray[np.float64] | None = None,
 ) -> None:
     indptr, terms, counts, y = documents
+    # a caller with many blocks does it once for all of them
+    parameters = in_e_step(parameters)
     if extras is None and len(parameters.zeta):
         extras = neutral_extras(len(y), len(parameters.zeta))
     inputs = (

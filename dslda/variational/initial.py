@@ -11,6 +11,9 @@ __all__ = ["initial_parameters"]
 
 # relative size of the random perturbation of the uniform topics
 _PERTURBATION = 0.01
+# Dirichlet parameter of a term in every topic, where topics are distributions: so much above 1 that exp(E[log beta]) has
+# the perturbation of the means. (With counts of 0.1, digamma would make 10% of that 1%.)
+_CERTAINTY = 100.0
 
 
 def initial_parameters(
@@ -20,7 +23,8 @@ def initial_parameters(
 
     Topics are uniform with a perturbation of 1%: while they are nearly equal the response decides how documents first
     split (movie reviews, K = 10, five folds: predictive R2 0.40 against 0.32 with a perturbation of 100%). eta is a grid
-    around the family's starting point, [-1, 1] for a standardised response, and delta the family's.
+    around the family's starting point, [-1, 1] for a standardised response, and delta the family's. Topics that are
+    distributions have these means, and next to no variance.
 
     Parameters
     ----------
@@ -37,5 +41,8 @@ def initial_parameters(
     alpha = np.full(
         spec.n_topics, spec.alpha if isinstance(spec.alpha, (int, float)) else 1.0 / spec.n_topics
     )
+    concentration = None
+    if spec.topic_estimation == "variational":
+        concentration = np.full(spec.n_topics, _CERTAINTY * n_terms)
     eta, delta = family.initial_coefficients(spec.n_topics, moments)
-    return Parameters(topics, alpha, eta, delta, np.zeros((n_covariates, *eta.shape[1:])))
+    return Parameters(topics, alpha, eta, delta, np.zeros((n_covariates, *eta.shape[1:])), concentration)

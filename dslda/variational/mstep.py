@@ -10,6 +10,7 @@ from dslda.families.base import Family
 from dslda.variational.dirichlet import update_alpha
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.topics import topic_divergence
 
 __all__ = ["m_step", "objective", "prior_precision", "topic_log_prior"]
 
@@ -25,9 +26,10 @@ def m_step(
     """Raise the expected complete log-likelihood.
 
     beta: posterior mode under Dirichlet(1 + topic_prior), the row-normalised expected counts (paper, eq. 13, with the
-    prior's pseudo-counts). eta and zeta: one scoring step H^-1 g, which for the Gaussian is the paper's closed form
-    (E[X'X])^-1 E[X]'y (eq. 17); for others the step is damped so that it ascends wherever l is log-concave and of
-    exponential type (docs/model.md, section 3). delta: the family's update (eq. 18 for the Gaussian).
+    prior's pseudo-counts); or q(beta_k), the Dirichlet whose parameters are these sums before they are normalised. eta and
+    zeta: one scoring step H^-1 g, which for the Gaussian is the paper's closed form (E[X'X])^-1 E[X]'y (eq. 17); for others
+    the step is damped so that it ascends wherever l is log-concave and of exponential type (docs/model.md, section 3).
+    delta: the family's update (eq. 18 for the Gaussian).
 
     Parameters
     ----------
@@ -38,7 +40,7 @@ def m_step(
     family : Family
     spec : FitSpec
     """
-    topics = _topics(statistics.topic_word, spec.topic_prior)
+    topics, totals = _topics(statistics.topic_word, spec.topic_prior)
     eta, delta, zeta = parameters.eta, parameters.delta, parameters.zeta
     if statistics.response_weight > 0.0:
         step, gain = _coefficient_step(parameters, statistics, family=family, spec=spec)
@@ -53,7 +55,8 @@ def m_step(
         alpha = update_alpha(
             alpha, statistics.log_theta, statistics.log_theta_weight, symmetric=spec.alpha == "auto"
         )
-    return Parameters(topics, alpha, eta, delta, zeta)
+    concentration = totals if spec.topic_estimation == "variational" else None
+    return Parameters(topics, alpha, eta, delta, zeta, concentration)
 
 
 def _coefficient_step(
@@ -108,12 +111,25 @@ def objective(
 ) -> float:
     """What EM ascends: the documents' ELBO plus the log densities of topics and coefficients under their priors.
 
-    Up to a constant.
+    Up to a constant. Of topics that are distributions it is minus their divergence from the prior, with all constants:
+    without a prior of the coefficients the objective is then a lower bound of the log evidence.
+
+    Parameters
+    ----------
+    statistics : SufficientStatistics
+        Of the E-step at `parameters` (as :func:`~dslda.variational.topics.in_e_step` has them).
+    parameters : Parameters
+    family : Family
+    spec : FitSpec
     """
     ridge = _ridge(family, spec)
     spread = parameters.eta - parameters.eta.mean(axis=0)
     prior = -0.5 * ridge * (float(np.square(spread).sum()) + float(np.square(parameters.zeta).sum()))
-    return statistics.elbo + topic_log_prior(parameters.topics, spec.topic_prior) + spec.rho * prior
+    if parameters.concentration is None:
+        of_topics = topic_log_prior(parameters.topics, spec.topic_prior)
+    else:
+        of_topics = -topic_divergence(parameters, spec.topic_prior)
+    return statistics.elbo + of_topics + spec.rho * prior
 
 
 def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
@@ -124,8 +140,13 @@ def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
     return topic_prior * float(np.log(topics[known]).sum())
 
 
-def _topics(topic_word: NDArray[np.float64], topic_prior: float) -> NDArray[np.float64]:
-    """Normalised topics, shape (V, K). A term that no document has stays without mass, and so unknown, everywhere."""
+def _topics(
+    topic_word: NDArray[np.float64], topic_prior: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Normalised topics, shape (V, K), and the sums they were divided by.
+
+    A term that no document has stays without mass, and so unknown, everywhere.
+    """
     seen = topic_word.sum(axis=1) > 0.0
     topics = topic_word + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
     totals = topics.sum(axis=0)
@@ -135,7 +156,7 @@ def _topics(topic_word: NDArray[np.float64], topic_prior: float) -> NDArray[np.f
         topics[:, dead] = np.where(seen, 1.0, 0.0)[:, np.newaxis]
         totals = topics.sum(axis=0)
     topics /= np.where(totals > 0.0, totals, 1.0)
-    return topics
+    return topics, totals
 
 
 def _solve(information: NDArray[np.float64], score: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
 
-__all__ = ["FitSpec", "Granularity", "Parameters", "Scaling"]
+__all__ = ["FitSpec", "Granularity", "Parameters", "Scaling", "TopicEstimation"]
 
 Granularity = Literal["token", "term"]
+TopicEstimation = Literal["map", "variational"]
+
+LEAST_VARIATIONAL_PRIOR = 0.005
+"""exp(digamma(0.005)) is 1e-87, and the E-step takes weights below 1e-100 for 0: every term stays known to every topic."""
 
 _NUMBERS = (int, float, np.integer, np.floating)
 _RANGES = {
@@ -63,7 +67,7 @@ class Parameters:
     ----------
     topics : ndarray of float64, shape (V, K)
         The paper's beta, transposed so that one term's K weights lie together: columns sum to 1. A row of zeros is a
-        term the model does not know.
+        term the model does not know. With `concentration`, the means of the topics' distributions.
     alpha : ndarray of float64, shape (K,)
         Dirichlet parameter of the topic proportions.
     eta : ndarray of float64, shape (K,), or (K, C) for a response of C classes
@@ -72,6 +76,8 @@ class Parameters:
         The family's own parameters, the dispersion first.
     zeta : ndarray of float64, shape (P,) or (P, C)
         Coefficients of the standardised covariates.
+    concentration : ndarray of float64, shape (K,), or None
+        Where topics are distributions, q(beta_k) = Dirichlet(concentration[k] * topics[:, k]); None where they are points.
     """
 
     topics: NDArray[np.float64]
@@ -79,6 +85,7 @@ class Parameters:
     eta: NDArray[np.float64]
     delta: NDArray[np.float64]
     zeta: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    concentration: NDArray[np.float64] | None = None
 
     @property
     def n_topics(self) -> int:
@@ -94,7 +101,8 @@ class Parameters:
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
-        return self.topics.nbytes + self.alpha.nbytes + self.eta.nbytes + self.zeta.nbytes + 128
+        arrays = self.topics, self.alpha, self.eta, self.zeta, self.concentration
+        return sum(array.nbytes for array in arrays if array is not None) + 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +121,13 @@ class FitSpec:
         Symmetric Dirichlet parameter of the topic proportions, 1e-10 to 1e6; None means 1/K, as in the paper's study.
         "auto" estimates one number for all topics, "asymmetric" one for each; both start at 1/K.
     topic_prior : float
-        Pseudo-count added to every expected topic-word count in the M-step, which makes beta the posterior mode under a
-        symmetric Dirichlet(1 + topic_prior). 0 is the paper's maximum likelihood. The default keeps terms that were
-        not seen in a topic from being impossible in it. At most 1e6.
+        Pseudo-count added to every expected topic-word count in the M-step, at most 1e6. With `topic_estimation` "map" it
+        makes beta the posterior mode under a symmetric Dirichlet(1 + topic_prior), and 0 is the paper's maximum likelihood;
+        with "variational" it is the parameter of the Dirichlet itself, at least 0.005. The default keeps terms that were
+        not seen in a topic from being impossible in it.
+    topic_estimation : {"map", "variational"}
+        Whether the topics are points, the posterior mode, or distributions q(beta_k) = Dirichlet(topic_prior + expected
+        counts), as in the smoothed model of Blei, Ng and Jordan (2003, section 5.4).
     rho : float
         Weight of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the single response by
         hundreds, and a weight of 2 to 8 trades their likelihood for prediction.
@@ -145,6 +157,7 @@ class FitSpec:
     family_options: Mapping[str, Any] = field(default_factory=dict)
     alpha: float | Literal["auto", "asymmetric"] | None = None
     topic_prior: float = 0.01
+    topic_estimation: TopicEstimation = "map"
     rho: float = 1.0
     granularity: Granularity = "term"
     max_iter: int = 100
@@ -179,3 +192,12 @@ class FitSpec:
                 )
         if self.granularity not in get_args(Granularity):
             raise InputError(f"granularity must be 'term' or 'token', got {self.granularity!r}")
+        if self.topic_estimation not in get_args(TopicEstimation):
+            raise InputError(
+                f"topic_estimation must be 'map' or 'variational', got {self.topic_estimation!r}"
+            )
+        if self.topic_estimation == "variational" and self.topic_prior < LEAST_VARIATIONAL_PRIOR:
+            raise InputError(
+                f"topic_prior must be at least {LEAST_VARIATIONAL_PRIOR} where topic_estimation is 'variational', got "
+                f"{self.topic_prior!r}; below that a term is all but impossible in topics that lack it"
+            )

@@ -7,12 +7,19 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from problems import Documents
 from scipy import special
 
 from dslda.families.base import Family
 from dslda.variational.parameters import Parameters
 
-__all__ = ["log_evidence", "log_evidence_of_class", "moments_of_assignments", "tokens_of"]
+__all__ = [
+    "log_evidence",
+    "log_evidence_of_class",
+    "log_evidence_of_corpus",
+    "moments_of_assignments",
+    "tokens_of",
+]
 
 
 def tokens_of(rows: NDArray, counts: NDArray[np.integer]) -> NDArray:
@@ -74,6 +81,38 @@ def log_evidence_of_class(
         return rho * special.log_softmax(omega, axis=1)[:, int(y)]
 
     return _log_evidence(tokens, parameters, None if np.isnan(y) else of_response)
+
+
+def log_evidence_of_corpus(
+    documents: Documents, parameters: Parameters, family: Family, *, topic_prior: float
+) -> float:
+    """log p(all words, all y) with topics drawn from Dirichlet(topic_prior) over the terms that occur.
+
+    Topics and topic proportions are integrated out in closed form (a Dirichlet-multinomial each), the assignments of all
+    tokens of all documents are summed over.
+    """
+    n_topics = parameters.n_topics
+    n_terms = len(np.unique(documents.terms))
+    lengths = [int(documents.document(d)[1].sum()) for d in range(len(documents))]
+    ends = np.cumsum(lengths)
+    assignments = every_assignment(int(ends[-1]), n_topics)
+    one_hot = np.eye(n_topics)[assignments]
+    tokens = tokens_of(documents.terms, documents.counts)
+    log_p = np.zeros(len(assignments))
+    of_terms = np.stack([one_hot[:, tokens == t].sum(axis=1) for t in np.unique(tokens)], axis=1)
+    log_p += (special.gammaln(topic_prior + of_terms) - special.gammaln(topic_prior)).sum(axis=(1, 2))
+    total = n_terms * topic_prior
+    log_p += (special.gammaln(total) - special.gammaln(total + of_terms.sum(axis=1))).sum(axis=1)
+    alpha = parameters.alpha
+    for d, (end, length) in enumerate(zip(ends, lengths, strict=True)):
+        counts = one_hot[:, end - length : end].sum(axis=1)
+        log_p += (special.gammaln(alpha + counts) - special.gammaln(alpha)).sum(axis=1)
+        log_p += special.gammaln(alpha.sum()) - special.gammaln(alpha.sum() + length)
+        if not np.isnan(documents.y[d]):
+            omega = counts @ parameters.eta / length
+            y = documents.y[d]
+            log_p += [family.log_likelihood(y, o, parameters.delta, 1.0) for o in omega]
+    return float(special.logsumexp(log_p))
 
 
 def _log_evidence(

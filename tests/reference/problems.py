@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from dslda.variational.statistics import SufficientStatistics
 __all__ = [
     "Documents",
     "PoissonLike",
+    "as_distributions",
     "documents_of",
     "fit_in_a_loop",
     "moments_of",
@@ -118,6 +119,14 @@ def random_parameters(
     return Parameters(
         topics / topics.sum(axis=0), np.full(n_topics, alpha or 1.0 / n_topics), eta, np.array([delta])
     )
+
+
+def as_distributions(rng: np.random.Generator, parameters: Parameters, *, prior: float) -> Parameters:
+    """The same with topics that are Dirichlet distributions, of few counts and many terms at the prior alone."""
+    shape = parameters.topics.shape
+    counts = prior + rng.gamma(0.3, 20.0, shape) * (rng.random(shape) < 0.3)
+    totals = counts.sum(axis=0)
+    return replace(parameters, topics=counts / totals, concentration=totals)
 
 
 def reference_statistics(

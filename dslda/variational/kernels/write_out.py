@@ -87,11 +87,11 @@ def series_serves_up_to(s: Scratch, n: int, reach: float, floor: float) -> int:
 
 
 @njit(**OPTIONS)
-def write_phi_alone(model: Model, s: Scratch, start: int, e: int, base: Base) -> None:
+def write_phi_alone(model: Model, s: Scratch, start: int, e: int, a: float, base: Base) -> None:
     """Replace what `write_phi` has written of an entry."""
     tile, phi = s.tile, s.phi_tile
     i = np.uint64(e)
-    entry = alone(model, s, s.terms[start + e], s.a[start + e], base)
+    entry = alone(model, s, s.terms[start + e], a, base)
     tile[_Z + i] = 1.0
     tile[_FIRST + i] = entry.m
     tile[_SECOND + i] = entry.square
@@ -297,7 +297,8 @@ def write_out(
             write_phi(document.weights, row, s, n_live)
         for e in range(served, n_tile):
             if not series_serves(s, e, model.reach, floor):
-                write_phi_alone(model, s, start, e, base)
+                # without a response nothing has been written to s.a: what is there is another document's
+                write_phi_alone(model, s, start, e, s.a[start + e] if labelled else 0.0, base)
         part_m, part_spread = factors(s, start, n_tile, width)
         m_sum += part_m
         spread += part_spread

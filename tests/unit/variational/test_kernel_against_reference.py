@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from problems import (
     Documents,
     PoissonLike,
+    as_distributions,
     documents_of,
     random_document,
     random_parameters,
@@ -24,6 +25,7 @@ from dslda.variational import reference
 from dslda.variational.estep import e_step, infer
 from dslda.variational.kernels import scratch as kernels
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.topics import in_e_step
 
 GRANULARITIES = pytest.mark.parametrize("granularity", ["term", "token"])
 
@@ -250,6 +252,43 @@ def test_a_term_all_but_impossible_in_the_topics_that_the_response_leaves(
     parameters = Parameters(topics, np.full(3, 0.5), np.array([-2.0, 2.0, 1.9]), np.array([delta]))
     documents = documents_of([([0, 1], [1, 1], 3.0), ([0, 1], [1, 4], 4.0), ([0, 1, 2], [2, 1, 1], 5.0)])
     spec = FitSpec(n_topics=3, granularity=granularity, max_sweeps=5, sweep_tol=0.0)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
+
+
+@GRANULARITIES
+def test_a_rare_term_of_an_unlabelled_document_does_not_see_the_response_of_the_one_before(
+    granularity: str,
+) -> None:
+    """So rare in every topic that its phi is written by itself, at the a_n of its own document: none here."""
+    topics = np.array([[1e-90, 1e-90, 1e-90], [0.5, 0.4, 0.1], [0.5, 0.6, 0.9]])
+    parameters = Parameters(topics, np.full(3, 0.5), np.array([2.0, -2.0, 0.1]), np.array([0.02]))
+    documents = documents_of([([0, 1], [1, 30], 3.0), ([0, 1], [1, 30], np.nan)])
+    spec = FitSpec(n_topics=3, granularity=granularity, max_sweeps=8, sweep_tol=0.0)
+    assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
+    one, alone = (
+        infer(*d.csr, parameters, spec=spec, y=d.y, family=Gaussian())
+        for d in (documents, documents.take([1]))
+    )
+    assert one.gamma[1].tobytes() == alone.gamma[0].tobytes()
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("prior", [0.005, 0.1])
+def test_weights_of_topics_that_are_distributions(prior: float, granularity: str) -> None:
+    """Their columns sum to less than 1, and a term may weigh 1e-90 in all topics but one."""
+    rng = np.random.default_rng(13)
+    plain = random_parameters(rng, 60, 12, delta=0.2, eta_scale=2.0, alpha=0.05)
+    parameters = in_e_step(as_distributions(rng, plain, prior=prior))
+    assert parameters.topics.min() < (1e-80 if prior < 0.01 else 1e-6)
+    assert parameters.topics.min() > 1e-100
+    documents = documents_of(
+        [
+            random_document(rng, 60, distinct=distinct, most=4, labelled=labelled)
+            for distinct in (1, 5, 30)
+            for labelled in (True, False)
+        ]
+    )
+    spec = FitSpec(n_topics=12, granularity=granularity, max_sweeps=12, sweep_tol=0.0)
     assert_kernel_equals_reference(documents, parameters, spec, Gaussian())
 
 

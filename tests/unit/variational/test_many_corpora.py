@@ -61,6 +61,7 @@ def run(family: Family, seed: int) -> None:
         rho=float(rng.choice([0.3, 1.0, 5.0])),
         alpha=rng.choice([None, 0.01, 2.0, "auto"]),
         granularity=str(rng.choice(["term", "token"])),
+        topic_estimation="variational" if seed % 2 else "map",
     )
     parameters = initial_parameters(
         N_TERMS,

@@ -41,6 +41,7 @@ from dslda.variational.statistics import SufficientStatistics
         *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "some", 1e-320, 1e300)),
         *(("ridge", bad) for bad in (-1e-9, math.nan, math.inf, "auto", True, 1e300)),
         *(("granularity", bad) for bad in ("word", "", None)),
+        *(("topic_estimation", bad) for bad in ("bayes", "", None, True)),
     ],
 )
 def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> None:
@@ -60,6 +61,8 @@ def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> Non
         {"alpha": 1e-10, "rho": 1e-6, "delta_floor": 1, "topic_prior": 1e-320, "sweep_tol": 1e-320, "tol": 1},
         {"alpha": 1e6, "rho": 1e6, "topic_prior": 1e6, "sweep_tol": 1},
         {"granularity": "token"},
+        {"topic_estimation": "variational", "topic_prior": 0.005},
+        {"topic_estimation": "variational", "topic_prior": 1e6},
         {"alpha": "auto", "ridge": 0},
         {"alpha": "asymmetric", "ridge": None},
         {"alpha": None, "ridge": 1e6},
@@ -76,6 +79,12 @@ def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
     assert str(refused.value) == (
         "response_weight must be a number from 1e-06 to 1e+06, got 1e+300; beyond that the words, or the "
         "response, play no part any more"
+    )
+    with pytest.raises(InputError) as refused:
+        FitSpec(topic_estimation="variational", topic_prior=0)
+    assert str(refused.value) == (
+        "topic_prior must be at least 0.005 where topic_estimation is 'variational', got 0; below that a term is all but "
+        "impossible in topics that lack it"
     )
     with pytest.raises(
         InputError, match=r"doc_topic_prior must be .*, None for 1/K, .* or 'asymmetric', got 0; beyond that"

@@ -19,15 +19,17 @@ def documents_and_scaling(drawn: SimulatedCorpus, family: Family) -> tuple[Docum
     return Documents(block.indptr, block.terms, block.counts, scaling.to_model(block.responses["y"])), scaling
 
 
-@pytest.mark.parametrize("granularity", ["term", "token"])
+@pytest.mark.parametrize(
+    ("granularity", "topic_estimation"), [("term", "map"), ("token", "map"), ("term", "variational")]
+)
 @pytest.mark.parametrize("n_topics", [3, 5])
 def test_topics_coefficients_and_predictions_are_recovered(
-    n_topics: int, granularity: str, gaussian: Family
+    n_topics: int, granularity: str, topic_estimation: str, gaussian: Family
 ) -> None:
     drawn = simulate_corpus(900, n_topics, 200, mean_tokens=80, seed=1)
     documents, scaling = documents_and_scaling(drawn, gaussian)
     train, test = documents.take(range(600)), documents.take(range(600, 900))
-    spec = FitSpec(n_topics=n_topics, granularity=granularity, max_iter=40)
+    spec = FitSpec(n_topics=n_topics, granularity=granularity, topic_estimation=topic_estimation, max_iter=40)
     parameters, _ = fit_in_a_loop(train, 200, family=gaussian, spec=spec)
 
     # distance between topics: half the sum of absolute differences, 0 for equal and 1 for disjoint ones
