@@ -21,7 +21,7 @@ from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
 from dslda.response_model import ClassWeight
 from dslda.training import DEFAULTS, train
-from dslda.variational.parameters import Granularity
+from dslda.variational.parameters import Granularity, TopicEstimation
 from dslda.wording import number_name
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class SLDARegressor(RegressorMixin, _SLDA):
         estimates one number, "asymmetric" one for each topic.
     topic_prior : float
         Pseudo-count of every term in every topic; 0 is the paper's maximum likelihood.
+    topic_estimation : {"map", "variational"}
+        Whether the topics are points, their posterior mode, or distributions; `topic_prior` must then be at least 0.005.
     response_weight : float, default 1
         Weight rho of the response in the E-step. 1 is the paper's model; 2 to 8 often predict better.
     granularity : {"term", "token"}
@@ -133,7 +135,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
     Attributes
     ----------
     topic_word_ : ndarray of float64, shape (n_topics, n_features_in_)
-        Word probabilities of each topic, the paper's beta.
+        Word probabilities of each topic, the paper's beta, or their posterior means.
     coef_ : ndarray of float64, shape (n_topics,)
         Linear predictor of a document that is all about a topic, the paper's eta; for a Gaussian, its expected
         response in the units of `y`.
@@ -176,6 +178,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         family: str | Family = DEFAULTS.family,
         doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
         topic_prior: float = DEFAULTS.topic_prior,
+        topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
         response_weight: float = DEFAULTS.rho,
         granularity: Granularity = DEFAULTS.granularity,
         max_iter: int = DEFAULTS.max_iter,
@@ -190,6 +193,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         self.family = family
         self.doc_topic_prior = doc_topic_prior
         self.topic_prior = topic_prior
+        self.topic_estimation = topic_estimation
         self.response_weight = response_weight
         self.granularity = granularity
         self.max_iter = max_iter
@@ -273,7 +277,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
     doc_topic_prior : float, None, "auto" or "asymmetric", default None
         Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics. "auto"
         estimates one number, "asymmetric" one for each topic.
-    topic_prior, response_weight, granularity, max_iter, tol, max_sweeps, sweep_tol, seed
+    topic_prior, topic_estimation, response_weight, granularity, max_iter, tol, max_sweeps, sweep_tol, seed
         As in :class:`SLDARegressor`.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
@@ -306,6 +310,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         family: Literal["auto", "binomial", "categorical"] = "auto",
         doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
         topic_prior: float = DEFAULTS.topic_prior,
+        topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
         response_weight: float = DEFAULTS.rho,
         granularity: Granularity = DEFAULTS.granularity,
         max_iter: int = DEFAULTS.max_iter,
@@ -320,6 +325,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.family = family
         self.doc_topic_prior = doc_topic_prior
         self.topic_prior = topic_prior
+        self.topic_estimation = topic_estimation
         self.response_weight = response_weight
         self.granularity = granularity
         self.max_iter = max_iter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ class Model:
     trace : dict of str to ndarray of float64, shape (n_iterations,)
         Measurements of each EM iteration; "elbo" is the objective, the last value being that of this model.
     topic_word : ndarray of float64, shape (K, V)
-        Topics; each row sums to 1. The paper's beta.
+        Topics; each row sums to 1. The paper's beta; with `topic_estimation` "variational" its posterior mean.
     doc_topic_prior : ndarray of float64, shape (K,)
         The paper's alpha.
     family : Family
@@ -152,6 +153,21 @@ class Model:
 
     def __init__(self, record: ModelRecord) -> None:
         self.record = record
+
+    @cached_property
+    def scoring_record(self) -> ModelRecord:
+        """The record as documents are scored with it: its topics are those that the E-step of training took.
+
+        Where topics are points, it is `record`; else exp(E[log beta]), kept once it is made.
+        """
+        from dslda.variational.topics import in_e_step
+
+        parameters = in_e_step(self.record.parameters)
+        return (
+            self.record
+            if parameters is self.record.parameters
+            else replace(self.record, parameters=parameters)
+        )
 
     @property
     def n_topics(self) -> int:
@@ -378,7 +394,9 @@ class Model:
             realign=realign,
             covariates=covariates,
         )
-        return np.concatenate([predict_nothing(self.record).prediction, *(p.prediction for p in parts)])
+        return np.concatenate(
+            [predict_nothing(self.scoring_record).prediction, *(p.prediction for p in parts)]
+        )
 
     def predict_proba(self, documents: Any, **options: Any) -> NDArray[np.float64]:
         """Probabilities of the classes or levels; documents and options as in :meth:`predict`.
@@ -393,7 +411,7 @@ class Model:
         InputError
             The response has no classes.
         """
-        parts = [predict_nothing(self.record), *self._predictions(documents, **options)]
+        parts = [predict_nothing(self.scoring_record), *self._predictions(documents, **options)]
         found = [part.probabilities for part in parts if part.probabilities is not None]
         if not found:
             raise InputError(
@@ -433,7 +451,7 @@ class Model:
         import pyarrow as pa
 
         tables = list(self.score_tables(documents, **options))
-        table = pa.concat_tables(tables) if tables else predict_nothing(self.record).table()
+        table = pa.concat_tables(tables) if tables else predict_nothing(self.scoring_record).table()
         if ids is None:
             return table
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
@@ -512,7 +530,7 @@ class Model:
                 block.indptr,
                 block.terms,
                 block.counts,
-                self.record.parameters,
+                self.scoring_record.parameters,
                 spec=self.spec,
                 y=self.record.design.to_model(own),
                 family=self.family,
@@ -562,7 +580,7 @@ class Model:
 
     def _predictions(self, documents: Any, **options: Any) -> Iterator[Predictions]:
         for counted, doc_id in self._blocks(documents, **options):
-            yield predict_block(self.record, counted, doc_id)
+            yield predict_block(self.scoring_record, counted, doc_id)
 
     def _blocks(
         self,

@@ -81,7 +81,7 @@ def _tables(model: Model, files: InputFiles, fields: Fields) -> Iterator[pa.Tabl
         place=reader.place,
     )
     for counted in batches:
-        yield predict_block(model.record, counted, reader.take_ids(counted.block.n_documents)).table()
+        yield predict_block(model.scoring_record, counted, reader.take_ids(counted.block.n_documents)).table()
 
 
 class _Reader:

@@ -40,7 +40,7 @@ from dslda.training_set import (
 )
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import prior_precision
-from dslda.variational.parameters import FitSpec, Granularity
+from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def train(
     ridge: float | None = DEFAULTS.ridge,
     doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
     topic_prior: float = DEFAULTS.topic_prior,
+    topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
     response_weight: float = DEFAULTS.rho,
     granularity: Granularity = DEFAULTS.granularity,
     max_iter: int = DEFAULTS.max_iter,
@@ -158,7 +159,12 @@ def train(
         Symmetric Dirichlet parameter of the topic proportions (the paper's alpha), 1e-10 to 1e6; None is 1 /
         n_topics. "auto" estimates one number for all topics, "asymmetric" one for each.
     topic_prior : float
-        Pseudo-count of every term in every topic, at most 1e6; 0 is the paper's maximum likelihood.
+        Pseudo-count of every term in every topic, at most 1e6; 0 is the paper's maximum likelihood. With
+        `topic_estimation` "variational" it must be at least 0.005.
+    topic_estimation : {"map", "variational"}
+        Whether the topics are points, the posterior mode under a Dirichlet(1 + topic_prior), or distributions: full
+        variational Bayes under a Dirichlet(topic_prior), which does not take a few words for certainty. The topics of the
+        model are then their means.
     response_weight : float, default 1
         Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the one
         response by hundreds, and a weight of 2 to 8 trades their likelihood for prediction.
@@ -218,6 +224,7 @@ def train(
         family=family if isinstance(family, str) else family.name,
         alpha=doc_topic_prior,
         topic_prior=topic_prior,
+        topic_estimation=topic_estimation,
         rho=response_weight,
         granularity=granularity,
         max_iter=max_iter,

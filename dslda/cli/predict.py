@@ -112,7 +112,9 @@ def command(
         with _output(out) as stream:
             name = "standard output" if out is None else out
             without = () if with_topics else {f"topic_{k}" for k in range(model.n_topics)}
-            _write(tables, stream, name, nothing=predict_nothing(model.record).table(), without=without)
+            _write(
+                tables, stream, name, nothing=predict_nothing(model.scoring_record).table(), without=without
+            )
 
 
 def _corpus(path: str) -> Corpus | None:

@@ -12,7 +12,7 @@ from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import chosen_client, cluster_options, json_option
 from dslda.cli.program import Interrupted, Session
 from dslda.exceptions import DsldaError
-from dslda.variational.parameters import FitSpec, Granularity
+from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -125,6 +125,13 @@ Ctrl-C or SIGTERM ends training after saving the last complete iteration; the ex
     help="Pseudo-count of every term in every topic.",
 )
 @click.option(
+    "--topic-estimation",
+    type=click.Choice(get_args(TopicEstimation)),
+    default=DEFAULTS.topic_estimation,
+    show_default=True,
+    help="Topics as points (posterior mode), or as distributions (full variational Bayes).",
+)
+@click.option(
     "--granularity",
     type=click.Choice(get_args(Granularity)),
     default=DEFAULTS.granularity,
@@ -164,6 +171,7 @@ def command(
     rho: float,
     alpha: Any,
     topic_prior: float,
+    topic_estimation: TopicEstimation,
     granularity: Granularity,
     max_iter: int,
     tol: float,
@@ -205,6 +213,7 @@ def command(
                 client=client,
                 doc_topic_prior=alpha,
                 topic_prior=topic_prior,
+                topic_estimation=topic_estimation,
                 response_weight=rho,
                 granularity=granularity,
                 max_iter=max_iter,

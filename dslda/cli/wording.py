@@ -21,6 +21,7 @@ UNMISTAKABLE = (
         "partition_tokens",
         "stop_words",
         "token_pattern",
+        "topic_estimation",
         "topic_prior",
     ),
 )

@@ -97,7 +97,8 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
             "design": _design(object_(data, "design", where), f"{where}, design", classes, levels),
             "classes": classes,
             "levels": levels,
-            "spec": _known(FitSpec, data["settings"]),
+            # models that were written before there was a choice have the mode
+            "spec": _known(FitSpec, {"topic_estimation": "map"} | data["settings"]),
             "response": _name(data["response"]["name"]),
             "response_summary": ResponseSummary.from_json(data["response"], f"{where}, response"),
             "training": _training(object_(data, "training", where), f"{where}, training"),

@@ -141,6 +141,9 @@ def read_model(
         zeta=_take(arrays, "zeta", (n_covariates, *per_class), location.url)
         if "zeta" in arrays
         else np.zeros((n_covariates, *per_class)),
+        concentration=_take(arrays, "concentration", (n_topics,), location.url)
+        if fields["spec"].topic_estimation == "variational"
+        else None,
     )
     n = n_topics + n_covariates
     for name, least in (
@@ -149,8 +152,11 @@ def read_model(
         ("eta", -np.inf),
         ("delta", -np.inf),
         ("zeta", -np.inf),
+        ("concentration", np.finfo(np.float64).tiny),
     ):
         values = getattr(parameters, name)
+        if values is None:
+            continue
         if not np.isfinite(values).all() or values.min(initial=np.inf) < least:
             raise _damaged(location.url, name, "has values that no model can have")
     record = ModelRecord(
@@ -170,6 +176,7 @@ def read_model(
         parameters.eta,
         parameters.delta,
         parameters.zeta,
+        parameters.concentration,
         record.covariance,
         record.prevalence,
         record.base,
@@ -192,6 +199,8 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         values = np.asarray(getattr(record.parameters, name), dtype=np.float64)
         if values.size:
             arrays[name] = values
+    if record.parameters.concentration is not None:
+        arrays["concentration"] = np.asarray(record.parameters.concentration, dtype=np.float64)
     if record.covariance is not None:
         arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
     if record.prevalence is not None:

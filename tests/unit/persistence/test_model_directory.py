@@ -99,10 +99,24 @@ def a_record_of_classes() -> ModelRecord:
     )
 
 
+def a_record_of_distributions() -> ModelRecord:
+    """Topics by full variational Bayes: with the sums of their Dirichlet parameters."""
+    plain = a_record()
+    return replace(
+        plain,
+        parameters=replace(plain.parameters, concentration=np.array([7.1, 1e9 / 3, 0.06])),
+        spec=replace(plain.spec, topic_estimation="variational"),
+    )
+
+
 def assert_same(one: ModelRecord, other: ModelRecord) -> None:
     for name in ("topics", "alpha", "eta", "delta", "zeta"):
         assert getattr(one.parameters, name).tobytes() == getattr(other.parameters, name).tobytes()
     assert one.parameters.topics.shape == other.parameters.topics.shape
+    sums = [record.parameters.concentration for record in (one, other)]
+    assert [None if s is None else s.tolist() for s in sums[:1]] == [
+        None if s is None else s.tolist() for s in sums[1:]
+    ]
     assert (one.covariance is None) == (other.covariance is None)
     if one.covariance is not None:
         assert one.covariance.tobytes() == other.covariance.tobytes()
@@ -137,9 +151,10 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         a_record(n_topics=1),
         a_record(terms=None),
         a_record_of_classes(),
+        a_record_of_distributions(),
         replace(a_record(), covariance=None, prevalence=None, trace={}, response=None, corpus_hash=None),
     ],
-    ids=["complete", "one topic", "no vocabulary", "classes", "nothing optional"],
+    ids=["complete", "one topic", "no vocabulary", "classes", "distributions", "nothing optional"],
 )
 def test_every_field_comes_back(tmp_path: Path, record: ModelRecord) -> None:
     write_model(record, tmp_path / "a.model")
@@ -156,8 +171,39 @@ def test_a_model_lives_on_any_fsspec_file_system() -> None:
     assert read_model(url).parameters.n_topics == 2
 
 
-def test_another_process_loads_the_same_bits(tmp_path: Path) -> None:
-    model = Model(a_record())
+def test_a_model_from_before_there_was_a_choice_of_estimation_opens_as_the_mode(tmp_path: Path) -> None:
+    path = tmp_path / "a.model"
+    write_model(a_record(), path)
+    settings = json.loads((path / "zarr.json").read_text())["attributes"]["settings"]
+    assert settings.pop("topic_estimation") == "map"
+    edit_attributes(path, settings=settings)
+    assert_same(read_model(path), a_record())
+
+
+@pytest.mark.parametrize(
+    ("concentration", "message"),
+    [
+        (None, r"'concentration' must be float64 of shape \(3,\)"),
+        (np.ones(2), r"'concentration' must be float64 of shape \(3,\)"),
+        (np.array([1.0, 0.0, 1.0]), "'concentration' has values that no model can have"),
+        (np.array([1.0, np.nan, 1.0]), "'concentration' has values that no model can have"),
+    ],
+)
+def test_topics_that_are_distributions_need_the_sums_of_their_parameters(
+    tmp_path: Path, concentration: np.ndarray | None, message: str
+) -> None:
+    record = a_record_of_distributions()
+    write_model(
+        replace(record, parameters=replace(record.parameters, concentration=concentration)),
+        tmp_path / "a.model",
+    )
+    with pytest.raises(FormatError, match=message):
+        read_model(tmp_path / "a.model")
+
+
+@pytest.mark.parametrize("record", [a_record(), a_record_of_distributions()], ids=["points", "distributions"])
+def test_another_process_loads_the_same_bits(tmp_path: Path, record: ModelRecord) -> None:
+    model = Model(record)
     model.save(tmp_path / "a.model")
     documents = ["apple fig fig", "", "kiwi 日本 unknown"]
     code = (
@@ -209,8 +255,9 @@ def test_manifest_and_arrays_are_those_of_the_specification(tmp_path: Path) -> N
     for name in ("design", "response", "training", "settings"):
         assert list(written[name]) == list(shown[name])
     assert list(written["design"]["covariates"][0]) == list(shown["design"]["covariates"][0])
-    write_model(a_record(), tmp_path / "b.model")
+    write_model(a_record_of_distributions(), tmp_path / "b.model")
     names = set(written["arrays"]) | {p.name for p in (tmp_path / "b.model").iterdir() if p.is_dir()}
+    assert "concentration" in names
     for name in names:
         assert f"`{name}`" in section[: section.index("### Manifest")], name
 
