@@ -178,6 +178,19 @@ METHODS: dict[str, Method] = {
     "dslda_rho3": Method(
         "dslda, rho = 3, alpha = 1/K", _dslda, {"response_weight": 3.0}, requires="dslda.estimators"
     ),
+    **{
+        f"dslda{suffix}_variational": Method(
+            f"dslda, {said}, variational topics",
+            _dslda,
+            {"topic_estimation": "variational", **options},
+            requires="dslda.estimators",
+        )
+        for suffix, said, options in (
+            ("", "rho = 1, alpha = 1/K", {}),
+            ("_alpha1", "rho = 1, alpha = 1, tol = 3e-4", {"doc_topic_prior": 1.0, "tol": 3e-4}),
+            ("_rho3", "rho = 3, alpha = 1/K", {"response_weight": 3.0}),
+        )
+    },
 }
 
 

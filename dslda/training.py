@@ -163,8 +163,8 @@ def train(
         `topic_estimation` "variational" it must be at least 0.005.
     topic_estimation : {"map", "variational"}
         Whether the topics are points, the posterior mode under a Dirichlet(1 + topic_prior), or distributions: full
-        variational Bayes under a Dirichlet(topic_prior), which does not take a few words for certainty. The topics of the
-        model are then their means.
+        variational Bayes under a Dirichlet(topic_prior), which all but empties topics that the documents do not need. The
+        topics of the model are then their means.
     response_weight : float, default 1
         Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the one
         response by hundreds, and a weight of 2 to 8 trades their likelihood for prediction.

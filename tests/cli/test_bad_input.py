@@ -95,6 +95,10 @@ TRAIN = {
         ["reviews.corpus", "--response", "stars", "--rho", "0"],
         "--rho must be a number from 1e-06 to",
     ),
+    "no prior for topics that are distributions": (
+        ["reviews.corpus", "--response", "stars", "--topic-estimation", "variational", "--topic-prior", "0"],
+        "--topic-prior must be at least 0.005 where --topic-estimation is 'variational', got 0",
+    ),
     "alpha is a word": (
         ["reviews.corpus", "--response", "stars", "--alpha", "some"],
         "must be 1/K, auto, asymmetric or a number",

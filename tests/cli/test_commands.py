@@ -113,7 +113,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     out = tmp_path / "counts.model"
     train = ("train", bills / "bills.corpus", "--response", "cosponsors", "--out", out, "--topics", 3)
     options = ("--family", "poisson", "--exposure", "days", "--covariates", "age", "--covariates", "party")
-    done = dslda(*train, *options, "--alpha", "auto", "--ridge", 0.1)
+    done = dslda(*train, *options, "--alpha", "auto", "--ridge", 0.1, "--topic-estimation", "variational")
     assert done.code == 0, done.err
     told = dslda("info", out).out
     assert "family:              poisson, link log" in told
@@ -121,6 +121,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     assert re.search(r"covariate: +party=R: ", told)
     assert "alpha=auto" in told
     assert "ridge=0.1" in told
+    assert "topic_estimation=variational" in told
     model = load_model(out)
     found = rows(dslda("predict", out, bills / "bills.csv").out)
     assert [float(r["prediction"]) for r in found] == model.predict(

@@ -49,10 +49,13 @@ def test_scikit_learn_accepts_the_estimators(estimator: Any, check: Callable[[An
     check(estimator)
 
 
-def test_the_estimator_is_train_in_other_clothes(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
+@pytest.mark.parametrize("how", ["map", "variational"])
+def test_the_estimator_is_train_in_other_clothes(
+    simulated: tuple[sparse.csr_array, np.ndarray], how: str
+) -> None:
     counts, y = simulated
-    estimator = SLDARegressor(n_topics=K, response_weight=2.0).fit(counts, y)
-    model = train(counts, response=y, n_topics=K, response_weight=2.0)
+    estimator = SLDARegressor(n_topics=K, response_weight=2.0, topic_estimation=how).fit(counts, y)
+    model = train(counts, response=y, n_topics=K, response_weight=2.0, topic_estimation=how)
     assert_array_equal(estimator.predict(counts), model.predict(counts))
     assert_array_equal(estimator.transform(counts), model.transform(counts))
     assert_array_equal(estimator.topic_word_, model.topic_word)

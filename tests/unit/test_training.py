@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -22,10 +23,12 @@ from dslda.engine.em import IterationRecord
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.registry import get_family
-from dslda.model import Model
+from dslda.model import Model, load_model
+from dslda.prediction import topic_proportions
 from dslda.training import train
-from dslda.variational.estep import e_step
+from dslda.variational.estep import e_step, infer
 from dslda.variational.mstep import objective
+from dslda.variational.topics import in_e_step
 
 K, V, D = 3, 60, 120
 TERMS = [f"w{t:02d}" for t in range(V)]
@@ -74,6 +77,47 @@ def test_store_path_and_matrix_give_the_same_bits(
     assert model.record.corpus_hash == corpus.content_hash
     assert model.vocabulary == corpus.vocabulary
     assert model.training.n_labelled == int((~np.isnan(y)).sum()) < model.training.n_documents == D
+
+
+def test_a_model_of_topics_that_are_distributions(
+    simulated: tuple[sparse.csr_array, np.ndarray], tmp_path: Path
+) -> None:
+    """Users see means; documents are scored as in training, by the expected logarithms, loaded from a file or not."""
+    counts, y = simulated
+    model = train(counts, response=y, n_topics=K, topic_estimation="variational")
+    parameters, block = model.record.parameters, matrix_block(counts)
+    assert parameters.concentration is not None
+    assert_allclose(model.topic_word.sum(axis=1), 1.0, rtol=1e-12)
+    n_seen = len(np.unique(counts.indices))
+    assert n_seen < V
+    assert_allclose(parameters.concentration.sum(), counts.sum() + 0.01 * K * n_seen, rtol=1e-12)
+    found = infer(block.indptr, block.terms, block.counts, in_e_step(parameters), spec=model.spec)
+    predicted = model.record.scaling.to_user(found.mean)
+    assert_allclose(model.predict(counts), predicted, rtol=1e-12)
+    by_means = infer(
+        block.indptr, block.terms, block.counts, replace(parameters, concentration=None), spec=model.spec
+    )
+    assert np.abs(by_means.mean - found.mean).max() > 1e-3
+    assert_allclose(model.transform(counts), topic_proportions(found), rtol=1e-12)
+    seen = model.training_topic_proportions(counts, y)
+    loaded = load_model(model.save(tmp_path / "m.model"))
+    assert loaded.record.parameters.concentration.tobytes() == parameters.concentration.tobytes()
+    assert loaded.predict(counts).tobytes() == model.predict(counts).tobytes()
+    assert loaded.training_topic_proportions(counts, y).tobytes() == seen.tobytes()
+    # the last value of the trace is that of the loaded model
+    labels = loaded.record.design.to_model(y)
+    family = get_family("gaussian")
+    statistics = e_step(
+        block.indptr,
+        block.terms,
+        block.counts,
+        labels,
+        loaded.record.parameters,
+        family=family,
+        spec=loaded.spec,
+    )
+    elbo = objective(statistics, loaded.record.parameters, family=family, spec=loaded.spec)
+    assert elbo == pytest.approx(model.trace["elbo"][-1], rel=1e-12)
 
 
 @pytest.mark.slow
