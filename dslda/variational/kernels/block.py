@@ -48,6 +48,7 @@ _SIGNATURE = types.void(
     READ_ONLY_2D,  # deltas
     float64,  # rho
     types.boolean,  # tied
+    types.boolean,  # quadratic
     int64,  # max_sweeps
     float64,  # sweep_tol
     *(types.FunctionType(SCALAR_SIGNATURE),) * 5,  # l, l1, l2, l3, information weight
@@ -90,6 +91,7 @@ def e_step_block(
     deltas,
     rho,
     tied,
+    quadratic,
     max_sweeps,
     sweep_tol,
     l,
@@ -113,7 +115,7 @@ def e_step_block(
     """
     n_topics = topics.shape[1]
     model = make_model(topics, alpha, eta)
-    response = Response(l, l1, l2, l3, deltas[0])
+    response = Response(l, l1, l2, l3, deltas[0], quadratic)
     s = make_scratch(longest_document(indptr, counts, y, tied), n_topics)
     learn = topic_word.shape[0] > 0
 
