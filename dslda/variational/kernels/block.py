@@ -29,7 +29,14 @@ from dslda.variational.kernels.scratch import (
     make_model,
     make_scratch,
 )
-from dslda.variational.kernels.sweeps import Ascent, Response, ascend, expected_log_likelihood, slopes_at
+from dslda.variational.kernels.sweeps import (
+    Ascent,
+    Response,
+    ascend,
+    expected_log_likelihood,
+    make_kept,
+    slopes_at,
+)
 from dslda.variational.kernels.write_out import add_covariate_statistics, add_response_statistics, write_out
 from dslda.variational.special import FASTMATH, digamma
 
@@ -116,7 +123,9 @@ def e_step_block(
     n_topics = topics.shape[1]
     model = make_model(topics, alpha, eta)
     response = Response(l, l1, l2, l3, deltas[0], quadratic)
-    s = make_scratch(longest_document(indptr, counts, y, tied), n_topics)
+    longest = longest_document(indptr, counts, y, tied)
+    s = make_scratch(longest, n_topics)
+    kept = make_kept(longest, n_topics)
     learn = topic_word.shape[0] > 0
 
     for d in range(y.shape[0]):
@@ -146,7 +155,7 @@ def e_step_block(
             scalars[N_EMPTY] += 1
         else:
             document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
-            ascent = ascend(model, response, s, document, max_sweeps, sweep_tol)
+            ascent = ascend(model, response, s, kept, document, max_sweeps, sweep_tol)
             m_sum, spread = write_out(model, s, document, ascent.a_base, weight, topic_word)
             omega = offset + model.middle + m_sum / length
             v = spread / (length * length)

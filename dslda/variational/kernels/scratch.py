@@ -132,8 +132,6 @@ class Scratch(NamedTuple):
     copies: Vector  # c
     a: Vector
     m: Vector
-    kept_a: Vector  # of the state that a sweep is taken back to; likewise `kept_elog` and `kept_h`
-    kept_m: Vector
     # topic weights beta of the document's entries, as tiles: see `gather`
     weights: Vector
     # by entry of the tile
@@ -146,8 +144,6 @@ class Scratch(NamedTuple):
     gamma: Vector
     elog: Vector  # E[log theta] up to digamma(sum gamma), which is the same for all topics
     h: Vector
-    kept_elog: Vector
-    kept_h: Vector
     assigned: Vector  # sum_n phi_n
     assigned_m: Vector  # sum_n m_n phi_n
     exponents: Vector
@@ -175,8 +171,6 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
         vector(longest),
         vector(longest),
         vector(longest),
-        vector(longest),
-        vector(longest),
         vector(n_topics * gathered),
         tile,
         tile[Z : Z + WIDEST],
@@ -184,8 +178,6 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
         words(WIDEST),
         # rows an odd number of cache lines apart: a column of it does not fall into a few cache sets
         matrix(padded, WIDEST + 8),
-        vector(n_topics),
-        vector(n_topics),
         vector(n_topics),
         vector(n_topics),
         vector(n_topics),

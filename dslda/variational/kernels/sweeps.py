@@ -31,6 +31,7 @@ from dslda.variational.kernels.scratch import (
     Vector,
     Z,
     span,
+    vector,
 )
 from dslda.variational.kernels.tiles import (
     accumulate,
@@ -108,6 +109,21 @@ class Ascent(NamedTuple):
     n_sweeps: int
     converged: bool
     a_base: float
+
+
+class Kept(NamedTuple):
+    """What a document goes back to when a sweep lowers its ELBO: arrays as in `Scratch`, which every call would count."""
+
+    a: Vector
+    m: Vector
+    elog: Vector
+    h: Vector
+
+
+@njit(**OPTIONS)
+def make_kept(longest: int, n_topics: int) -> Kept:
+    """For documents of up to `longest` entries."""
+    return Kept(vector(longest), vector(longest), vector(n_topics), vector(n_topics))
 
 
 @njit(**OPTIONS)
@@ -255,7 +271,7 @@ def sweep_unlabelled(model: Model, s: Scratch, document: Document) -> float:
 
 @njit(**OPTIONS)
 def sweep_part_of_the_way(
-    model: Model, s: Scratch, document: Document, pull: Pull, share: float, a_base: float
+    model: Model, s: Scratch, kept: Kept, document: Document, pull: Pull, share: float, a_base: float
 ) -> Sums:
     """Move the exponents of every phi_n from those kept a `share` of the way to where the kept state would have them.
 
@@ -265,14 +281,14 @@ def sweep_part_of_the_way(
     eta, h, assigned, phi = model.eta, s.h, s.assigned, s.phi
     n_topics = eta.shape[0]
     for k in range(n_topics):
-        h[k] = s.kept_h[k] + share * (s.kept_elog[k] + pull.b * eta[k] * eta[k] - s.kept_h[k])
+        h[k] = kept.h[k] + share * (kept.elog[k] + pull.b * eta[k] * eta[k] - kept.h[k])
         assigned[k] = 0.0
     base = set_base(model, s, a_base)
     bound = 0.0
     m_sum = 0.0
     spread = 0.0
     for e in range(document.n):
-        a = s.kept_a[e] + share * (pull.a - pull.slope * s.kept_m[e] - s.kept_a[e])
+        a = kept.a[e] + share * (pull.a - pull.slope * kept.m[e] - kept.a[e])
         entry = alone(model, s, s.terms[e], a, base)
         c = s.copies[e]
         for k in range(n_topics):
@@ -288,30 +304,36 @@ def sweep_part_of_the_way(
 
 
 @njit(**OPTIONS)
-def keep(s: Scratch, n: int) -> None:
+def keep(s: Scratch, kept: Kept, n: int) -> None:
     """Copy what a document of `n` entries goes back to when the next sweep lowers its ELBO."""
     for k in range(s.h.shape[0]):
-        s.kept_h[k] = s.h[k]
-        s.kept_elog[k] = s.elog[k]
+        kept.h[k] = s.h[k]
+        kept.elog[k] = s.elog[k]
     for e in range(n):
-        s.kept_a[e] = s.a[e]
-        s.kept_m[e] = s.m[e]
+        kept.a[e] = s.a[e]
+        kept.m[e] = s.m[e]
 
 
 @njit(**OPTIONS)
-def go_back(model: Model, s: Scratch, n: int, a_base: float) -> None:
+def go_back(model: Model, s: Scratch, kept: Kept, n: int, a_base: float) -> None:
     """Put back what `write_out` needs of the state kept."""
     for k in range(s.h.shape[0]):
-        s.h[k] = s.kept_h[k]
-        s.elog[k] = s.kept_elog[k]
+        s.h[k] = kept.h[k]
+        s.elog[k] = kept.elog[k]
     for e in range(n):
-        s.a[e] = s.kept_a[e]
+        s.a[e] = kept.a[e]
     set_base(model, s, a_base)
 
 
 @njit(**OPTIONS)
 def ascend(
-    model: Model, response: Response, s: Scratch, document: Document, max_sweeps: int, sweep_tol: float
+    model: Model,
+    response: Response,
+    s: Scratch,
+    kept: Kept,
+    document: Document,
+    max_sweeps: int,
+    sweep_tol: float,
 ) -> Ascent:
     """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times.
 
@@ -361,7 +383,7 @@ def ascend(
                 share *= 0.5
                 if done or share < SHORTEST_SHARE:
                     # F has kinks where its bend is left out, see `slopes_at`: there no step up its gradient need rise
-                    go_back(model, s, document.n, a_base)
+                    go_back(model, s, kept, document.n, a_base)
                     stands = abs(bound - elbo) <= sweep_tol * abs(bound)
                     return Ascent(elbo, n_sweeps, converged or (share < SHORTEST_SHARE and stands), a_base)
             else:
@@ -372,14 +394,14 @@ def ascend(
                 if done:
                     return Ascent(elbo, n_sweeps, converged, a_base)
                 if may_fall:
-                    keep(s, document.n)
+                    keep(s, kept, document.n)
                     share = min(1.0, 2.0 * share)
         n_sweeps += 1
         if observed.labelled:
             pull = pull_of(response, observed, observed.offset + model.middle + m_sum / length, v, length)
             if share < 1.0:
                 new_base = a_base + share * (pull.a - pull.slope * m_sum / length - a_base)
-                new = sweep_part_of_the_way(model, s, document, pull, share, new_base)
+                new = sweep_part_of_the_way(model, s, kept, document, pull, share, new_base)
                 bound = new.bound
             else:
                 for k in range(n_topics):
