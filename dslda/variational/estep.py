@@ -227,6 +227,7 @@ def _run(
         _plain(deltas, np.float64),
         spec.rho,
         spec.granularity == "term",
+        family.is_quadratic,
         spec.max_sweeps,
         spec.sweep_tol,
         family.log_likelihood,

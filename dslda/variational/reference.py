@@ -7,6 +7,7 @@ passes each occurrence as its own row (copies all 1), "term" a row per distinct 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,9 @@ __all__ = [
 
 
 #: a fall of the ELBO below this share of it is rounding
-LEAST_FALL = 1e-8
-#: of the way to the pull that the response would have next, however often the ELBO falls
-SHORTEST_SHARE = 1.0 / 64.0
+LEAST_FALL = 1e-10
+#: of the way to where phi would be stationary, however often the ELBO falls
+SHORTEST_SHARE = 2.0**-20
 
 
 @dataclass(slots=True, eq=False)
@@ -111,20 +112,19 @@ def sweep(
     rho: float,
     offset: float = 0.0,
     aux: float = 1.0,
-    pull: NDArray[np.float64] | None = None,
 ) -> DocumentState:
     """One pass of coordinate ascent over the rows of phi, then gamma.
 
     l1 is linearised, and l2, l3 and v are held, within the sweep: exact where l is quadratic (Gaussian), and with the
-    same fixed point for every family. `pull` is by default that of the response at `state`.
+    same fixed point for every family.
     """
     eta, beta = parameters.eta, parameters.topics
     phi = state.phi.copy()
     elog_theta = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
     with np.errstate(divide="ignore"):
         log_beta = np.log(beta[state.terms])
-    labelled = not np.isnan(y)
-    if labelled and pull is None:
+    pull = None
+    if not np.isnan(y):
         pull = pull_of(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
     for i in range(len(phi)):
         base = log_beta[i] + elog_theta
@@ -154,6 +154,32 @@ def sweep(
         else:
             m_i = low
         phi[i] = assign(m_i)[0]
+    return DocumentState(state.terms, state.copies, phi, parameters.alpha + state.copies @ phi)
+
+
+def sweep_part_of_the_way(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    share: float,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> DocumentState:
+    """Move log phi a `share` of the way to where its gradient at `state` would have it, then gamma.
+
+    All rows move at once: a step along the natural gradient, on which the ELBO rises for any l if the step is short enough.
+    """
+    eta = parameters.eta
+    elog_theta = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
+    intercept, slope = pull_of(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
+    m_n = state.phi @ eta
+    a = intercept + slope * (float(state.copies @ m_n) - m_n)
+    with np.errstate(divide="ignore"):
+        target = np.log(parameters.topics[state.terms]) + elog_theta + np.outer(a, eta) + 0.5 * slope * eta**2
+        phi = special.softmax((1.0 - share) * np.log(state.phi) + share * target, axis=1)
     return DocumentState(state.terms, state.copies, phi, parameters.alpha + state.copies @ phi)
 
 
@@ -222,26 +248,29 @@ def update_until_converged(
     offset: float = 0.0,
     aux: float = 1.0,
 ) -> tuple[DocumentState, list[float]]:
-    """Sweeps until the ELBO changes by less than `tol` of itself; returns the ELBO after each.
+    """Sweeps until the ELBO changes by less than `tol` of itself; returns the ELBO of the state kept after each.
 
-    A sweep that lowers the ELBO (l is not quadratic, and v or l2 moved too far for the linearisation) halves the share of
-    the way that the pull goes to where the response would have it: a damped step in the natural parameters of phi, with the
-    same fixed points. Without it such documents swing between two states until the cap.
+    A sweep that lowers the ELBO (l is not quadratic, and v or l2 moved too far for the linearisation) is taken back, and the
+    next goes half as far; after one that is kept, twice as far.
     """
+    response: dict[str, Any] = {"family": family, "rho": rho, "offset": offset, "aux": aux}
     trace: list[float] = []
-    pull: NDArray[np.float64] | None = None
     share = 1.0
-    for _ in range(max_sweeps):
-        if not np.isnan(y):
-            wanted = pull_of(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
-            pull = wanted if pull is None else pull + share * (wanted - pull)
-        state = sweep(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux, pull=pull)
-        trace.append(document_elbo(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux))
-        if len(trace) < 2:
-            continue
-        change, before = trace[-1] - trace[-2], abs(trace[-2])
-        if abs(change) <= share * tol * abs(trace[-1]):
+    while len(trace) < max_sweeps:
+        if share == 1.0:
+            trial = sweep(state, y, parameters, **response)
+        else:
+            trial = sweep_part_of_the_way(state, y, parameters, share=share, **response)
+        before = trace[-1] if trace else -np.inf
+        elbo = document_elbo(trial, y, parameters, **response)
+        converged = abs(elbo - before) <= share * tol * abs(elbo)
+        if not np.isnan(y) and not family.is_quadratic and elbo < before - LEAST_FALL * abs(before):
+            share *= 0.5
+            trace.append(before)
+        else:
+            state = trial
+            trace.append(elbo)
+            share = min(2.0 * share, 1.0)
+        if converged or share < SHORTEST_SHARE:
             break
-        if change < -max(share * tol, LEAST_FALL) * before:
-            share = max(0.5 * share, SHORTEST_SHARE)
     return state, trace

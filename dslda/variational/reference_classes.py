@@ -191,15 +191,17 @@ def ascend(
         n_sweeps += 1
         trial = _assign(start, h, parameters)
         elbo = document_elbo(trial, parameters, response)
-        change = elbo - trace[-1] if trace else np.inf
-        if change < -tol * abs(elbo):
+        last = trace[-1] if trace else -np.inf
+        converged = abs(elbo - last) <= tol * abs(elbo) * step
+        if elbo >= last - reference.LEAST_FALL * abs(last):
+            state = trial
+            trace.append(elbo)
+        if converged:
+            return state, trace, True
+        if state is not trial:
             step *= 0.5
             h = before + step * (target - before)
             continue
-        state = trial
-        trace.append(elbo)
-        if abs(change) <= tol * abs(elbo) * step:
-            return state, trace, True
         before, target = h, _target(state, parameters, response)
         h = before + step * (target - before)
     return state, trace, False

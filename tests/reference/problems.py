@@ -14,6 +14,7 @@ from scipy import special
 
 from dslda.engine.em import Decision, EMState
 from dslda.families.base import SCALAR_SIGNATURE, STANDARDISED, Family, Interval, ResponseMoments
+from dslda.families.categorical import Categorical
 from dslda.variational import reference
 from dslda.variational.estep import e_step
 from dslda.variational.initial import initial_parameters
@@ -32,6 +33,7 @@ __all__ = [
     "random_documents",
     "random_parameters",
     "reference_statistics",
+    "wild_responses",
 ]
 
 
@@ -179,6 +181,35 @@ def moments_of(y: NDArray[np.float64]) -> ResponseMoments:
     """Moments of responses, NaN where missing."""
     y = y[~np.isnan(y)]
     return ResponseMoments(len(y), float(y.mean()), float(y.var()), float(y.min()), float(y.max()))
+
+
+def wild_responses(
+    family: Family, rng: np.random.Generator, n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Responses and their trials or events: of any size, with ties, outliers, and none of some class."""
+    aux = np.ones(n)
+    size = 10.0 ** rng.uniform(-3, 3)
+    if isinstance(family, Categorical):
+        y = rng.integers(0, family.n_classes, n).astype(float)
+    elif family.auxiliary == "trials":
+        aux = rng.integers(1, 1 + int(rng.choice([1, 5, 200])), n).astype(float)
+        y = rng.binomial(aux.astype(int), rng.beta(0.3, 0.3, n)).astype(float)
+    elif family.name == "ordinal":
+        y = rng.integers(0, rng.integers(2, 8), n).astype(float)
+    elif family.domain.integer:
+        y = np.minimum(np.floor(size * rng.pareto(1.0, n)), 1e6)
+    elif family.domain.low == 0.0:
+        y = size * np.exp(rng.normal(0.0, rng.uniform(0.1, 3.0), n))
+        aux = (rng.random(n) < 0.7).astype(float) if family.auxiliary == "event" else aux
+    else:
+        y = rng.normal() * size + size * rng.standard_t(1.5, n)
+    y[0], y[1] = y.min(), y.max() + (y.max() == y.min())
+    if family.auxiliary == "trials":
+        aux = np.maximum(aux, y)
+    if isinstance(family, Categorical):
+        y = np.minimum(y, family.n_classes - 1)
+    y[2:][rng.random(n - 2) < 0.1] = np.nan
+    return y, aux
 
 
 @njit(SCALAR_SIGNATURE, nogil=True)

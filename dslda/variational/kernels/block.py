@@ -29,7 +29,14 @@ from dslda.variational.kernels.scratch import (
     make_model,
     make_scratch,
 )
-from dslda.variational.kernels.sweeps import Ascent, Response, ascend, expected_log_likelihood, slopes_at
+from dslda.variational.kernels.sweeps import (
+    Ascent,
+    Response,
+    ascend,
+    expected_log_likelihood,
+    make_kept,
+    slopes_at,
+)
 from dslda.variational.kernels.write_out import add_covariate_statistics, add_response_statistics, write_out
 from dslda.variational.special import FASTMATH, digamma
 
@@ -48,6 +55,7 @@ _SIGNATURE = types.void(
     READ_ONLY_2D,  # deltas
     float64,  # rho
     types.boolean,  # tied
+    types.boolean,  # quadratic
     int64,  # max_sweeps
     float64,  # sweep_tol
     *(types.FunctionType(SCALAR_SIGNATURE),) * 5,  # l, l1, l2, l3, information weight
@@ -90,6 +98,7 @@ def e_step_block(
     deltas,
     rho,
     tied,
+    quadratic,
     max_sweeps,
     sweep_tol,
     l,
@@ -113,8 +122,10 @@ def e_step_block(
     """
     n_topics = topics.shape[1]
     model = make_model(topics, alpha, eta)
-    response = Response(l, l1, l2, l3, deltas[0])
-    s = make_scratch(longest_document(indptr, counts, y, tied), n_topics)
+    response = Response(l, l1, l2, l3, deltas[0], quadratic)
+    longest = longest_document(indptr, counts, y, tied)
+    s = make_scratch(longest, n_topics)
+    kept = make_kept(longest, n_topics)
     learn = topic_word.shape[0] > 0
 
     for d in range(y.shape[0]):
@@ -144,7 +155,7 @@ def e_step_block(
             scalars[N_EMPTY] += 1
         else:
             document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
-            ascent = ascend(model, response, s, document, max_sweeps, sweep_tol)
+            ascent = ascend(model, response, s, kept, document, max_sweeps, sweep_tol)
             m_sum, spread = write_out(model, s, document, ascent.a_base, weight, topic_word)
             omega = offset + model.middle + m_sum / length
             v = spread / (length * length)

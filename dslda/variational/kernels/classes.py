@@ -51,7 +51,7 @@ from dslda.variational.kernels.scratch import (
     matrix,
     vector,
 )
-from dslda.variational.kernels.sweeps import Ascent, sweep_unlabelled
+from dslda.variational.kernels.sweeps import LEAST_FALL, Ascent, sweep_unlabelled
 from dslda.variational.kernels.write_out import write_out
 from dslda.variational.special import FASTMATH, digamma, log_gamma_sum_and_digamma
 
@@ -265,6 +265,7 @@ def ascend_classes(
     log_gamma_total = math.lgamma(model.alpha_sum + length)
     elbo = -np.inf
     step = 1.0
+    converged = False
     n_sweeps = 0
     n_halvings = 0
     log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
@@ -284,19 +285,19 @@ def ascend_classes(
             log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits) - log_gamma_total - model.log_beta_alpha
         )
         if step == 0.0:
-            return Ascent(elbo, n_sweeps, False, 0.0)
+            return Ascent(elbo, n_sweeps, converged, 0.0)
         n_sweeps += 1
         if labelled:
             bound += rho * respond(c, y, length)
-        change = bound - elbo
-        if change < -sweep_tol * abs(bound):
-            # too far: go back, and half as far towards the same point, or nowhere where no sweep is left
+        converged = abs(bound - elbo) <= sweep_tol * abs(bound) * step
+        if bound < elbo - LEAST_FALL * abs(elbo):
+            # too far: go back, and half as far towards the same point, or nowhere where that is all
             n_halvings += 1
-            step = 0.5 * step if n_sweeps < max_sweeps and n_halvings < _MOST_HALVINGS else 0.0
+            ends = converged or n_sweeps == max_sweeps or n_halvings == _MOST_HALVINGS
+            step = 0.0 if ends else 0.5 * step
             for k in range(n_topics):
                 h[k] = c.old_h[k] + step * (c.target[k] - c.old_h[k])
             continue
-        converged = abs(change) <= sweep_tol * abs(bound) * step
         elbo = bound
         if converged or n_sweeps == max_sweeps:
             return Ascent(elbo, n_sweeps, converged, 0.0)

@@ -31,6 +31,7 @@ from dslda.variational.kernels.scratch import (
     Vector,
     Z,
     span,
+    vector,
 )
 from dslda.variational.kernels.tiles import (
     accumulate,
@@ -57,19 +58,20 @@ _SHORT_RUN = 4
 # a_base moves when the next tile is expected to start with |t| rms(eta) above this
 _REBASE_LIMIT = 1e-3
 # a fall of the ELBO below this share of it is rounding
-LEAST_FALL = 1e-8
-# of the way to the pull that the response would have next, however often the ELBO falls
-SHORTEST_SHARE = 1.0 / 64.0
+LEAST_FALL = 1e-10
+# of the way to where phi would be stationary, however often the ELBO falls
+SHORTEST_SHARE = 2.0**-20
 
 
 class Response(NamedTuple):
-    """The family as compiled functions of (y, omega, delta, aux), and delta."""
+    """The family as compiled functions of (y, omega, delta, aux), delta, and whether l is quadratic in omega."""
 
     l: ScalarFunction
     l1: ScalarFunction
     l2: ScalarFunction
     l3: ScalarFunction
     delta: Vector
+    quadratic: bool
 
 
 class Slopes(NamedTuple):
@@ -107,6 +109,21 @@ class Ascent(NamedTuple):
     n_sweeps: int
     converged: bool
     a_base: float
+
+
+class Kept(NamedTuple):
+    """What a document goes back to when a sweep lowers its ELBO: arrays as in `Scratch`, which every call would count."""
+
+    a: Vector
+    m: Vector
+    elog: Vector
+    h: Vector
+
+
+@njit(**OPTIONS)
+def make_kept(longest: int, n_topics: int) -> Kept:
+    """For documents of up to `longest` entries."""
+    return Kept(vector(longest), vector(longest), vector(n_topics), vector(n_topics))
 
 
 @njit(**OPTIONS)
@@ -253,71 +270,153 @@ def sweep_unlabelled(model: Model, s: Scratch, document: Document) -> float:
 
 
 @njit(**OPTIONS)
+def sweep_part_of_the_way(
+    model: Model, s: Scratch, kept: Kept, document: Document, pull: Pull, share: float, a_base: float
+) -> Sums:
+    """Move the exponents of every phi_n from those kept a `share` of the way to where the kept state would have them.
+
+    All phi_n move at once, each up its own gradient: in natural parameters a direction in which the ELBO rises, for every l
+    and any `pull`, if the step is short enough. Few documents come here, so each entry is taken by itself.
+    """
+    eta, h, assigned, phi = model.eta, s.h, s.assigned, s.phi
+    n_topics = eta.shape[0]
+    for k in range(n_topics):
+        h[k] = kept.h[k] + share * (kept.elog[k] + pull.b * eta[k] * eta[k] - kept.h[k])
+        assigned[k] = 0.0
+    base = set_base(model, s, a_base)
+    bound = 0.0
+    m_sum = 0.0
+    spread = 0.0
+    for e in range(document.n):
+        a = kept.a[e] + share * (pull.a - pull.slope * kept.m[e] - kept.a[e])
+        entry = alone(model, s, s.terms[e], a, base)
+        c = s.copies[e]
+        for k in range(n_topics):
+            assigned[k] += c * phi[k]
+        s.a[e] = a
+        s.m[e] = entry.m
+        bound += c * (entry.log_z - a * entry.m)
+        m_sum += c * entry.m
+        spread += c * (entry.square - entry.m * entry.m)
+    for k in range(n_topics):
+        bound -= assigned[k] * h[k]
+    return Sums(bound, m_sum, spread, m_sum)
+
+
+@njit(**OPTIONS)
+def keep(s: Scratch, kept: Kept, n: int) -> None:
+    """Copy what a document of `n` entries goes back to when the next sweep lowers its ELBO."""
+    for k in range(s.h.shape[0]):
+        kept.h[k] = s.h[k]
+        kept.elog[k] = s.elog[k]
+    for e in range(n):
+        kept.a[e] = s.a[e]
+        kept.m[e] = s.m[e]
+
+
+@njit(**OPTIONS)
+def go_back(model: Model, s: Scratch, kept: Kept, n: int, a_base: float) -> None:
+    """Put back what `write_out` needs of the state kept."""
+    for k in range(s.h.shape[0]):
+        s.h[k] = kept.h[k]
+        s.elog[k] = kept.elog[k]
+    for e in range(n):
+        s.a[e] = kept.a[e]
+    set_base(model, s, a_base)
+
+
+@njit(**OPTIONS)
 def ascend(
-    model: Model, response: Response, s: Scratch, document: Document, max_sweeps: int, sweep_tol: float
+    model: Model,
+    response: Response,
+    s: Scratch,
+    kept: Kept,
+    document: Document,
+    max_sweeps: int,
+    sweep_tol: float,
 ) -> Ascent:
     """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times.
 
     The start is cold, a pure function of the document and the parameters: gamma = alpha + N / K, m_n = 0, v as under
-    equal shares. A sweep that lowers the ELBO, as can happen where l is not quadratic, halves the share of the way that
-    the pull goes to where the response would have it: see `reference.update_until_converged`.
+    equal shares. A sweep that lowers the ELBO, as can happen where l is not quadratic, is taken back, and the next goes half
+    as far: see `reference.update_until_converged`.
     """
     alpha, eta, gamma, elog, h, assigned = model.alpha, model.eta, s.gamma, s.elog, s.h, s.assigned
     n_topics = eta.shape[0]
     observed, length = document.observed, document.length
+    may_fall = observed.labelled and not response.quadratic
     for k in range(n_topics):
         gamma[k] = alpha[k] + length / n_topics
     for e in range(document.n):
         s.m[e] = 0.0
     log_gamma_total = math.lgamma(model.alpha_sum + length)
+    # the last state that was not taken back
+    elbo = -np.inf
     m_sum = 0.0
     v = model.eta_square_mean / length
-    elbo = -np.inf
-    bound = 0.0
     a_base = 0.0
+    # the last sweep's
+    new = Sums(0.0, 0.0, 0.0, 0.0)
+    new_base = 0.0
+    bound = 0.0
     n_sweeps = 0
     share = 1.0
-    pull = Pull(0.0, 0.0, 0.0)
-    intercept = 0.0
     while True:
         log_gammas = log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
-        omega = observed.offset + model.middle + m_sum / length
         if n_sweeps > 0:
             # with gamma = alpha + sum_n phi_n, all that is left of p(theta) and q(theta) is a ratio of Beta functions
             bound += log_gammas - log_gamma_total - model.log_beta_alpha
+            new_v = max(new.spread, 0.0) / (length * length)
             if observed.labelled:
                 bound += observed.rho * expected_log_likelihood(
-                    response.l, response.l2, observed.y, omega, v, response.delta, observed.aux
+                    response.l,
+                    response.l2,
+                    observed.y,
+                    observed.offset + model.middle + new.m / length,
+                    new_v,
+                    response.delta,
+                    observed.aux,
                 )
             converged = abs(bound - elbo) <= share * sweep_tol * abs(bound)
-            if bound < elbo - max(share * sweep_tol, LEAST_FALL) * abs(elbo):
-                # l is not quadratic, and the last pull went too far: the next go part of the way
-                share = max(0.5 * share, SHORTEST_SHARE)
-            elbo = bound
-            if converged or n_sweeps == max_sweeps:
-                return Ascent(elbo, n_sweeps, converged, a_base)
+            done = converged or n_sweeps == max_sweeps
+            if may_fall and bound < elbo - LEAST_FALL * abs(elbo):
+                share *= 0.5
+                if done or share < SHORTEST_SHARE:
+                    # F has kinks where its bend is left out, see `slopes_at`: there no step up its gradient need rise
+                    go_back(model, s, kept, document.n, a_base)
+                    stands = abs(bound - elbo) <= sweep_tol * abs(bound)
+                    return Ascent(elbo, n_sweeps, converged or (share < SHORTEST_SHARE and stands), a_base)
+            else:
+                elbo = bound
+                m_sum = new.m
+                v = new_v
+                a_base = new_base
+                if done:
+                    return Ascent(elbo, n_sweeps, converged, a_base)
+                if may_fall:
+                    keep(s, kept, document.n)
+                    share = min(1.0, 2.0 * share)
         n_sweeps += 1
         if observed.labelled:
-            wanted = pull_of(response, observed, omega, v, length)
-            slope = wanted.slope
-            at_zero = wanted.a - slope * m_sum
+            pull = pull_of(response, observed, observed.offset + model.middle + m_sum / length, v, length)
             if share < 1.0:
-                slope = pull.slope + share * (slope - pull.slope)
-                at_zero = intercept + share * (at_zero - intercept)
-                wanted = Pull(at_zero + slope * m_sum, slope, 0.5 * slope)
-            pull = wanted
-            intercept = at_zero
-        for k in range(n_topics):
-            h[k] = elog[k] + pull.b * eta[k] * eta[k]
-            assigned[k] = 0.0
-        if observed.labelled:
-            sums, a_base = sweep_labelled(model, s, document, pull, m_sum)
-            bound = sums.bound
-            m_sum = sums.m
-            v = max(sums.spread, 0.0) / (length * length)
+                new_base = a_base + share * (pull.a - pull.slope * m_sum / length - a_base)
+                new = sweep_part_of_the_way(model, s, kept, document, pull, share, new_base)
+                bound = new.bound
+            else:
+                for k in range(n_topics):
+                    h[k] = elog[k] + pull.b * eta[k] * eta[k]
+                    assigned[k] = 0.0
+                new, new_base = sweep_labelled(model, s, document, pull, m_sum)
+                bound = new.bound
+                for k in range(n_topics):
+                    bound -= assigned[k] * elog[k]
         else:
+            for k in range(n_topics):
+                h[k] = elog[k]
+                assigned[k] = 0.0
             bound = sweep_unlabelled(model, s, document)
-        for k in range(n_topics):
-            bound -= assigned[k] * elog[k]
+            for k in range(n_topics):
+                bound -= assigned[k] * elog[k]
         for k in range(n_topics):
             gamma[k] = alpha[k] + assigned[k]

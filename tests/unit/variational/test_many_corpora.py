@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import documents_of, moments_of, random_document
+from problems import documents_of, moments_of, random_document, wild_responses
 
 from dslda.families.base import Family
-from dslda.families.categorical import Categorical
 from dslda.families.registry import FAMILIES, get_family
 from dslda.variational.estep import e_step, infer, neutral_extras
 from dslda.variational.initial import initial_parameters
@@ -17,38 +16,11 @@ from dslda.variational.parameters import FitSpec, Scaling
 N_TERMS, ITERATIONS = 12, 4
 
 
-def responses(family: Family, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Responses and their trials or events: of any size, with ties, outliers, and none of some class."""
-    aux = np.ones(n)
-    size = 10.0 ** rng.uniform(-3, 3)
-    if isinstance(family, Categorical):
-        y = rng.integers(0, family.n_classes, n).astype(float)
-    elif family.auxiliary == "trials":
-        aux = rng.integers(1, 1 + int(rng.choice([1, 5, 200])), n).astype(float)
-        y = rng.binomial(aux.astype(int), rng.beta(0.3, 0.3, n)).astype(float)
-    elif family.name == "ordinal":
-        y = rng.integers(0, rng.integers(2, 8), n).astype(float)
-    elif family.domain.integer:
-        y = np.minimum(np.floor(size * rng.pareto(1.0, n)), 1e6)
-    elif family.domain.low == 0.0:
-        y = size * np.exp(rng.normal(0.0, rng.uniform(0.1, 3.0), n))
-        aux = (rng.random(n) < 0.7).astype(float) if family.auxiliary == "event" else aux
-    else:
-        y = rng.normal() * size + size * rng.standard_t(1.5, n)
-    y[0], y[1] = y.min(), y.max() + (y.max() == y.min())
-    if family.auxiliary == "trials":
-        aux = np.maximum(aux, y)
-    if isinstance(family, Categorical):
-        y = np.minimum(y, family.n_classes - 1)
-    y[2:][rng.random(n - 2) < 0.1] = np.nan
-    return y, aux
-
-
 def run(family: Family, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(4, 16))
     rows = [random_document(rng, N_TERMS, distinct=int(rng.integers(1, 9)), most=8) for _ in range(n)]
-    y, aux = responses(family, rng, n)
+    y, aux = wild_responses(family, rng, n)
     moments = moments_of(y / aux if family.auxiliary == "trials" else y)
     scaling = Scaling(*family.scaling(moments))
     documents = documents_of(rows).with_response(scaling.to_model(y))
