@@ -425,10 +425,10 @@ class FamilyTests:
             sums.elbo += reference.document_elbo(
                 state, y_d, parameters, family=self.family, rho=1.0, aux=aux_d
             )
-            m, v = reference.moments(state, parameters.eta)
             sums.profile += [
-                self.family.log_likelihood(y_d, m, delta, aux_d)
-                + 0.5 * min(self.family.second_derivative(y_d, m, delta, aux_d), 0.0) * v
+                reference.expected_log_likelihood(
+                    state, y_d, parameters.eta, delta, family=self.family, aux=aux_d
+                )
                 for delta in deltas
             ]
             sums.response_weight += 1.0

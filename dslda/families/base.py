@@ -122,6 +122,9 @@ class Family(ABC):
     uses_bound : bool
         Of a response of classes: whether its expected log-likelihood is taken as the lower bound, and not by the delta
         method (see :mod:`dslda.variational.kernels.classes`). Others have one predictor and do not ask.
+    is_exact_product : bool
+        l is (y omega - exp(omega)) / delta[0] and a function of y and delta: E[exp(omega)], a product over tokens, is then
+        taken exactly and not by the delta method (see :mod:`dslda.variational.kernels.exponential`).
     is_quadratic : bool
         l is quadratic in omega: one full scoring step is exact. Others take damped steps.
     has_dispersion_floor : bool
@@ -144,6 +147,7 @@ class Family(ABC):
     auxiliary: ClassVar[Literal["", "trials", "event"]] = ""
     takes_exposure: ClassVar[bool] = False
     uses_bound: ClassVar[bool] = True
+    is_exact_product: ClassVar[bool] = False
     is_quadratic: ClassVar[bool] = False
     has_dispersion_floor: ClassVar[bool] = False
     n_searched: ClassVar[int | None] = None

@@ -59,6 +59,7 @@ class Poisson(Family):
     link = "log"
     domain = Interval(0.0, low_closed=True, integer=True)
     takes_exposure = True
+    is_exact_product = True
     n_searched = 0
     default_ridge = 0.01
 

@@ -28,7 +28,8 @@ class DocumentPosterior:
     gamma : ndarray of float64, shape (D, K)
         Dirichlet parameters of the topic proportions; the prior's where no term is known.
     mean, variance : ndarray of float64, shape (D,)
-        Of the linear predictor. For a response of C classes `mean` has shape (D, C): the predictors whose softmax are the
+        Of the linear predictor; of a family whose E[exp(omega)] is exact, `variance` is the v for which that is
+        exp(mean + v / 2). For a response of C classes `mean` has shape (D, C): the predictors whose softmax are the
         probabilities; the variance is then part of them, and 0 here.
     elbo : ndarray of float64, shape (D,)
     n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
@@ -228,6 +229,7 @@ def _run(
         spec.rho,
         spec.granularity == "term",
         family.is_quadratic,
+        family.is_exact_product,
         spec.max_sweeps,
         spec.sweep_tol,
         family.log_likelihood,

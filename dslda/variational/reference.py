@@ -15,12 +15,14 @@ from scipy import optimize, special
 
 from dslda.families.base import Family
 from dslda.variational.parameters import Parameters
+from dslda.variational.reference_product import expected_exp, log_kappa, product_statistics, update_rows
 
 __all__ = [
     "DocumentState",
     "cold_start",
     "document_elbo",
     "document_statistics",
+    "expected_log_likelihood",
     "sweep",
     "update_until_converged",
 ]
@@ -69,12 +71,20 @@ def cold_start(
     return DocumentState(terms, copies, phi, parameters.alpha + copies.sum() / n_topics)
 
 
-def moments(state: DocumentState, eta: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and variance of omega = eta'zbar under q (model.md, section 1)."""
+def moments(
+    state: DocumentState, eta: NDArray[np.float64], family: Family | None = None
+) -> tuple[float, float]:
+    """Mean and variance of omega = eta'zbar under q (model.md, section 1).
+
+    Of a family whose E[exp(omega)] is taken exactly, the v for which that is exp(m + v / 2).
+    """
     m_n = state.phi @ eta
     variances = state.phi @ (eta * eta) - m_n**2
     n = state.length
-    return float(state.copies @ m_n) / n, float(state.copies @ variances) / n**2
+    m, v = float(state.copies @ m_n) / n, float(state.copies @ variances) / n**2
+    if family is not None and family.is_exact_product:
+        v = 2.0 * (float(state.copies @ log_kappa(state.phi, eta, n)) - m)
+    return m, v
 
 
 def slopes(
@@ -116,15 +126,27 @@ def sweep(
     """One pass of coordinate ascent over the rows of phi, then gamma.
 
     l1 is linearised, and l2, l3 and v are held, within the sweep: exact where l is quadratic (Gaussian), and with the
-    same fixed point for every family.
+    same fixed point for every family. A family whose E[exp(omega)] is taken exactly has exact updates, and no pull.
     """
     eta, beta = parameters.eta, parameters.topics
     phi = state.phi.copy()
     elog_theta = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
     with np.errstate(divide="ignore"):
         log_beta = np.log(beta[state.terms])
+    labelled = not np.isnan(y)
+    if labelled and family.is_exact_product:
+        phi = update_rows(
+            phi,
+            state.copies,
+            log_beta + elog_theta,
+            eta,
+            y=y,
+            offset=offset,
+            rho=rho / parameters.delta[0],
+        )
+        return DocumentState(state.terms, state.copies, phi, parameters.alpha + state.copies @ phi)
     pull = None
-    if not np.isnan(y):
+    if labelled:
         pull = pull_of(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
     for i in range(len(phi)):
         base = log_beta[i] + elog_theta
@@ -203,10 +225,29 @@ def document_elbo(
     entropy = -float((state.copies[:, np.newaxis] * special.xlogy(state.phi, state.phi)).sum())
     response = 0.0
     if not np.isnan(y):
-        m, v = moments(state, parameters.eta)
-        response = family.log_likelihood(y, offset + m, parameters.delta, aux)
-        response += 0.5 * slopes(y, offset + m, parameters, family=family, aux=aux)[1] * v
+        response = expected_log_likelihood(
+            state, y, parameters.eta, parameters.delta, family=family, offset=offset, aux=aux
+        )
     return theta + assignments + words + entropy + rho * response
+
+
+def expected_log_likelihood(
+    state: DocumentState,
+    y: float,
+    eta: NDArray[np.float64],
+    delta: NDArray[np.float64],
+    *,
+    family: Family,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> float:
+    """F: E[log p(y)] by the delta method, its bend left out where it is upwards, or exactly (`Family.is_exact_product`)."""
+    m, v = moments(state, eta, family)
+    if family.is_exact_product:
+        free = family.log_likelihood(y, 0.0, delta, aux) + 1.0 / float(delta[0])
+        return free + (y * (offset + m) - expected_exp(offset + m + 0.5 * v)) / float(delta[0])
+    bend = min(family.second_derivative(y, offset + m, delta, aux), 0.0)
+    return family.log_likelihood(y, offset + m, delta, aux) + 0.5 * bend * v
 
 
 def log_beta_function(x: NDArray[np.float64]) -> float:
@@ -226,6 +267,9 @@ def document_statistics(
     """Score and information of eta (model.md, section 3)."""
     n = state.length
     eta = parameters.eta
+    if family.is_exact_product:
+        score, information = product_statistics(state.phi, state.copies, eta, y=y, offset=offset)
+        return score / parameters.delta[0], information / parameters.delta[0]
     total = state.copies @ state.phi
     gram = (state.phi * state.copies[:, np.newaxis]).T @ state.phi
     second = (np.outer(total, total) - gram + np.diag(total)) / n**2

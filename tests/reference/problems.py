@@ -153,10 +153,10 @@ def reference_statistics(
             score, information = reference.document_statistics(state, y_d, parameters, family=family)
             sums.score += score
             sums.information += information
-            m, v = reference.moments(state, parameters.eta)
-            for i, delta in enumerate(deltas):
-                sums.profile[i] += family.log_likelihood(y_d, m, delta, 1.0)
-                sums.profile[i] += 0.5 * min(family.second_derivative(y_d, m, delta, 1.0), 0.0) * v
+            sums.profile += [
+                reference.expected_log_likelihood(state, y_d, parameters.eta, delta, family=family)
+                for delta in deltas
+            ]
             sums.response_weight += 1.0
             sums.n_labelled += 1
     return sums

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dslda.families.base import SCALAR_SIGNATURE
 from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEIGHT
 from dslda.variational.kernels.documents import Observed, lay_out, load_entries
+from dslda.variational.kernels.exponential import add_product_statistics, ascend_product, constant, size, tilt
 from dslda.variational.kernels.layout import (
     ELBO,
     LOG_THETA_WEIGHT,
@@ -28,6 +29,7 @@ from dslda.variational.kernels.scratch import (
     Vector,
     make_model,
     make_scratch,
+    vector,
 )
 from dslda.variational.kernels.sweeps import (
     Ascent,
@@ -56,6 +58,7 @@ _SIGNATURE = types.void(
     float64,  # rho
     types.boolean,  # tied
     types.boolean,  # quadratic
+    types.boolean,  # product
     int64,  # max_sweeps
     float64,  # sweep_tol
     *(types.FunctionType(SCALAR_SIGNATURE),) * 5,  # l, l1, l2, l3, information weight
@@ -99,6 +102,7 @@ def e_step_block(
     rho,
     tied,
     quadratic,
+    product,
     max_sweeps,
     sweep_tol,
     l,
@@ -118,7 +122,8 @@ def e_step_block(
     """E-step of every document of a block, added to the output arrays in document order.
 
     `extras` has a row for each document (`EXTRAS`, then the covariates) or none: offset 0, and 1 for the others. Row 0 of
-    `deltas` is the family's delta; `profile` gets the expected log-likelihood of the responses at every row.
+    `deltas` is the family's delta; `profile` gets the expected log-likelihood of the responses at every row. `product` says
+    that the family's E[exp(omega)] is taken exactly, see :mod:`dslda.variational.kernels.exponential`.
     """
     n_topics = topics.shape[1]
     model = make_model(topics, alpha, eta)
@@ -127,6 +132,8 @@ def e_step_block(
     s = make_scratch(longest, n_topics)
     kept = make_kept(longest, n_topics)
     learn = topic_word.shape[0] > 0
+    u = vector(n_topics)
+    nothing = vector(0)
 
     for d in range(y.shape[0]):
         labelled = not math.isnan(y[d])
@@ -155,10 +162,21 @@ def e_step_block(
             scalars[N_EMPTY] += 1
         else:
             document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
-            ascent = ascend(model, response, s, kept, document, max_sweeps, sweep_tol)
-            m_sum, spread = write_out(model, s, document, ascent.a_base, weight, topic_word)
-            omega = offset + model.middle + m_sum / length
-            v = spread / (length * length)
+            tilted = tilt(model, u, length) if product else model
+            if product and labelled:
+                ascent = ascend_product(model, tilted, response, s, document, max_sweeps, sweep_tol)
+            else:
+                ascent = ascend(model, response, s, kept, document, max_sweeps, sweep_tol)
+            total_m, spread = write_out(tilted, s, document, ascent.a_base, weight, topic_word, product)
+            if product:
+                omega = offset + model.middle
+                for k in range(n_topics):
+                    omega += model.eta[k] * s.assigned[k] / length
+                # exp(omega + v / 2) is E[exp(omega)]
+                v = 2.0 * max(offset + tilted.middle + total_m - omega, 0.0)
+            else:
+                omega = offset + model.middle + total_m / length
+                v = spread / (length * length)
             if learn:
                 total = digamma(model.alpha_sum + length)
                 for k in range(n_topics):
@@ -166,31 +184,37 @@ def e_step_block(
                 scalars[LOG_THETA_WEIGHT] += weight
             if labelled and learn:
                 share = weight * emphasis
-                slopes = slopes_at(response, y[d], omega, aux)
-                first = share * (slopes.first + 0.5 * slopes.third * v)
-                information_share = share * information_weight(y[d], omega, deltas[0], aux)
-                add_response_statistics(
-                    s,
-                    model.eta,
-                    length,
-                    first,
-                    share * slopes.second,
-                    information_share,
-                    score,
-                    information,
-                )
-                if zeta.shape[0] > 0:
+                x = extras[d, FIRST_COVARIATE:] if zeta.shape[0] > 0 else nothing
+                if product:
+                    rate = size(omega + 0.5 * v)
+                    own = share / deltas[0, 0]
+                    add_product_statistics(s, u, length, own * y[d], own * rate, score, information)
                     add_covariate_statistics(
+                        s.assigned_m, length, own * (y[d] - rate), own * rate, x, score, information
+                    )
+                    for i in range(deltas.shape[0]):
+                        profile[i] += share * (
+                            (y[d] * omega - rate) / deltas[i, 0] + constant(l, y[d], deltas[i], aux)
+                        )
+                else:
+                    slopes = slopes_at(response, y[d], omega, aux)
+                    first = share * (slopes.first + 0.5 * slopes.third * v)
+                    information_share = share * information_weight(y[d], omega, deltas[0], aux)
+                    add_response_statistics(
                         s,
+                        model.eta,
                         length,
                         first,
+                        share * slopes.second,
                         information_share,
-                        extras[d, FIRST_COVARIATE:],
                         score,
                         information,
                     )
-                for i in range(deltas.shape[0]):
-                    profile[i] += share * expected_log_likelihood(l, l2, y[d], omega, v, deltas[i], aux)
+                    add_covariate_statistics(
+                        s.assigned, length, first, information_share, x, score, information
+                    )
+                    for i in range(deltas.shape[0]):
+                        profile[i] += share * expected_log_likelihood(l, l2, y[d], omega, v, deltas[i], aux)
                 scalars[RESPONSE_WEIGHT] += share
                 scalars[N_LABELLED] += 1
         scalars[ELBO] += weight * ascent.elbo

@@ -434,7 +434,7 @@ def class_block(
             document = lay_out(model, s, Observed(math.nan, False, 0.0, 1.0, 1.0), n, length)
             y_d = int(y[d]) if labelled else UNLABELLED
             ascent = ascend_classes(model, s, c, document, y_d, rho * emphasis, max_sweeps, sweep_tol)
-            write_out(model, s, document, 0.0, weight, topic_word)
+            write_out(model, s, document, 0.0, weight, topic_word, False)
             if learn:
                 total = digamma(model.alpha_sum + length)
                 for k in range(n_topics):

@@ -123,7 +123,7 @@ def load_entries(
 ) -> tuple[int, int]:
     """Write the entries of a document; terms without mass in any topic are unknown to the model and left out.
 
-    Returns the number of entries and N, the number of known tokens.
+    Their a_n are 0, as they stay without a response. Returns the number of entries and N, the number of known tokens.
     """
     n = 0
     n_tokens = np.int64(0)
@@ -135,5 +135,6 @@ def load_entries(
         for _ in range(repeats):
             s.terms[n] = terms[i]
             s.copies[n] = counts[i] / repeats
+            s.a[n] = 0.0
             n += 1
     return n, n_tokens

@@ -46,6 +46,7 @@ from dslda.variational.kernels.updates import (
     alone,
     chain,
     cumulants,
+    keep_alone,
     lines,
     taylor_steps,
     taylor_updates,
@@ -54,9 +55,9 @@ from dslda.variational.kernels.updates import (
 from dslda.variational.special import log_gamma_sum_and_digamma
 
 # entries tried at once after one that needed exponentials, when more are likely to
-_SHORT_RUN = 4
+SHORT_RUN = 4
 # a_base moves when the next tile is expected to start with |t| rms(eta) above this
-_REBASE_LIMIT = 1e-3
+REBASE_LIMIT = 1e-3
 # a fall of the ELBO below this share of it is rounding
 LEAST_FALL = 1e-10
 # of the way to where phi would be stationary, however often the ELBO falls
@@ -164,7 +165,7 @@ def update_tile(
 
     They are updated at once up to the first whose t is too large for the Taylor series; that one is updated by itself.
     """
-    tile, assigned, phi = s.tile, s.assigned, s.phi
+    tile = s.tile
     bound, m_total, spread, m_sum = sums
     cumulants(tile, n)
     first = 0
@@ -183,7 +184,7 @@ def update_tile(
             first = stop
             longest_run *= 4
             continue
-        longest_run = _SHORT_RUN
+        longest_run = SHORT_RUN
         i = np.uint64(reached)
         at = start + reached
         c = s.copies[at]
@@ -192,18 +193,11 @@ def update_tile(
         guess = tile[KAPPA1 + i] + t * (tile[KAPPA2 + i] + 0.5 * t * tile[KAPPA3 + i])
         rest = pull.a + pull.slope * (m_sum - m_start - c * old)
         entry = update_alone(model, s, s.terms[at], rest, pull.slope * (c - 1.0), guess, base)
-        for k in range(assigned.shape[0]):
-            assigned[k] += c * phi[k]
+        keep_alone(s, at, i, c, entry)
         bound += c * (entry.log_z - entry.a * entry.m - pull.b * entry.square)
         m_total += c * entry.m
         spread += c * (entry.square - entry.m * entry.m)
         m_sum += c * (entry.m - old)
-        s.m[at] = entry.m
-        s.a[at] = entry.a
-        tile[W0 + i] = 0.0
-        tile[W1 + i] = 0.0
-        tile[W2 + i] = 0.0
-        tile[TOKENS + i] = 0.0
         first = reached + 1
     return Sums(bound, m_total, spread, m_sum)
 
@@ -222,7 +216,7 @@ def sweep_labelled(
         n_tile = min(width, n - start)
         row = tile_row(model, s, document, start)
         a_middle = pull.a + pull.slope * (sums.change - m_start - sums.change / document.length)
-        if start == 0 or abs(a_middle - base.a) * typical > _REBASE_LIMIT:
+        if start == 0 or abs(a_middle - base.a) * typical > REBASE_LIMIT:
             flush(s, base.n_live)
             base = set_base(model, s, a_middle)
         moments(weights, row, s, base.n_live)

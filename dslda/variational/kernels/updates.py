@@ -255,3 +255,17 @@ def update_alone(
             m = 0.5 * (low + high)
         before = abs(gap)
     return entry
+
+
+@njit(**OPTIONS)
+def keep_alone(s: Scratch, at: int, i: int, c: float, entry: Alone) -> None:
+    """Keep what is left of entry `at` of the document, `i` of the tile, once it has been updated by itself."""
+    tile, assigned, phi = s.tile, s.assigned, s.phi
+    for k in range(assigned.shape[0]):
+        assigned[k] += c * phi[k]
+    s.m[at] = entry.m
+    s.a[at] = entry.a
+    tile[W0 + i] = 0.0
+    tile[W1 + i] = 0.0
+    tile[W2 + i] = 0.0
+    tile[TOKENS + i] = 0.0

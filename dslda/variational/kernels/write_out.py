@@ -127,6 +127,19 @@ def factors(s: Scratch, start: int, n: int, width: int) -> tuple[float, float]:
 
 
 @njit(**OPTIONS)
+def tilt_factors(s: Scratch, start: int, n: int, length: float) -> float:
+    """After `factors`, with eta tilted: sqrt(c) / kappa in the place of sqrt(c) m. Returns sum c log kappa."""
+    tile, copies = s.tile, s.copies
+    at = np.uint64(start)
+    product = 0.0
+    for e in span(0, n):
+        excess = tile[_FIRST + e] / (tile[_Z + e] * length)
+        tile[_ROOT_M + e] = tile[_ROOT + e] / (1.0 + excess)
+        product += copies[at + e] * math.log1p(excess)
+    return product
+
+
+@njit(**OPTIONS)
 def scale_phi(s: Scratch, n_live: int, width: int) -> None:
     """sqrt(c) phi in place of the unnormalised phi, and the tile's part of sum_n phi_n and sum_n m_n phi_n."""
     tile, phi = s.tile, s.phi_tile
@@ -140,6 +153,17 @@ def scale_phi(s: Scratch, n_live: int, width: int) -> None:
             total_m += p * tile[_ROOT_M + e]
         s.assigned[s.live[i]] += total
         s.assigned_m[s.live[i]] += total_m
+
+
+@njit(**OPTIONS)
+def tilt_phi(s: Scratch, n: int, n_live: int) -> None:
+    """sqrt(c) phi / kappa in place of sqrt(c) phi."""
+    tile, phi = s.tile, s.phi_tile
+    for e in span(0, n):
+        tile[_FACTOR + e] = tile[_ROOT_M + e] / tile[_ROOT + e]
+    for i in range(n_live):
+        for e in span(0, n):
+            phi[i, e] *= tile[_FACTOR + e]
 
 
 @njit(**OPTIONS)
@@ -243,10 +267,18 @@ def add_response_statistics(
 
 @njit(**OPTIONS)
 def add_covariate_statistics(
-    s: Scratch, length: float, first: float, weight: float, x: Vector, score: Vector, information: Matrix
+    assigned: Vector,
+    length: float,
+    first: float,
+    weight: float,
+    x: Vector,
+    score: Vector,
+    information: Matrix,
 ) -> None:
-    """The rows of score and information that belong to the covariates x, below those of the topics."""
-    assigned = s.assigned
+    """The rows of score and information that belong to the covariates x, below those of the topics.
+
+    `weight` times `assigned` / N is the information that a topic and the constant have in common.
+    """
     n_topics = assigned.shape[0]
     for p in range(x.shape[0]):
         row = n_topics + p
@@ -259,12 +291,21 @@ def add_covariate_statistics(
 
 @njit(**OPTIONS)
 def write_out(
-    model: Model, s: Scratch, document: Document, a_base: float, weight: float, topic_word: Matrix
+    model: Model,
+    s: Scratch,
+    document: Document,
+    a_base: float,
+    weight: float,
+    topic_word: Matrix,
+    product: bool,
 ) -> tuple[float, float]:
     """Write phi of the last sweep and what is summed over it; returns sum_n m_n and sum_n Var(eta).
 
     The expected counts times `weight` are added to `topic_word` if it has rows;
     only then `gram` is made, for a labelled document.
+
+    With `product`, `model` is tilted (see :mod:`dslda.variational.kernels.exponential`): the first number returned is
+    sum_n log kappa_n, `assigned_m` is sum_n phi_n / kappa_n, and `gram` is made of phi_n / kappa_n.
     """
     n_topics = model.topics.shape[1]
     tile, width, gram = s.tile, document.width, s.gram
@@ -286,7 +327,7 @@ def write_out(
         row = tile_row(model, s, document, start)
         at = np.uint64(start)
         for e in span(0, n_tile):
-            tile[T + e] = s.a[at + e] - a_base if labelled else 0.0
+            tile[T + e] = s.a[at + e] - a_base
         for e in span(n_tile, width):
             tile[T + e] = 0.0
         write_phi(document.weights, row, s, n_live)
@@ -300,11 +341,15 @@ def write_out(
                 # without a response nothing has been written to s.a: what is there is another document's
                 write_phi_alone(model, s, start, e, s.a[start + e] if labelled else 0.0, base)
         part_m, part_spread = factors(s, start, n_tile, width)
+        if product:
+            part_m = tilt_factors(s, start, n_tile, document.length)
         m_sum += part_m
         spread += part_spread
         scale_phi(s, n_live, width)
         if learn:
             add_expected_counts(s, start, n_tile, n_live, weight, topic_word)
             if labelled:
+                if product:
+                    tilt_phi(s, n_tile, n_live)
                 add_gram(s, n_live, width)
     return m_sum, spread

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -58,7 +60,7 @@ def assert_kernel_equals_reference(
     assert_allclose(posterior.elbo, elbo, rtol=elbo_rtol, atol=series * lengths.max() + rounding)
     for d, state in enumerate(states):
         assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
-        m, v = reference.moments(state, parameters.eta)
+        m, v = reference.moments(state, parameters.eta, family)
         spread = np.ptp(parameters.eta)
         assert_allclose(posterior.mean[d], m, rtol=1e-9, atol=1e-6 * spread)
         assert_allclose(posterior.variance[d], v, rtol=1e-6, atol=1e-6 * spread**2 + 1e-15)
@@ -126,6 +128,20 @@ def test_a_response_that_is_not_quadratic(problem: tuple[Documents, Parameters, 
     assert_kernel_equals_reference(documents, milder, spec, PoissonLike(), elbo_rtol=1e-7)
 
 
+@given(problem=problems(), size=st.sampled_from([0.1, 2.0, 40.0, 1e4]))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_response_whose_expected_exponential_is_a_product(
+    problem: tuple[Documents, Parameters, FitSpec], size: float
+) -> None:
+    documents, parameters, spec = problem
+    parameters = replace(parameters, delta=np.ones(1))
+    counts = np.floor(size * np.abs(documents.y))
+    # the larger the counts, the more a share of phi that the series has wrong costs
+    assert_kernel_equals_reference(
+        documents.with_response(counts), parameters, spec, get_family("poisson"), elbo_rtol=1e-7
+    )
+
+
 @GRANULARITIES
 def test_documents_that_would_swing_between_two_states_settle(granularity: str) -> None:
     """A heavy response on few words: unless they are taken back, sweeps overshoot to and fro until the cap."""
@@ -133,7 +149,7 @@ def test_documents_that_would_swing_between_two_states_settle(granularity: str) 
     parameters = random_parameters(rng, 30, 5, delta=1.0, eta_scale=2.5)
     rows = [random_document(rng, 30, distinct=int(rng.integers(1, 5)), most=3) for _ in range(60)]
     documents = documents_of(rows).with_response(rng.integers(0, 2, 60))
-    family = get_family("poisson")
+    family = PoissonLike()
     spec = FitSpec(n_topics=5, granularity=granularity, rho=2.0, sweep_tol=1e-6, max_sweeps=300)
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
     assert posterior.converged.all()
