@@ -207,7 +207,10 @@ class Family(ABC):
         v: NDArray[np.float64],
         delta: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """E_q[E(y | omega)] for documents whose omega has mean `m` and variance `v`, shapes (D,), for one trial."""
+        """E_q[E(y | omega)] for documents whose omega has mean `m` and variance `v`, shapes (D,), for one trial.
+
+        With a log link `v` is the number for which E[exp(omega)] = exp(m + v / 2).
+        """
 
     def update_delta(
         self,
@@ -330,10 +333,11 @@ def _pairs(n: int) -> Iterator[tuple[int, int]]:
 
 
 def mean_of_exp(m: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64]:
-    """E[exp(omega)] for a normal omega of mean `m` and variance `v`, shapes (D,): the mean of families with a log link.
+    """E[exp(omega)] = exp(m + v / 2), shapes (D,): the mean of families with a log link.
 
-    omega is a mean over many tokens; the exact E[exp(eta'zbar)] = prod_n kappa_n (docs/model.md) agrees with it up to the
-    third cumulant, where the delta method exp(m) (1 + v / 2) stops at the second. Constant beyond exp(700) and exp(-700).
+    Exact in predictions, which are given the v for which it is (prod_n kappa_n, docs/model.md). With the variance of omega
+    in its place it would be that of a normal omega, which has no upper bound: short documents and coefficients of -40 for
+    a topic of zeros made predictions of 10^9. Constant beyond exp(700) and exp(-700).
     """
     mean: NDArray[np.float64] = np.exp(np.clip(m + 0.5 * v, -700.0, 700.0))
     return mean

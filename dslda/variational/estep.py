@@ -28,8 +28,8 @@ class DocumentPosterior:
     gamma : ndarray of float64, shape (D, K)
         Dirichlet parameters of the topic proportions; the prior's where no term is known.
     mean, variance : ndarray of float64, shape (D,)
-        Of the linear predictor; of a family whose E[exp(omega)] is exact, `variance` is the v for which that is
-        exp(mean + v / 2). For a response of C classes `mean` has shape (D, C): the predictors whose softmax are the
+        Of the linear predictor. Where E[exp(omega)] is exact (Family.is_exact_product, and every family with a log link
+        where the response is left out) `variance` is the v for which that is exp(mean + v / 2). For a response of C classes `mean` has shape (D, C): the predictors whose softmax are the
         probabilities; the variance is then part of them, and 0 here.
     elbo : ndarray of float64, shape (D,)
     n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
@@ -89,6 +89,7 @@ def e_step(
         parameters,
         family,
         spec,
+        product=family.is_exact_product,
         statistics=statistics,
         scalars=scalars,
         deltas=deltas,
@@ -131,11 +132,14 @@ def infer(
     y : ndarray of float64, shape (D,), optional
         Standardised responses. With them the posterior is that of training, which has seen y.
     family : Family, optional
-        Needed with `y`.
+        Needed with `y`; without, for the variance of a log link (see :class:`DocumentPosterior`).
     extras : ndarray of float64, shape (D, 4 + P), optional
         As in :func:`e_step`; without, documents have average covariates and no offset.
     """
     n_documents = len(indptr) - 1
+    family = Gaussian() if family is None else family
+    # Without a response in it no posterior depends on the form of F, and E[exp(omega)] is exact for every family.
+    product = family.is_exact_product or (y is None and family.link == "log")
     if y is None:
         y = np.full(n_documents, np.nan)
     gamma = np.empty((n_documents, parameters.n_topics))
@@ -146,8 +150,9 @@ def infer(
         (indptr, terms, counts, y),
         extras,
         parameters,
-        family if family is not None else Gaussian(),
+        family,
         spec,
+        product=product,
         # no term: nothing is summed
         statistics=SufficientStatistics.zeros(0, n_topics, n_classes=parameters.n_classes),
         scalars=np.zeros(len(SCALARS)),
@@ -175,6 +180,7 @@ def _run(
     family: Family,
     spec: FitSpec,
     *,
+    product: bool,
     statistics: SufficientStatistics,
     scalars: NDArray[np.float64],
     deltas: NDArray[np.float64],
@@ -229,7 +235,7 @@ def _run(
         spec.rho,
         spec.granularity == "term",
         family.is_quadratic,
-        family.is_exact_product,
+        product,
         spec.max_sweeps,
         spec.sweep_tol,
         family.log_likelihood,

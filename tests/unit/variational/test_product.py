@@ -20,6 +20,7 @@ from problems import (
 
 from dslda.datasets.simulate import simulate_corpus
 from dslda.families.poisson import Poisson
+from dslda.families.registry import FAMILIES, get_family
 from dslda.variational import reference
 from dslda.variational.estep import e_step, infer, neutral_extras
 from dslda.variational.mstep import m_step, objective
@@ -99,6 +100,27 @@ def test_erratum_1_would_be_seen_in_predictions() -> None:
     rate = FAMILY.mean(posterior.mean, posterior.variance, parameters.delta)[0]
     assert rate == pytest.approx(kappa.prod(), rel=1e-10)
     assert (3 - 1 + kappa).prod() > 100 * rate
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if get_family(name).link == "log"])
+def test_predictions_with_a_log_link_are_exact_and_never_beyond_the_largest_coefficient(name: str) -> None:
+    """exp(m + v / 2) with the variance of omega as v has no bound: 10^9 for a topic of zeros and three words."""
+    rng = np.random.default_rng(5)
+    family = get_family(name)
+    parameters = dataclasses.replace(
+        random_parameters(rng, N_TERMS, 3, delta=1.0), eta=np.array([-40.0, -1.0, 3.0])
+    )
+    documents = documents_of([([0, 1, 4], [1, 1, 2], np.nan)])
+    posterior = infer(*documents.csr, parameters, spec=FitSpec(n_topics=3), family=family)
+    statistics = e_step(*documents.arrays, parameters, family=family, spec=FitSpec(n_topics=3))
+    counts = np.array([1, 1, 2])
+    phi = tokens_of(statistics.topic_word[[0, 1, 4]] / counts[:, np.newaxis], counts)
+    zbar, probability, _ = moments_of_assignments(phi)
+    mean = family.mean(posterior.mean, posterior.variance, parameters.delta)[0]
+    # exp(omega) is all that the mean depends on
+    of_one = family.mean(np.zeros(1), np.zeros(1), parameters.delta)[0]
+    assert mean / of_one == pytest.approx(probability @ np.exp(zbar @ parameters.eta), rel=1e-9)
+    assert mean / of_one < np.exp(3.0)
 
 
 def test_the_update_of_a_token_is_the_derivative_of_the_enumerated_response_term() -> None:
