@@ -206,7 +206,7 @@ def _check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: 
     theirs, ours = dict(_flat(record.fit)), dict(_flat(identity))
     differences = [
         f"{_called(name)} {_shown(theirs, name)} there, {_shown(ours, name)} now"
-        for name in dict.fromkeys([*theirs, *ours])
+        for name in sorted({*theirs, *ours}, key=_rank)
         if _matters(name) and theirs.get(name) != ours.get(name)
     ]
     if differences:
@@ -220,6 +220,12 @@ def _check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: 
             f"max_iter must be at least {least} to go on from the checkpoint {url}, which holds "
             f"{number_of(record.n_iterations, 'iteration')}, got {ours['settings.max_iter']}"
         )
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """What differs first in a message: what makes the rest differ."""
+    kind = name.partition(".")[0]
+    return ("documents", "classes", "settings", "design", "versions", kind).index(kind), name
 
 
 def _matters(name: str) -> bool:
@@ -237,7 +243,7 @@ def _called(name: str) -> str:
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:
-    return json.dumps(values[name]) if name in values else "not given"
+    return f"{json.dumps(values[name]):.80}" if name in values else "not given"
 
 
 def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
