@@ -166,7 +166,7 @@ def test_an_interrupt_leaves_the_old_or_the_new_one(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="fork")
 def test_a_writer_that_is_killed_at_any_moment_leaves_one_whole_checkpoint(tmp_path: Path) -> None:
-    """Processes that do nothing but write are killed, 40 times, each after another time."""
+    """Processes that do nothing but write are killed, 25 times, each after another time."""
     script = textwrap.dedent(
         """
         import os, random, signal, sys, time
@@ -200,7 +200,7 @@ def test_a_writer_that_is_killed_at_any_moment_leaves_one_whole_checkpoint(tmp_p
             print(record.n_iterations, flush=True)
 
         draw = random.Random(0)
-        for turn in range(40):
+        for turn in range(25):
             pid = forked(write)
             while not os.path.exists("ready"):
                 time.sleep(0.001)
@@ -223,7 +223,7 @@ def test_a_writer_that_is_killed_at_any_moment_leaves_one_whole_checkpoint(tmp_p
     )
     assert done.returncode == 0, done.stderr
     seen = [int(line) for line in done.stdout.split()]
-    assert len(seen) == 40
+    assert len(seen) == 25
     assert seen == sorted(seen)
     assert seen[-1] > seen[0]
     store = started(tmp_path / "c", resume=True)
