@@ -152,8 +152,7 @@ class FitCheckpoint:
         for field in fields(position.parameters):
             values = getattr(position.parameters, field.name)
             if values is not None and values.size:
-                stored = values.T if field.name == "topics" else values
-                parameters[field.name] = np.ascontiguousarray(stored, dtype=np.float64)
+                parameters[field.name] = np.ascontiguousarray(values, dtype=np.float64)
         trace = {
             field.name: np.array([getattr(record, field.name) for record in position.trace], dtype=np.float64)
             for field in fields(IterationRecord)
@@ -263,10 +262,7 @@ def _parameters(record: CheckpointRecord, like: Parameters, url: str) -> Paramet
         if expected is None or not expected.size:
             values[field.name] = expected
             continue
-        stored = record.parameters.get(field.name)
-        found = (
-            None if stored is None else np.ascontiguousarray(stored.T if field.name == "topics" else stored)
-        )
+        found = record.parameters.get(field.name)
         if found is None or found.shape != expected.shape:
             raise FormatError(
                 f"{url}: array {field.name!r} must be there in the shape {expected.shape} of this fit, got "

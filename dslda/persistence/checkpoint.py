@@ -42,8 +42,8 @@ class CheckpointRecord:
     Attributes
     ----------
     parameters : mapping of str to ndarray of float64
-        The fields of :class:`~dslda.variational.parameters.Parameters` for the next iteration, but `topics` has shape (K, V)
-        as in a model. Those without an entry are left out.
+        The fields of :class:`~dslda.variational.parameters.Parameters` for the next iteration, without those that have no
+        entry. (`topics` has shape (V, K) as there: a model's are transposed, which takes a copy of what may be large.)
     trace : mapping of str to ndarray of float64, shape (n_iterations,)
         Measurements of each complete iteration, at least one.
     fit : mapping

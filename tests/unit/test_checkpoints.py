@@ -266,7 +266,7 @@ def test_a_checkpoint_that_fits_another_shape_is_refused(corpus: Path, kept: Pat
     for name, parameters, trace, message in (
         (
             "a",
-            {**record.parameters, "topics": np.ones((3, 7))},
+            {**record.parameters, "topics": np.ones((7, 3))},
             record.trace,
             r"'topics' must be there in the shape",
         ),
