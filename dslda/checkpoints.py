@@ -91,6 +91,10 @@ class CheckpointOptions:
                 names = ", ".join(name for name, value in given.items() if value)
                 raise InputError(f"checkpoint must be a path for {names}, got none; say where it is")
             return None
+        if resume and overwrite:
+            raise InputError(
+                "resume and overwrite must not both be set: go on from the checkpoint, or begin anew"
+            )
         if every is not None and (
             not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1
         ):

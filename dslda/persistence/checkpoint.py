@@ -71,7 +71,8 @@ class CheckpointStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._location = Location.of(path)
-        self._known: str | None = None
+        # what may be here without another fit having written it
+        self._known: set[str | None] = {None}
 
     @property
     def url(self) -> str:
@@ -100,14 +101,15 @@ class CheckpointStore:
             )
         # where something is, what matters is the folder itself
         check_writable(self._location if found is None else _inside(self._location, METADATA))
-        self._known = None if found is None else _identity(found)
+        self._known = {None if found is None else _identity(found)}
 
     def read(self) -> CheckpointRecord | None:
         """The checkpoint that is there, None if there is none yet; errors as :func:`read_checkpoint`."""
         found = self._manifest()
         if found is None:
             return None
-        record, self._known = _read(self._location)
+        record, identity = _read(self._location)
+        self._known = {identity}
         return record
 
     def write(self, record: CheckpointRecord) -> None:
@@ -136,8 +138,9 @@ class CheckpointStore:
                     write_array(store, array_name, array)
                 attributes = _attributes(record, arrays, name)
                 self._check_owner()
+                self._known.add(_identity(attributes))  # before, or an interrupt could come between
                 self._commit(group, attributes)
-                self._known = _identity(attributes)
+                self._known = {_identity(attributes)}
         except BaseException:
             # an interrupt may come when the manifest was just replaced
             with contextlib.suppress(Exception):
@@ -184,7 +187,7 @@ class CheckpointStore:
 
     def _check_owner(self) -> None:
         found = self._manifest()
-        if (None if found is None else _identity(found)) != self._known:
+        if (None if found is None else _identity(found)) not in self._known:
             raise OutputError(
                 f"{self.url} was written by another fit meanwhile, so this one keeps off it; give every fit a checkpoint "
                 "of its own"

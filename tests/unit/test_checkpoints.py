@@ -240,6 +240,7 @@ def test_a_checkpoint_that_is_there_is_used_or_replaced_only_when_told_so(
     assert read_checkpoint(tmp_path / "c").fit["settings"]["seed"] == 5
     for wrong, message in (
         ({"checkpoint": None, "resume": True}, "checkpoint must be a path for resume, got none"),
+        ({"resume": True, "overwrite": True}, "resume and overwrite must not both be set"),
         ({"checkpoint_every": 0}, "checkpoint_every must be a whole number of at least 1, or None, got 0"),
     ):
         with pytest.raises(InputError, match=message):
