@@ -225,10 +225,14 @@ def _check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: 
         )
 
 
-def _rank(name: str) -> tuple[int, str]:
+def _rank(name: str) -> tuple[int, bool, str]:
     """What differs first in a message: what makes the rest differ."""
     kind = name.partition(".")[0]
-    return ("documents", "classes", "settings", "design", "versions", kind).index(kind), name
+    return (
+        ("documents", "classes", "settings", "design", "versions", kind).index(kind),
+        name != "documents.sha256",
+        name,
+    )
 
 
 def _matters(name: str) -> bool:
