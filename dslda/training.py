@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.base_rate import base_predictor
+from dslda.checkpoints import CheckpointOptions, FitCheckpoint, fit_identity
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.cluster import cluster
 from dslda.engine.driver import FitResult, fit
-from dslda.engine.em import IterationRecord
+from dslda.engine.em import IterationRecord, Position
 from dslda.engine.executor import Executor, SerialExecutor, single_threaded_blas
 from dslda.engine.sources import Source
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
@@ -111,6 +112,10 @@ def train(
     categorical: str | Iterable[str] = (),
     partition_tokens: int | None = None,
     progress: FitProgress | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
     **text_settings: Any,
 ) -> Model:
     """Learn topics that explain the words of documents and a response.
@@ -186,6 +191,19 @@ def train(
         Tokens of a partition of a bag, about.
     progress : FitProgress, optional
         Is told of every iteration; by default a bar on a terminal and log lines (``dslda.engine``) elsewhere.
+    checkpoint : str or path, optional
+        Directory, local or any fsspec URL, that is to hold what it takes to go on after an iteration. It is replaced as
+        a whole: whenever the process is killed, one complete checkpoint is there. It is written once more when the fit
+        ends, also by an error, and stays there.
+    checkpoint_every : int, optional
+        Iterations between two checkpoints. By default as many as keep them below 5% of the time. No bit of the result
+        depends on it.
+    resume : bool, default False
+        Go on from the checkpoint, with the same bits as a fit that was never interrupted; where there is none yet, begin.
+        The documents, settings and versions must be those of the checkpoint, but for `max_iter`, which may be raised:
+        a fit that stopped at its cap goes on.
+    overwrite : bool, default False
+        Begin anew although there is a checkpoint, and replace it.
     **text_settings
         For a bag: `min_df`, `max_df`, `max_features`, `stop_words`, `token_pattern`, `ngrams`, `lowercase` as
         in :class:`~dslda.corpus.text.TextSettings`.
@@ -200,11 +218,16 @@ def train(
     InputError
         A setting is out of its domain, or the response is not there, not finite, has fewer than two distinct
         values, or a standard deviation beyond 1e-100 to 1e100. Raised before any long work. Or all documents
-        with a response are without a word of the vocabulary.
+        with a response are without a word of the vocabulary. Or the checkpoint to be resumed is of another fit; the
+        message says in what they differ.
+    OutputExistsError
+        There is a checkpoint, and neither `resume` nor `overwrite` is set; or something that is no checkpoint.
+    FormatError
+        The corpus, or the checkpoint to be resumed, is damaged.
     TypeError
         A keyword is none of these; the message has the right name of those of the paper and the command line.
     EngineError
-        An iteration could not be completed on the cluster.
+        An iteration could not be completed on the cluster. A note names the checkpoint, if there is one.
 
     Warns
     -----
@@ -236,6 +259,7 @@ def train(
         seed=seed,
     )
     _check_keywords(text_settings)
+    options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=overwrite)
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
     if is_dask_collection(data):
@@ -255,7 +279,7 @@ def train(
                 partition_tokens=partition_tokens,
                 **text_settings,
             )
-            return _fit(training_set, family, roles, spec, bag_client, progress)
+            return _fit(training_set, family, roles, spec, bag_client, progress, options)
     extra = [
         name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
     ]
@@ -269,9 +293,9 @@ def train(
         roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
         training_set = training_set_of_corpus(data, response, documents, roles)
         if client is None and training_set.source.n_partitions == 1:
-            return _fit(training_set, family, roles, spec, None, progress)
+            return _fit(training_set, family, roles, spec, None, progress, options)
         with cluster(client) as corpus_client:
-            return _fit(training_set, family, roles, spec, corpus_client, progress)
+            return _fit(training_set, family, roles, spec, corpus_client, progress, options)
     if getattr(data, "ndim", None) == 2:
         if client is not None:
             raise InputError(
@@ -282,7 +306,7 @@ def train(
         training_set = training_set_of_matrix(
             data, response, terms, documents, arrays, classes=named is None or named.name in CLASS_FAMILIES
         )
-        return _fit(training_set, family, roles, spec, None, progress)
+        return _fit(training_set, family, roles, spec, None, progress, options)
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
         f"{type(data).__name__}"
@@ -307,6 +331,7 @@ def _fit(
     spec: FitSpec,
     client: Client | None,
     progress: FitProgress | None,
+    options: CheckpointOptions | None,
 ) -> Model:
     summary = training_set.summary
     check_response(training_set)
@@ -328,8 +353,22 @@ def _fit(
         moments=model.moments,
         n_covariates=len(design.covariates),
     )
+    start, checkpoints = Position(initial), None
+    if options is not None:
+        identity = fit_identity(training_set, source, spec, classes=model.classes, versions=_versions())
+        checkpoint = FitCheckpoint(options, identity)
+        start = checkpoint.start(initial)
+        checkpoints = checkpoint.schedule(start)
     with _executor(source, family, spec, client) as executor:
-        result = fit(executor, initial, family=family, spec=spec, progress=progress)
+        result = fit(
+            executor,
+            start.parameters,
+            family=family,
+            spec=spec,
+            done=start.trace,
+            checkpoints=checkpoints,
+            progress=progress,
+        )
     statistics = result.statistics
     if statistics.n_labelled > 0 and not statistics.response_weight > 0.0:
         raise InputError(f"weights must be above 0 for some document with {training_set.what}, got 0 for all")

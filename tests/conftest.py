@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,3 +37,23 @@ def documented_family() -> str:
     code = page.split("```python\n")[1].split("```")[0]
     assert "class Exponential(Family)" in code
     return code
+
+
+@pytest.fixture(scope="session")
+def assert_same() -> Callable[[Any, Any], None]:
+    """Compare all arrays of two models, but for wall-clock times."""
+
+    def compare(one: Any, other: Any) -> None:
+        mine, theirs = one.record, other.record
+        for field in dataclasses.fields(mine.parameters):
+            values = [getattr(record.parameters, field.name) for record in (mine, theirs)]
+            assert (values[0] is None) == (values[1] is None)
+            assert values[0] is None or values[0].tobytes() == values[1].tobytes(), field.name
+        for name in ("covariance", "prevalence", "base"):
+            assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes(), name
+        assert mine.training == theirs.training
+        assert list(mine.trace) == list(theirs.trace)
+        for name, values in mine.trace.items():
+            assert "second" in name or values.tobytes() == theirs.trace[name].tobytes(), name
+
+    return compare

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dslda.corpus.summary import ResponseSummary
     from dslda.corpus.text import TextSettings
     from dslda.model import Model
+    from dslda.persistence.checkpoint import CheckpointRecord
 
 __all__ = ["command"]
 
@@ -34,17 +35,18 @@ LOOKS = {
 
 @click.command(
     "info",
-    short_help="Say what a corpus or model is.",
+    short_help="Say what a corpus, model or checkpoint is.",
     epilog="""\b
 Examples:
   dslda info reviews.corpus
-  dslda info s3://bucket/stars.model""",
+  dslda info s3://bucket/stars.model
+  dslda info stars.checkpoint""",
 )
 @click.argument("path")
 def command(path: str) -> None:
-    """Say what a corpus or model is: its size, its response, how it was made.
+    """Say what a corpus, model or checkpoint is: its size, its response, how it was made.
 
-    PATH is a corpus or a model, local or any fsspec URL.
+    PATH is one of these, local or any fsspec URL.
     """
     for name, value in _describe(path):
         click.echo(f"{name + ':':<20} {value}")
@@ -54,14 +56,17 @@ def _describe(path: str) -> Iterator[tuple[str, Any]]:
     from dslda.corpus.location import Location
     from dslda.corpus.store import open_corpus
     from dslda.model import load_model
+    from dslda.persistence.checkpoint import read_checkpoint
 
     kind = Location.of(path).read_attributes().get("encoding-type")
     if kind == "dslda-corpus":
         return _corpus(open_corpus(path))
     if kind == "dslda-model":
         return _model(load_model(path), path)
+    if kind == "dslda-checkpoint":
+        return _checkpoint(read_checkpoint(path), path)
     raise FormatError(
-        f"{path} is neither a corpus nor a model of dslda; make one with dslda ingest or dslda train"
+        f"{path} is neither a corpus nor a model nor a checkpoint of dslda; make one with dslda ingest or dslda train"
     )
 
 
@@ -119,6 +124,20 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         yield from _settings(model.text_settings)
     yield "corpus hash", model.record.corpus_hash or "not trained on a stored corpus"
     yield "versions", ", ".join(f"{name} {version}" for name, version in model.record.versions.items())
+
+
+def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]]:
+    yield "checkpoint", path
+    yield "iterations", f"{record.n_iterations:,} complete"
+    for name in ("elbo", "relative_change"):
+        if name in record.trace:
+            yield name.replace("_", " "), f"{record.trace[name][-1]:.8g}"
+    for name, array in record.parameters.items():
+        yield name, f"{' x '.join(f'{side:,}' for side in array.shape)} numbers"
+    # by what is there: one that was edited is refused when it is gone on from, and shown here
+    for name, value in record.fit.items():
+        entries = value.items() if isinstance(value, dict) else [("", value)]
+        yield name, ", ".join(f"{key}={each}" if key else f"{each}" for key, each in entries)
 
 
 def _settings(settings: TextSettings) -> Iterator[tuple[str, Any]]:

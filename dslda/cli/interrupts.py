@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -81,6 +82,9 @@ class HoldWhenDone:
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         self._progress.started(n_documents, n_partitions, spec)
+
+    def resumed(self, trace: Sequence[IterationRecord]) -> None:
+        self._progress.resumed(trace)
 
     def partition(self, n_documents: int) -> None:
         self._progress.partition(n_documents)

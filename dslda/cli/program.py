@@ -38,7 +38,7 @@ Exit codes:
   0    done
   1    failed while running (a cluster that broke, a disk that is full)
   2    usage or input that cannot be used; nothing was written
-  130  interrupted by Ctrl-C; train has saved the last complete iteration
+  130  interrupted by Ctrl-C; train has saved the last complete iteration, and its checkpoint
   143  the same by SIGTERM
 """
 
@@ -127,8 +127,10 @@ def _run(given: Sequence[str], session: Session) -> int:
     except click.ClickException as error:
         where = "" if getattr(error, "ctx", None) is None else f" (see {error.ctx.command_path} --help)"
         return _fail(error.format_message().rstrip(".") + where, EXIT_USAGE)
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         return _fail("interrupted", session.interrupts.exit_code)
+    except KeyboardInterrupt as interrupt:
+        return _fail("; ".join(["interrupted", *_notes(interrupt)]), session.interrupts.exit_code)
     except Interrupted as interrupted:
         return _fail(f"interrupted: {interrupted}", session.interrupts.exit_code)
     except BAD_INPUT as error:
@@ -160,4 +162,8 @@ def _text(error: BaseException) -> str:
         what = f"{name}: {error.strerror}" if name else error.strerror
     else:
         what = in_options(str(error))
-    return "; ".join([what, *getattr(error, "__notes__", ())])
+    return "; ".join([what, *_notes(error)])
+
+
+def _notes(error: BaseException) -> list[str]:
+    return [in_options(note) for note in getattr(error, "__notes__", ())]

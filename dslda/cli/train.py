@@ -11,11 +11,12 @@ import click
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import chosen_client, cluster_options, json_option
 from dslda.cli.program import Interrupted, Session
-from dslda.exceptions import DsldaError
+from dslda.exceptions import DsldaError, InputError
 from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
+    from dslda.corpus.store import Corpus
     from dslda.engine.cluster import ClusterOptions
     from dslda.model import Model
 
@@ -51,9 +52,12 @@ Examples:
   dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 4
   dslda train bills.corpus --response cosponsors --family negative_binomial --covariates party --out bills.model
   dslda train s3://bucket/all.corpus --response price --out price.model --scheduler tcp://10.0.0.1:8786
+  dslda train big.corpus --response price --out price.model --checkpoint price.checkpoint --resume
 
 \b
-Ctrl-C or SIGTERM ends training after saving the last complete iteration; the exit code is then 130 or 143.""",
+Ctrl-C or SIGTERM ends training after saving the last complete iteration; the exit code is then 130 or 143.
+With --checkpoint nothing is lost but the iteration under way, however the process ends: the same command with
+--resume goes on, and ends with the same bits as if it had never stopped.""",
 )
 @click.argument("corpus_path", metavar="C.corpus")
 @click.option("--response", required=True, metavar="COL", help="Response to explain.")
@@ -149,7 +153,26 @@ Ctrl-C or SIGTERM ends training after saving the last complete iteration; the ex
     help="Relative change of the ELBO at which EM stops.",
 )
 @click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="Of the start.")
-@click.option("--overwrite", is_flag=True, help="Replace a model at --out.")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="Keep here what it takes to go on when training is killed: a local path or any fsspec URL.",
+)
+@click.option(
+    "--checkpoint-every",
+    type=int,
+    metavar="N",
+    help="Iterations between two checkpoints.  [default: as many as keep them below 5% of the time]",
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on from the checkpoint; begin where there is none yet. A model of the same corpus that was interrupted is "
+    "replaced.",
+)
+@click.option(
+    "--overwrite", is_flag=True, help="Replace a model at --out and, without --resume, a checkpoint."
+)
 @cluster_options
 @json_option
 @click.pass_obj
@@ -176,6 +199,9 @@ def command(
     max_iter: int,
     tol: float,
     seed: int,
+    checkpoint: str | None,
+    checkpoint_every: int | None,
+    resume: bool,
     overwrite: bool,
     cluster: ClusterOptions,
     json_logs: bool,
@@ -186,6 +212,7 @@ def command(
     whatever the number of workers. Documents without the response help to learn the topics.
     """
     with logging_to_stderr(json_logs=json_logs):
+        from dslda.checkpoints import CheckpointOptions
         from dslda.cli.interrupts import HoldWhenDone
         from dslda.cli.progress import JsonProgress
         from dslda.corpus.store import open_corpus
@@ -193,8 +220,13 @@ def command(
         from dslda.persistence.store import check_model_output
         from dslda.training import train
 
-        check_model_output(out, overwrite=overwrite)
         corpus = open_corpus(corpus_path)
+        replace = overwrite or (resume and _is_interrupted(out, corpus))
+        check_model_output(out, overwrite=replace)
+        # now, and not when a cluster has started
+        anew = overwrite and not resume and checkpoint is not None
+        CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=anew)
+        _check_apart(out, checkpoint)
         with chosen_client(cluster) as client:
             progress = JsonProgress() if json_logs else default_progress()
             model = train(
@@ -219,17 +251,55 @@ def command(
                 max_iter=max_iter,
                 tol=tol,
                 progress=HoldWhenDone(progress, session.interrupts),
+                checkpoint=checkpoint,
+                checkpoint_every=checkpoint_every,
+                resume=resume,
+                overwrite=anew,
             )
-        path = _save(model, out, overwrite=overwrite)
+        path = _save(model, out, overwrite=replace)
     training = model.training
     if training.interrupted:
-        raise Interrupted(f"iteration {training.n_iterations}, the last complete one, is saved in {path}")
+        how = "" if checkpoint is None else "; the same command with --resume goes on"
+        raise Interrupted(
+            f"iteration {training.n_iterations}, the last complete one, is saved in {path}{how}"
+        )
     if session.interrupts.seen is not None:
         raise Interrupted(f"after training had ended; the complete model is saved in {path}")
     how = "converged" if training.converged else "not converged"
     click.echo(
         f"{path}: {number_of(model.n_topics, 'topic')}, {number_of(training.n_iterations, 'iteration')} ({how})"
     )
+
+
+def _is_interrupted(out: str, corpus: Corpus) -> bool:
+    """Whether there is a model of a fit of this corpus that was interrupted: it is in nobody's way when that goes on."""
+    from dslda.corpus.location import Location
+    from dslda.persistence.manifest import ENCODING_TYPE
+
+    try:
+        found = Location.of(out).read_attributes()
+    except (DsldaError, OSError):
+        return False
+    training = found.get("training")
+    return (
+        found.get("encoding-type") == ENCODING_TYPE
+        and isinstance(training, dict)
+        and training.get("interrupted") is True
+        and found.get("corpus_sha256") == corpus.content_hash
+    )
+
+
+def _check_apart(out: str, checkpoint: str | None) -> None:
+    """Refuse a model and a checkpoint of which one would lie in the other."""
+    from dslda.corpus.location import Location
+
+    if checkpoint is None:
+        return
+    model, kept = (f"{Location.of(path).url}/" for path in (out, checkpoint))
+    if model.startswith(kept) or kept.startswith(model):
+        raise InputError(
+            f"checkpoint must be another folder than the model's, and neither inside the other, got {checkpoint} and {out}"
+        )
 
 
 def _save(model: Model, out: str, *, overwrite: bool) -> str:

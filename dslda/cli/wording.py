@@ -14,6 +14,7 @@ RENAMED = {
 UNMISTAKABLE = (
     *RENAMED,
     *(
+        "checkpoint_every",
         "max_iter",
         "min_df",
         "max_df",
@@ -30,6 +31,7 @@ OTHERS = (
     *(
         "alpha",
         "categorical",
+        "checkpoint",
         "counts",
         "covariates",
         "format",
@@ -51,7 +53,7 @@ AT_THE_BEGINNING = re.compile(rf"(?:(?:{_ANY})(?:, | and ))*(?:{_ANY})(?= (?:mus
 
 def in_options(message: str) -> str:
     """A message with the options in the place of parameters."""
-    message = message.replace("overwrite=True", "--overwrite")
+    message = message.replace("overwrite=True", "--overwrite").replace("resume=True", "--resume")
     subject = AT_THE_BEGINNING.match(message)
     if subject is not None:
         options = re.sub(_ANY, lambda found: _option(found[0]), subject[0])

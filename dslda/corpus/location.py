@@ -15,7 +15,7 @@ from dslda.exceptions import FormatError, InputError, OutputExistsError
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-__all__ = ["Location", "check_output", "move_into_place"]
+__all__ = ["METADATA", "Location", "check_output", "move_into_place"]
 
 METADATA = "zarr.json"
 

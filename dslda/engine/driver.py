@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dslda.engine.em import Decision, EMState, IterationRecord
+from dslda.engine.checkpoints import Checkpoints
+from dslda.engine.em import Decision, EMState, IterationRecord, Position
 from dslda.engine.executor import Executor, single_threaded_blas
 from dslda.engine.progress import FitProgress, default_progress
 from dslda.exceptions import EngineError
@@ -54,6 +55,8 @@ def fit(
     *,
     family: Family,
     spec: FitSpec,
+    done: Sequence[IterationRecord] = (),
+    checkpoints: Checkpoints | None = None,
     on_iteration: Callable[[IterationRecord, Parameters], None] | None = None,
     progress: FitProgress | None = None,
     stop_requested: Callable[[], bool] | None = None,
@@ -68,6 +71,13 @@ def fit(
     initial : Parameters
     family : Family
     spec : FitSpec
+    done : sequence of IterationRecord
+        Iterations that an earlier run has completed, by a checkpoint; `initial` are then the parameters of the next, and
+        the result is the one of a run that had never stopped.
+    checkpoints : Checkpoints, optional
+        Is told of the position after each iteration, and once more when the fit ends, in whatever way. At the end of a fit
+        that was not cut short it is the position before the last iteration: that is done again when the fit is gone on
+        with, which gives its statistics back.
     on_iteration : callable, optional
         Called with the record of each complete iteration and its parameters, in this thread.
     progress : FitProgress, optional
@@ -85,17 +95,22 @@ def fit(
     EngineError
         An iteration could not be completed, or the ELBO is not finite.
     KeyboardInterrupt
-        Ctrl-C before the first iteration was complete: there is nothing to return.
+        Ctrl-C before the first iteration of this run was complete: there is nothing to return.
+
+    Errors carry a note that names the checkpoint, if there is one.
     """
     progress = default_progress() if progress is None else progress
-    state = EMState()
-    parameters = initial
+    position = Position(initial, tuple(done))
+    state = EMState.after(done)
     m_step_seconds = 0.0
     last: FitResult | None = None
     try:
         with progress, single_threaded_blas():
             progress.started(executor.n_documents, executor.n_partitions, spec)
+            if done:
+                progress.resumed(done)
             while True:
+                parameters = position.parameters
                 began = time.perf_counter()
                 statistics, times = executor.run(in_e_step(parameters), on_partition=progress.partition)
                 elbo = objective(statistics, parameters, family=family, spec=spec)
@@ -120,7 +135,7 @@ def fit(
                     e_step_cpu_seconds=statistics.seconds,
                     documents_per_second=statistics.n_documents / seconds,
                 )
-                trace = (*last.trace, record) if last is not None else (record,)
+                trace = (*position.trace, record)
                 # one assignment: Ctrl-C finds either the iteration before or this one, whole
                 last = FitResult(parameters, statistics, trace, converged=False, interrupted=True)
                 progress.iteration(record)
@@ -130,13 +145,20 @@ def fit(
                 if decision is not Decision.CONTINUE:
                     break
                 began = time.perf_counter()
-                parameters = m_step(parameters, statistics, family=family, spec=spec)
+                position = Position(m_step(parameters, statistics, family=family, spec=spec), trace)
                 m_step_seconds = time.perf_counter() - began
-    except KeyboardInterrupt:
-        if last is None:
+                if checkpoints is not None:
+                    checkpoints.after_iteration(position)
+    except BaseException as error:
+        if checkpoints is not None:
+            checkpoints.at_end(position)
+            checkpoints.note(error)
+        if last is None or not isinstance(error, KeyboardInterrupt):
             raise
         logger.warning("interrupted: keeping iteration %d, the last complete one", last.trace[-1].iteration)
         return last
+    if checkpoints is not None:
+        checkpoints.at_end(position)
     logger.info("EM ended after iteration %d: %s", state.iteration, decision.value)
     return FitResult(
         parameters,

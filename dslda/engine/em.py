@@ -7,9 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, Parameters
 
-__all__ = ["Decision", "EMState", "IterationRecord", "remaining_iterations"]
+__all__ = ["Decision", "EMState", "IterationRecord", "Position", "checkpoint_is_due", "remaining_iterations"]
+
+CHECKPOINT_SHARE = 0.05
+"""Of the time of a fit that may go into checkpoints, where the user does not say how often to write one."""
 
 
 class Decision(enum.Enum):
@@ -88,6 +91,14 @@ class EMState:
     relative_change: float = math.nan
     previous_change: float = math.nan
 
+    @classmethod
+    def after(cls, trace: Sequence[IterationRecord]) -> EMState:
+        """The state after these iterations, the same bits as by way of each."""
+        state = cls()
+        for record in trace:
+            state = state.advance(record.elbo)
+        return state
+
     def advance(self, elbo: float) -> EMState:
         """The state after one more iteration that ended with `elbo`."""
         difference = abs(elbo - self.elbo)
@@ -116,6 +127,41 @@ class EMState:
         if stop_requested:
             return Decision.STOPPED
         return Decision.CONTINUE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Position:
+    """Between two iterations: all that EM needs to end as if it had never stopped there.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        Those of the next iteration.
+    trace : tuple of IterationRecord
+        The complete iterations.
+    """
+
+    parameters: Parameters
+    trace: tuple[IterationRecord, ...] = ()
+
+
+def checkpoint_is_due(*, every: int | None, iterations: int, seconds: float, cost: float) -> bool:
+    """Whether to write a checkpoint now, between two iterations.
+
+    Parameters
+    ----------
+    every : int or None
+        Write one after so many iterations. None: as often as it takes less than 5% of the time, which is after every
+        iteration where these take long and much is lost with one, and seldom where they are quick. When checkpoints
+        are written then differs from run to run; what they lead to does not.
+    iterations : int
+        Complete iterations since the last attempt to write one, at least 1.
+    seconds : float
+        Since the end of that attempt, or the beginning of the fit.
+    cost : float
+        What it took in seconds, 0 before the first.
+    """
+    return iterations >= every if every is not None else cost <= CHECKPOINT_SHARE * seconds
 
 
 def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int:

@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -26,6 +27,9 @@ class FitProgress(Protocol):
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         """The fit goes over this many documents in every iteration."""
+
+    def resumed(self, trace: Sequence[IterationRecord]) -> None:
+        """The fit goes on after these iterations of an earlier run; only said where there are some."""
 
     def partition(self, n_documents: int) -> None:
         """This many documents more are done, fewer if negative; may come from another thread."""
@@ -61,6 +65,9 @@ class LogProgress:
             number_of(spec.n_topics, "topic"),
             number_of(spec.max_iter, "iteration"),
         )
+
+    def resumed(self, trace: Sequence[IterationRecord]) -> None:
+        self._trace.extend(trace)
 
     def partition(self, n_documents: int) -> None:
         with self._lock:
@@ -117,6 +124,11 @@ class TerminalProgress:
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         self._n_documents, self._spec = n_documents, spec
         self._task = self._progress.add_task("EM", total=n_documents, number=1, text="")
+
+    def resumed(self, trace: Sequence[IterationRecord]) -> None:
+        assert self._task is not None
+        self._trace.extend(trace)
+        self._progress.update(self._task, number=len(self._trace) + 1)
 
     def partition(self, n_documents: int) -> None:
         if self._task is not None:

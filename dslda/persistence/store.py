@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.format import checksum
 from dslda.corpus.json_fields import items, object_
 from dslda.corpus.location import Location, check_output, move_into_place
 from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
+from dslda.persistence.arrays import damaged, entries, read_arrays, write_array
 from dslda.persistence.manifest import ENCODING_TYPE, check_manifest, read_fields, to_json
 from dslda.persistence.record import ModelRecord
 from dslda.variational.parameters import Parameters
 
-if TYPE_CHECKING:
-    from zarr.abc.store import Store
-
 __all__ = ["check_model_output", "read_model", "write_model"]
-
-CHUNK_BYTES = 32 * 2**20
-
-# What zarr and its codecs raise for bytes that are not what was written. OSError is left alone, so that an
-# interrupted connection stays what it is and can be tried again.
-DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
 
 
 def check_model_output(
@@ -86,18 +77,14 @@ def write_model(
     if target.local:
         report_leftovers(target.url)
     arrays = _arrays(record)
-    entries = {
-        name: {"shape": list(array.shape), "dtype": array.dtype.name, "checksum": checksum(array)}
-        for name, array in arrays.items()
-    }
     temporary = target.sibling("partial")
     try:
         with writing(target.url):
             store = temporary.store(read_only=False)
             group = zarr.create_group(store, zarr_format=3)
             for name, array in arrays.items():
-                _write_array(store, name, array)
-            group.attrs.put(to_json(record, entries))
+                write_array(store, name, array)
+            group.attrs.put(to_json(record, entries(arrays)))
             move_into_place(temporary, target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
     except BaseException:
         temporary.remove()
@@ -121,7 +108,7 @@ def read_model(
     data = location.read_attributes()
     check_manifest(data, location.url)
     fields = read_fields(data, location.url)
-    arrays = _read_arrays(location, data)
+    arrays = read_arrays(location, object_(data, "arrays", location.url), what="model")
     n_topics, n_terms = data.get("n_topics"), data.get("n_terms")
     n_covariates = len(fields["design"].covariates)
     classes = fields["classes"]
@@ -158,7 +145,7 @@ def read_model(
         if values is None:
             continue
         if not np.isfinite(values).all() or values.min(initial=np.inf) < least:
-            raise _damaged(location.url, name, "has values that no model can have")
+            raise damaged(location.url, name, "has values that no model can have")
     record = ModelRecord(
         parameters=parameters,
         covariance=_take(arrays, "covariance", (*per_class, n, n), location.url)
@@ -216,52 +203,6 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _write_array(store: Store, name: str, array: NDArray[Any]) -> None:
-    import zarr
-    from zarr.codecs import BloscCodec, Crc32cCodec
-
-    # whole rows a chunk, so that one topic can be read alone; a chunk may not have a side of 0
-    width = max(array[:1].nbytes, 1)
-    rows = max(1, min(len(array), CHUNK_BYTES // width))
-    target = zarr.create_array(
-        store,
-        name=name,
-        shape=array.shape,
-        dtype=array.dtype,
-        chunks=(rows, *(max(side, 1) for side in array.shape[1:])),
-        compressors=[BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()],
-        fill_value=np.nan if array.dtype.kind == "f" else 0,
-        zarr_format=3,
-    )
-    target[...] = array
-
-
-def _read_arrays(location: Location, data: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    import zarr
-
-    entries = object_(data, "arrays", location.url)
-    store = location.store(read_only=True)
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, entry in entries.items():
-        try:
-            stored = zarr.open_array(store, path=name, mode="r", zarr_format=3)
-            # before it is read: a size that somebody wrote there would be allocated
-            intact = list(stored.shape) == entry["shape"] and stored.dtype == entry["dtype"]
-            array = np.asarray(stored[...]) if intact else np.zeros(0)
-            intact = intact and checksum(array) == entry["checksum"]
-        except (*DAMAGE, FileNotFoundError) as error:
-            raise _damaged(location.url, name, "cannot be read") from error
-        except MemoryError as error:
-            raise FormatError(
-                f"{location.url}: array {name!r} says that its shape is {entry['shape']}, which does not fit into "
-                "memory; if the model is not that large, it was damaged or edited: copy it again"
-            ) from error
-        if not intact:
-            raise _damaged(location.url, name, "does not agree with its checksum")
-        arrays[name] = array
-    return arrays
-
-
 def _take(
     arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[Any, ...], path: str
 ) -> NDArray[np.float64]:
@@ -288,13 +229,7 @@ def _vocabulary(arrays: Mapping[str, NDArray[Any]], data: Mapping[str, Any], pat
             arrays["vocabulary"], arrays["vocabulary_offsets"], arrays.get("document_frequency")
         )
     except (KeyError, ValueError, InputError) as error:
-        raise _damaged(path, "vocabulary", "is not valid") from error
+        raise damaged(path, "vocabulary", "is not valid") from error
     if vocabulary.sha256 != data["vocabulary_sha256"] or len(vocabulary) != data["n_terms"]:
-        raise _damaged(path, "vocabulary", "does not agree with its hash")
+        raise damaged(path, "vocabulary", "does not agree with its hash")
     return vocabulary
-
-
-def _damaged(path: str, name: str, how: str) -> FormatError:
-    return FormatError(
-        f"{path}: array {name!r} {how}, the model is damaged or incomplete; copy it again or train again"
-    )

@@ -147,13 +147,22 @@ def test_store_and_bag_on_a_cluster_give_the_same_bits_and_leave_the_client_open
         warnings.simplefilter("ignore", ConvergenceWarning)
         with cluster(options=ClusterOptions(workers=2, threads=1)) as client:
             from_store = train(stored, client=client, **settings)
-            from_bag = train(bag, client=client, min_df=2, max_df=0.9, **reading, **settings)
+            reading |= {"min_df": 2, "max_df": 0.9}
+            from_bag = train(bag, client=client, **reading, **settings)
+            kept = settings | {"checkpoint": tmp_path / "c", "client": client}
+            train(bag, **reading, **kept | {"max_iter": 3})
+            resumed = train(bag, **reading, **kept, resume=True)
+            shorter = dask.bag.from_sequence(records[:-1], npartitions=4)
+            with pytest.raises(InputError, match="got one of another: SHA-256 of the data"):
+                train(shorter, **reading, **kept, resume=True)
             wait(client.submit(sum, [1, 2]))  # still ours
             with pytest.raises(InputError, match="is missing in all"):
-                train(bag, client=client, min_df=2, **reading, **(settings | {"response": "stars"}))
+                train(bag, client=client, **reading, **(settings | {"response": "stars"}))
         own = train(stored, **settings)
     assert_same_bits(from_store, own)
     assert_same_bits(from_bag, own)
+    assert_same_bits(resumed, own)
+    assert resumed.trace["elbo"].tobytes() == own.trace["elbo"].tobytes()
     assert from_bag.vocabulary == stored.vocabulary
     assert from_bag.text_settings == stored.text_settings
 

@@ -266,3 +266,26 @@ def test_a_terminal_shows_a_bar_with_rate_and_time_to_go(
     shown = terminal.getvalue()
     for piece in ("iteration 6", "documents/s", "ELBO", "to go"):
         assert piece in shown
+
+
+def test_a_fit_that_goes_on_ends_alike_and_goes_on_counting(
+    source: MemorySource, whole: FitResult, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(LogProgress, "EVERY_SECONDS", 0.0)
+    for progress in (LogProgress(), TerminalProgress()):
+        with caplog.at_level(logging.INFO, "dslda.engine"), SerialExecutor(source, FAMILY, SPEC) as executor:
+            # the parameters of the sixth and last iteration
+            result = fit(
+                executor, whole.parameters, family=FAMILY, spec=SPEC, done=whole.trace[:5], progress=progress
+            )
+        assert [r.elbo for r in result.trace] == [r.elbo for r in whole.trace]
+        assert result.trace[-1].relative_change == whole.trace[-1].relative_change
+        assert result.trace[:5] == whole.trace[:5]
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("iteration 6: ELBO") and "about 0 s to go" in line for line in lines)
+    assert not any(line.startswith("iteration 1: ") for line in lines)
+    assert any(line.startswith("iteration 6: 1,200 of 1,200 documents") for line in lines)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
 
 import pytest
 
-from dslda.engine.em import Decision, EMState, IterationRecord, remaining_iterations
+from dslda.engine.em import (
+    Decision,
+    EMState,
+    IterationRecord,
+    checkpoint_is_due,
+    remaining_iterations,
+)
 from dslda.variational.parameters import FitSpec
 
 
@@ -85,3 +92,27 @@ def test_remaining_iterations_never_pass_the_cap() -> None:
     assert remaining_iterations(flat, FitSpec(max_iter=20)) == 14
     assert remaining_iterations([record(1, math.nan)], FitSpec(max_iter=20)) == 19
     assert remaining_iterations(flat, FitSpec(max_iter=6)) == 0
+
+
+def test_a_state_is_found_again_from_its_trace() -> None:
+    elbos = [-100.0, -50.0 - 1e-9, -49.99]
+    trace = [dataclasses.replace(record(i + 1, math.nan), elbo=elbo) for i, elbo in enumerate(elbos)]
+    assert EMState.after(trace) == after(elbos)
+    assert EMState.after([]).iteration == 0
+
+
+@pytest.mark.parametrize(
+    ("every", "iterations", "seconds", "cost", "due"),
+    [
+        (3, 2, 1e9, 0.0, False),
+        (3, 3, 0.0, 1e9, True),
+        (3, 4, 0.0, 1e9, True),  # the one before could not be written
+        (None, 1, 0.0, 0.0, True),  # the first shows early whether it can be written
+        (None, 1, 10.0, 0.4, True),
+        (None, 9, 10.0, 0.6, False),
+    ],
+)
+def test_checkpoints_are_due_as_told_or_as_they_cost_little(
+    every: int | None, iterations: int, seconds: float, cost: float, due: bool
+) -> None:
+    assert checkpoint_is_due(every=every, iterations=iterations, seconds=seconds, cost=cost) is due

@@ -5,17 +5,21 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dslda.cli.info import _describe
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import DsldaError, FormatError
 from dslda.model import load_model
+from dslda.persistence.checkpoint import read_checkpoint
 from dslda.training import train
 
 REMOVE = object()
@@ -24,7 +28,7 @@ WRONG = (None, -1, 10**15, 1e150, float("nan"), "", [[]], REMOVE)
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a.corpus, of two partitions, a.model, and classes.model, which has covariates."""
+    """A folder with a.corpus, of two partitions, a.model and its a.checkpoint, and classes.model, which has covariates."""
     folder = tmp_path_factory.mktemp("stores")
     lines = [
         {
@@ -41,7 +45,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"text": "text", "response": "y", "covariates": "x", "id": "k", "min_df": 1, "max_df": 1.0}
     ingest(folder / "a.jsonl", folder / "a.corpus", partition_tokens=30, **settings)
     ingest(folder / "a.jsonl", folder / "b.corpus", **settings)
-    train(folder / "b.corpus", n_topics=2, tol=1e-3).save(folder / "a.model")
+    train(folder / "b.corpus", n_topics=2, tol=1e-3, checkpoint=folder / "a.checkpoint").save(
+        folder / "a.model"
+    )
     named = {"response": "class", "covariates": ["x", "party"], "categorical": ["class", "party"]}
     ingest(folder / "a.jsonl", folder / "c.corpus", **settings | named)
     covariates = {"covariates": ["x", "party"], "class_weight": "balanced", "doc_topic_prior": "auto"}
@@ -94,6 +100,14 @@ def use_model(path: Path) -> None:
         model.score_table(many)
 
 
+def use_checkpoint(path: Path) -> None:
+    read_checkpoint(path)
+    list(_describe(str(path)))
+    again = {"n_topics": 2, "tol": 1e-3, "resume": True}
+    with TemporaryDirectory() as folder:  # the fit writes into what it resumes
+        train(path.with_name("b.corpus"), **again, checkpoint=shutil.copytree(path, Path(folder) / "c"))
+
+
 @pytest.mark.parametrize(
     ("name", "use", "fields"),
     [
@@ -101,6 +115,8 @@ def use_model(path: Path) -> None:
         ("a.model", use_model, None),
         # the others are as in a.model
         ("classes.model", use_model, ("design", "classes", "levels")),
+        # any other value of what it says of its fit is another fit
+        ("a.checkpoint", use_checkpoint, ("encoding-type", "iterations", "state", "trace", "arrays")),
     ],
 )
 def test_no_value_of_a_manifest_can_do_harm(

@@ -1,0 +1,222 @@
+"""Training processes that are killed, stopped, or lose their scheduler, and go on: the bits of an undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from distributed import LocalCluster
+
+from dslda.model import Model, load_model
+from dslda.persistence.checkpoint import read_checkpoint
+
+Dslda = Callable[..., Any]
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-c", "from dslda.cli import main; main()"]
+SETTINGS = ["--response", "stars", "--topics", "3", "--max-iter", "25", "--tol", "0"]
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory, write_reviews: Callable[..., Path]) -> Path:
+    """Of ten partitions."""
+    from dslda.cli.program import run
+
+    folder = tmp_path_factory.mktemp("resume")
+    reviews = write_reviews(folder / "r.jsonl", 2000)
+    arguments = ["--text", "text", "--response", "stars", "--max-df", "1.0", "--partition-tokens", "800"]
+    assert run(["ingest", str(reviews), "--out", str(folder / "r.corpus"), *arguments]) == 0
+    return folder / "r.corpus"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus: Path) -> Iterator[tuple[Model, str]]:
+    """The model of a run that nothing happens to, and the address of the scheduler it had."""
+    from dslda.cli.program import run
+
+    out = corpus.parent / "undisturbed.model"
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=2,
+        processes=False,
+        protocol="tcp",
+        dashboard_address=":0",
+        silence_logs=50,
+    ) as cluster:
+        address = cluster.scheduler_address
+        assert run(["train", str(corpus), *SETTINGS, "--out", str(out), "--scheduler", address]) == 0
+        yield load_model(out), address
+
+
+def start(corpus: Path, folder: Path, *more: str, **environment: str) -> subprocess.Popen[str]:
+    """Train with a checkpoint after every iteration."""
+    places = [
+        "--out",
+        f"{folder}/m.model",
+        "--checkpoint",
+        f"{folder}/c",
+        "--checkpoint-every",
+        "1",
+        "--resume",
+    ]
+    return subprocess.Popen(
+        [*PROGRAM, "train", str(corpus), *SETTINGS, *places, "--json", *more],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def wait_for_iteration(process: subprocess.Popen[str], n: int) -> None:
+    """Read the log until the n-th iteration of this run is complete."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        n -= '"event": "iteration"' in line
+        if n == 0:
+            return
+    raise AssertionError("".join(lines))
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
+    corpus: Path, undisturbed: tuple[Model, str], tmp_path: Path, dslda: Dslda, assert_same: Any
+) -> None:
+    draw = random.Random(0)
+    done = 0
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        process = start(corpus, tmp_path, "--workers", "1")
+        wait_for_iteration(process, draw.randint(2, 8))
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert workers
+        time.sleep(draw.uniform(0.0, 0.1))
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=60)
+        assert process.returncode == (143 if number == signal.SIGTERM else -number)
+        _, alive = psutil.wait_procs(workers, timeout=30)
+        assert not alive
+        before, done = done, read_checkpoint(tmp_path / "c").n_iterations
+        assert done > before
+    assert "is saved in" in rest
+    assert "the same command with --resume goes on" in rest
+    stopped = load_model(tmp_path / "m.model")
+    assert stopped.training.interrupted
+    # the last complete iteration is in the model, and nothing after it in the checkpoint
+    assert stopped.training.n_iterations - done in (0, 1)
+    told = dslda("info", tmp_path / "c")
+    assert f"iterations:          {done} complete" in told.out
+    assert "corpus" in told.out
+    # in another way, and over the model of the run that was stopped
+    places = ["--out", tmp_path / "m.model", "--checkpoint", tmp_path / "c"]
+    assert "give --overwrite" in dslda("train", corpus, *SETTINGS, *places).error
+    ended = dslda("train", corpus, *SETTINGS, *places, "--resume", "--scheduler", undisturbed[1])
+    assert ended.code == 0, ended.err
+    assert f"going on after {done} iterations, from the checkpoint {tmp_path}/c" in ended.err
+    assert_same(load_model(tmp_path / "m.model"), undisturbed[0])
+    # a model that is complete is not replaced
+    assert "is there already" in dslda("train", corpus, *SETTINGS, *places, "--resume").error
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def a_cluster(log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler and a worker as processes of their own."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    programs = (
+        ["scheduler", "--host", address, "--no-dashboard"],
+        ["worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"],
+    )
+    with ExitStack() as stack, log.open("wb") as output:
+        started = []
+        for program in programs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *program],
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+            stack.callback(process.wait, 30)
+            stack.callback(process.kill)
+            started.append(process)
+        yield address, started[0]
+
+
+@pytest.mark.slow
+def test_a_fit_whose_scheduler_dies_ends_soon_and_goes_on_with_another(
+    corpus: Path, undisturbed: tuple[Model, str], tmp_path: Path, dslda: Dslda, assert_same: Any
+) -> None:
+    quick = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s"}  # for how long the client looks for it
+    with a_cluster(tmp_path / "log") as (address, scheduler):
+        wait_until_listening(address)
+        process = start(corpus, tmp_path, "--scheduler", address, **quick)
+        wait_for_iteration(process, 3)
+        scheduler.kill()
+        _, rest = process.communicate(timeout=60)
+    assert process.returncode == 1, rest
+    done = read_checkpoint(tmp_path / "c").n_iterations
+    error = rest.splitlines()[-1]
+    assert error.startswith(f"dslda: error: iteration {done + 1} could not be completed: "), rest
+    assert error.endswith(
+        f"the checkpoint {tmp_path}/c holds {done} iterations; train again with --resume to go on"
+    )
+    places = ["--out", tmp_path / "m.model", "--checkpoint", tmp_path / "c", "--resume"]
+    ended = dslda("train", corpus, *SETTINGS, *places, "--scheduler", undisturbed[1])
+    assert ended.code == 0, ended.err
+    assert_same(load_model(tmp_path / "m.model"), undisturbed[0])
+
+
+def wait_until_listening(address: str) -> None:
+    host, port = address.removeprefix("tcp://").split(":")
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--resume"], "--checkpoint must be a path for resume, got none"),
+        (["--checkpoint-every", "3"], "--checkpoint must be a path for --checkpoint-every, got none"),
+        (["--checkpoint", "{0}/m.model"], "neither inside the other"),
+        (["--checkpoint", "{0}/m.model/c"], "neither inside the other"),
+        (["--checkpoint", "{0}"], "is not a dslda-checkpoint, so it is never replaced"),
+        (["--checkpoint", "{0}/file/c"], "cannot be written: Not a directory"),
+        (["--checkpoint", "{0}/c", "--checkpoint-every", "0"], "--checkpoint-every must be a whole number"),
+    ],
+)
+def test_checkpoints_that_cannot_be_are_refused_before_work(
+    dslda: Dslda, corpus: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "file").touch()
+    told = [part.format(tmp_path) for part in arguments]
+    done = dslda("train", corpus, *SETTINGS, "--out", tmp_path / "m.model", *told)
+    assert done.code == 2
+    assert message in done.error
+    assert "worker" not in done.err
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
