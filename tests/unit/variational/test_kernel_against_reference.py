@@ -61,7 +61,7 @@ def assert_kernel_equals_reference(
         m, v = reference.moments(state, parameters.eta, family)
         spread = np.ptp(parameters.eta)
         assert_allclose(posterior.mean[d], m, rtol=1e-9, atol=1e-6 * spread)
-        assert_allclose(posterior.variance[d], v, rtol=1e-6, atol=1e-6 * spread**2 + 1e-15)
+        assert_allclose(posterior.variance[d], v, rtol=1e-6, atol=1e-6 * spread**2 + 1e-14)
     assert_allclose(posterior.n_known_tokens, lengths)
 
     statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
