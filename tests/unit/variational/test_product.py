@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from problems import (
     random_parameters,
     reference_statistics,
 )
+from scipy import special
 
 from dslda.datasets.simulate import simulate_corpus
+from dslda.families.own import compile_response
 from dslda.families.poisson import Poisson
 from dslda.variational import reference
 from dslda.variational.estep import e_step, infer, neutral_extras
@@ -263,6 +266,34 @@ def test_known_topics_give_the_fit_of_another_program() -> None:
     assert_allclose([*parameters.eta, *parameters.zeta], other.params, rtol=1e-6)
     errors = np.sqrt(np.diag(np.linalg.inv(statistics.information)))
     assert_allclose(errors, other.bse, rtol=1e-6)
+
+
+class Divided(Poisson):
+    """The likelihood raised to 1 / delta."""
+
+    name = "divided"
+
+    @staticmethod
+    @compile_response
+    def log_likelihood(y, omega, delta, aux):
+        return (y * omega - math.exp(omega)) / delta[0]
+
+
+def test_a_dispersion_divides_the_response() -> None:
+    """What rho does in the E-step, and the sums of the M-step too."""
+    rng = np.random.default_rng(8)
+    documents = small_documents(rng)
+    plain = random_parameters(rng, N_TERMS, 3, delta=1.0)
+    divided = dataclasses.replace(plain, delta=np.array([2.5]))
+    weaker = FitSpec(n_topics=3, rho=0.4)
+    one = e_step(*documents.arrays, plain, family=FAMILY, spec=weaker)
+    two = e_step(*documents.arrays, divided, family=Divided(), spec=FitSpec(n_topics=3))
+    assert_allclose(two.topic_word, one.topic_word, rtol=1e-9)
+    assert_allclose(two.score, 0.4 * one.score, rtol=1e-9)
+    assert_allclose(two.information, 0.4 * one.information, rtol=1e-9)
+    fixed = -0.4 * special.gammaln(documents.y + 1.0).sum()
+    assert_allclose(two.elbo, one.elbo - fixed, rtol=1e-10)
+    assert_allclose(two.profile, 0.4 * one.profile - fixed, rtol=1e-9)
 
 
 EXTREMES = {
