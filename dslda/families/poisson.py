@@ -47,9 +47,11 @@ class Poisson(Family):
     citations, cosponsors. Where counts scatter more than their mean use ``negative_binomial``, which estimates by how much
     and lets the response pull at the topics accordingly less.
 
+    E[exp(omega)] is a product over tokens, and taken exactly: in E-step, M-step, ELBO and prediction (docs/model.md).
+
     l is the likelihood itself: the dispersion is fixed at 1, and Blei and McAuliffe's update of it (their section 3.1) has no
-    solution (docs/model.md, erratum 4). A quasi-Poisson dispersion would divide l by a number that no likelihood
-    contains, so that the objective could fall while EM goes on; it is left out.
+    solution (docs/model.md, erratum 4). A quasi-Poisson dispersion by Pearson would divide l by a number that no likelihood
+    contains: EM would have an objective for each dispersion and none to stop by. It is left out.
 
     A topic whose documents all count 0 has no finite coefficient: hence the ridge, which is nothing beside one count.
     Source: McCullagh and Nelder (1989), chapter 6.

@@ -83,7 +83,7 @@ def moments(
     n = state.length
     m, v = float(state.copies @ m_n) / n, float(state.copies @ variances) / n**2
     if family is not None and family.is_exact_product:
-        v = 2.0 * (float(state.copies @ log_kappa(state.phi, eta, n)) - m)
+        v = 2.0 * max(float(state.copies @ log_kappa(state.phi, eta, n)) - m, 0.0)
     return m, v
 
 

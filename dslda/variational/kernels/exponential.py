@@ -63,6 +63,8 @@ from dslda.variational.special import log, log_gamma_sum_and_digamma
 _FARTHEST = 0.25
 # (1 + x)^(c - 1) is taken as a quadratic in x, the change of the kappa of c tied occurrences, while (c - 1) x is below this
 _STIFFEST = 0.05
+# and no entry may move A by more than about this share of itself, which keeps what the quadratics make of it above 0
+_WILDEST = 0.5
 # exponents of exp(eta / N) are cut here: third powers of it are still doubles
 _LARGEST_TILT = 150.0
 
@@ -149,7 +151,9 @@ def lines_of_product(
         own = c * x0 * (1.0 + 0.5 * d * x0 * (1.0 + (d - 1.0) * x0 / 3.0))
         own1 = c * x1 * (1.0 + d * x0)
         own2 = c * (x2 * (1.0 + d * x0) + 0.5 * d * x1 * x1)
-        served = d * max(abs(x), abs(x0)) <= _STIFFEST
+        # nor where one of them is no number, as happens where u is very large
+        moves = abs(own) + abs(own1) + abs(own2)
+        served = d * abs(x) <= _STIFFEST and d * abs(x0) <= _STIFFEST and moves <= _WILDEST
         tile[T + i] = t0 if served else np.inf
         tile[T1 + i] = t1 if served else 0.0
         tile[T2 + i] = t2 if served else 0.0
@@ -159,16 +163,16 @@ def lines_of_product(
 
 
 @njit(**OPTIONS)
-def near(tile: Vector, first: int, reached: int, change: float) -> tuple[int, float]:
-    """The first entry before which A has changed too far, and the change there; `reached` and `change` if there is none."""
-    farthest = 0.0
-    for i in span(first, reached):
-        farthest = max(farthest, abs(tile[CHANGE + i]))
-    if farthest > _FARTHEST:
-        for i in span(first, reached):
-            if abs(tile[CHANGE + i]) > _FARTHEST:
+def near(tile: Vector, first: int, stop: int, change: float) -> tuple[int, float]:
+    """The first entry before which A has changed too far, and the change there; `stop` and `change` if there is none."""
+    n_near = 0.0
+    for i in span(first, stop):
+        n_near += 1.0 if abs(tile[CHANGE + i]) <= _FARTHEST else 0.0  # not where it is no number
+    if n_near < stop - first:
+        for i in span(first, stop):
+            if not abs(tile[CHANGE + i]) <= _FARTHEST:
                 return np.int64(i), tile[CHANGE + i]
-    return reached, change
+    return stop, change
 
 
 @njit(**OPTIONS)
@@ -231,8 +235,8 @@ def update_tile(
         stop = min(first + longest_run, n)
         lines_of_product(s, start, first, stop, -factor * size(log_a), base.a, share)
         change = chain(tile, first, stop)
-        reached, change = taylor_steps(tile, first, stop, model.reach, base.floor, change)
-        reached, change = near(tile, first, reached, change)
+        reached, change = near(tile, first, stop, change)
+        reached, change = taylor_steps(tile, first, reached, model.reach, base.floor, change)
         bound += taylor_updates(s, start, first, reached, base.a, 0.0)[0]
         log_a += math.log1p(change)
         if reached == stop:

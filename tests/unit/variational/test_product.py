@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from problems import (
     random_parameters,
     reference_statistics,
 )
+from scipy import special
 
 from dslda.datasets.simulate import simulate_corpus
+from dslda.families.own import compile_response
 from dslda.families.poisson import Poisson
 from dslda.families.registry import FAMILIES, get_family
 from dslda.variational import reference
@@ -151,7 +154,9 @@ def test_the_update_of_a_token_is_the_derivative_of_the_enumerated_response_term
 def test_the_fixed_point_is_the_exact_coordinate_update(granularity: str) -> None:
     """Of one to twelve tokens, where 1 / kappa is far from 1 - m / N, and of terms that occur many times."""
     rng = np.random.default_rng(4)
-    rows = [([2], [1]), ([2], [6]), ([0, 5], [1, 2]), ([1, 3, 4], [1, 9, 2])]
+    rows = [([2], [1]), ([0, 5], [1, 1]), ([0, 1, 3, 6], [1, 1, 1, 1])]
+    if granularity == "term":  # occurrences by themselves need not end with the same phi
+        rows += [([2], [6]), ([0, 5], [1, 2]), ([1, 3, 4], [1, 9, 2])]
     documents = documents_of([(*row, y) for row in rows for y in (0.0, 4.0, 30.0)])
     parameters = random_parameters(rng, N_TERMS, 3, delta=1.0, eta_scale=3.0)
     spec = FitSpec(n_topics=3, granularity=granularity, max_sweeps=2000, sweep_tol=1e-15)
@@ -283,6 +288,34 @@ def test_known_topics_give_the_fit_of_another_program() -> None:
     assert_allclose([*parameters.eta, *parameters.zeta], other.params, rtol=1e-6)
     errors = np.sqrt(np.diag(np.linalg.inv(statistics.information)))
     assert_allclose(errors, other.bse, rtol=1e-6)
+
+
+class Divided(Poisson):
+    """The likelihood raised to 1 / delta."""
+
+    name = "divided"
+
+    @staticmethod
+    @compile_response
+    def log_likelihood(y, omega, delta, aux):
+        return (y * omega - math.exp(omega)) / delta[0]
+
+
+def test_a_dispersion_divides_the_response() -> None:
+    """What rho does in the E-step, and the sums of the M-step too."""
+    rng = np.random.default_rng(8)
+    documents = small_documents(rng)
+    plain = random_parameters(rng, N_TERMS, 3, delta=1.0)
+    divided = dataclasses.replace(plain, delta=np.array([2.5]))
+    weaker = FitSpec(n_topics=3, rho=0.4)
+    one = e_step(*documents.arrays, plain, family=FAMILY, spec=weaker)
+    two = e_step(*documents.arrays, divided, family=Divided(), spec=FitSpec(n_topics=3))
+    assert_allclose(two.topic_word, one.topic_word, rtol=1e-9)
+    assert_allclose(two.score, 0.4 * one.score, rtol=1e-9)
+    assert_allclose(two.information, 0.4 * one.information, rtol=1e-9)
+    fixed = -0.4 * special.gammaln(documents.y + 1.0).sum()
+    assert_allclose(two.elbo, one.elbo - fixed, rtol=1e-10)
+    assert_allclose(two.profile, 0.4 * one.profile - fixed, rtol=1e-9)
 
 
 EXTREMES = {
