@@ -144,6 +144,9 @@ def reference_statistics(
             score, information = reference.document_statistics(state, y_d, parameters, family=family)
             sums.score += score
             sums.information += information
+            curvature, bound = reference.curvatures(state, y_d, parameters, family=family)
+            sums.curvature += curvature
+            sums.curvature_bound += bound
             m, v = reference.moments(state, parameters.eta)
             for i, delta in enumerate(deltas):
                 sums.profile[i] += family.log_likelihood(y_d, m, delta, 1.0)

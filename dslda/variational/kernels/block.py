@@ -12,6 +12,8 @@ from dslda.families.base import SCALAR_SIGNATURE
 from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEIGHT
 from dslda.variational.kernels.documents import Observed, lay_out, load_entries
 from dslda.variational.kernels.layout import (
+    CURVATURE,
+    CURVATURE_BOUND,
     ELBO,
     LOG_THETA_WEIGHT,
     N_EMPTY,
@@ -34,6 +36,7 @@ from dslda.variational.kernels.sweeps import (
     Response,
     ascend,
     expected_log_likelihood,
+    largest_curvature,
     make_kept,
     slopes_at,
 )
@@ -188,6 +191,11 @@ def e_step_block(
                         extras[d, FIRST_COVARIATE:],
                         score,
                         information,
+                    )
+                if not quadratic:
+                    scalars[CURVATURE] += information_share
+                    scalars[CURVATURE_BOUND] += share * largest_curvature(
+                        l2, information_weight, y[d], omega, v, deltas[0], aux
                     )
                 for i in range(deltas.shape[0]):
                     profile[i] += share * expected_log_likelihood(l, l2, y[d], omega, v, deltas[i], aux)
