@@ -422,6 +422,9 @@ class FamilyTests:
             )
             sums.score += score
             sums.information += information
+            curvature, bound = reference.curvatures(state, y_d, parameters, family=self.family, aux=aux_d)
+            sums.curvature += curvature
+            sums.curvature_bound += bound
             sums.elbo += reference.document_elbo(
                 state, y_d, parameters, family=self.family, rho=1.0, aux=aux_d
             )

@@ -96,14 +96,20 @@ def e_step(
     )
     rows, columns = np.triu_indices(information.shape[-1], 1)
     information[..., rows, columns] = information[..., columns, rows]
-    statistics.elbo, statistics.response_weight, statistics.log_theta_weight = map(float, scalars[:3])
+    (
+        statistics.elbo,
+        statistics.response_weight,
+        statistics.log_theta_weight,
+        statistics.curvature,
+        statistics.curvature_bound,
+    ) = map(float, scalars[:5])
     (
         statistics.n_labelled,
         statistics.n_empty,
         statistics.n_unconverged,
         statistics.n_sweeps,
         statistics.n_tokens,
-    ) = (int(s) for s in scalars[3:])
+    ) = (int(s) for s in scalars[5:])
     statistics.n_documents = len(indptr) - 1
     statistics.seconds = time.thread_time() - started
     return statistics

@@ -69,6 +69,9 @@ def _coefficient_step(
     information = statistics.information + penalty
     if coefficients.ndim == 1:
         step = _solve(information, score)
+        if statistics.curvature > 0.0:
+            # near the optimum a step too long by half swings to and fro, and by more runs away
+            step *= min(statistics.curvature / statistics.curvature_bound, 1.0)
         if not family.is_quadratic:
             step *= _damping(step)
         gain = float(statistics.score @ step - 0.5 * step @ (statistics.information @ step))

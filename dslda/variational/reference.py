@@ -20,6 +20,7 @@ from dslda.variational.reference_product import expected_exp, log_kappa, product
 __all__ = [
     "DocumentState",
     "cold_start",
+    "curvatures",
     "document_elbo",
     "document_statistics",
     "expected_log_likelihood",
@@ -278,6 +279,25 @@ def document_statistics(
     l1, l2, l3 = slopes(y, offset + m, parameters, family=family, aux=aux)
     score = (l1 + 0.5 * l3 * v) * mean + l2 * (second - np.outer(mean, mean)) @ eta
     return score, family.information_weight(y, offset + m, parameters.delta, aux) * second
+
+
+def curvatures(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> tuple[float, float]:
+    """The document's weight in the information, and the largest bend of l at the mean of omega and one deviation off."""
+    if family.is_quadratic:
+        return 0.0, 0.0
+    m, v = moments(state, parameters.eta)
+    places = offset + m + np.sqrt(max(v, 0.0)) * np.array([0.0, -1.0, 1.0])
+    weights = [family.information_weight(y, omega, parameters.delta, aux) for omega in places]
+    bends = [-family.second_derivative(y, omega, parameters.delta, aux) for omega in places]
+    return weights[0], max(*weights, *bends)
 
 
 def update_until_converged(

@@ -33,6 +33,9 @@ class SufficientStatistics:
         Sum of the weights of the documents with a response.
     log_theta_weight : float
         Sum of the weights of the documents that `log_theta` is summed over.
+    curvature, curvature_bound : float
+        Sum of the weights in `information`, and of the largest that l bends with over the scatter of omega under q. Both 0
+        where `information` bounds the curvature as it is: l is quadratic, or the response one of classes.
     n_documents, n_labelled, n_empty, n_unconverged, n_sweeps, n_tokens : int
         Documents; those with a response; those with no known term; those stopped by the sweep cap; sweeps over all
         documents; tokens of known terms.
@@ -48,6 +51,8 @@ class SufficientStatistics:
     elbo: float = 0.0
     response_weight: float = 0.0
     log_theta_weight: float = 0.0
+    curvature: float = 0.0
+    curvature_bound: float = 0.0
     n_documents: int = 0
     n_labelled: int = 0
     n_empty: int = 0

@@ -153,6 +153,10 @@ def reference_statistics(
             score, information = reference.document_statistics(state, y_d, parameters, family=family)
             sums.score += score
             sums.information += information
+            if not family.is_exact_product:
+                curvature, bound = reference.curvatures(state, y_d, parameters, family=family)
+                sums.curvature += curvature
+                sums.curvature_bound += bound
             sums.profile += [
                 reference.expected_log_likelihood(state, y_d, parameters.eta, delta, family=family)
                 for delta in deltas

@@ -13,6 +13,8 @@ from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEI
 from dslda.variational.kernels.documents import Observed, lay_out, load_entries
 from dslda.variational.kernels.exponential import add_product_statistics, ascend_product, constant, size, tilt
 from dslda.variational.kernels.layout import (
+    CURVATURE,
+    CURVATURE_BOUND,
     ELBO,
     LOG_THETA_WEIGHT,
     N_EMPTY,
@@ -36,6 +38,7 @@ from dslda.variational.kernels.sweeps import (
     Response,
     ascend,
     expected_log_likelihood,
+    largest_curvature,
     make_kept,
     slopes_at,
 )
@@ -213,6 +216,11 @@ def e_step_block(
                     add_covariate_statistics(
                         s.assigned, length, first, information_share, x, score, information
                     )
+                    if not quadratic:
+                        scalars[CURVATURE] += information_share
+                        scalars[CURVATURE_BOUND] += share * largest_curvature(
+                            l2, information_weight, y[d], omega, v, deltas[0], aux
+                        )
                     for i in range(deltas.shape[0]):
                         profile[i] += share * expected_log_likelihood(l, l2, y[d], omega, v, deltas[i], aux)
                 scalars[RESPONSE_WEIGHT] += share

@@ -149,6 +149,23 @@ def expected_log_likelihood(
 
 
 @njit(**OPTIONS)
+def largest_curvature(
+    l2: ScalarFunction, weight: ScalarFunction, y: float, omega: float, v: float, delta: Vector, aux: float
+) -> float:
+    """What l bends with at most, at the mean of omega and a standard deviation on either side.
+
+    F = l + l2 v / 2 bends with l4 v / 2 too, and with l3 where the mean and v move together, which the information leaves
+    out. Of an exponential this is exp(sqrt(v)) times its bend at the mean, and bounds all three.
+    """
+    scatter = math.sqrt(v)
+    largest = 0.0
+    for side in range(-1, 2):
+        at = omega + side * scatter
+        largest = max(largest, max(weight(y, at, delta, aux), -l2(y, at, delta, aux)))
+    return largest
+
+
+@njit(**OPTIONS)
 def pull_of(response: Response, observed: Observed, omega: float, v: float, length: float) -> Pull:
     """a = (l1 + l3 v / 2) rho / N, slope = rho l2 / N^2, b = slope / 2."""
     slopes = slopes_at(response, observed.y, omega, observed.aux)

@@ -87,11 +87,11 @@ def series_serves_up_to(s: Scratch, n: int, reach: float, floor: float) -> int:
 
 
 @njit(**OPTIONS)
-def write_phi_alone(model: Model, s: Scratch, start: int, e: int, a: float, base: Base) -> None:
+def write_phi_alone(model: Model, s: Scratch, start: int, e: int, base: Base) -> None:
     """Replace what `write_phi` has written of an entry."""
     tile, phi = s.tile, s.phi_tile
     i = np.uint64(e)
-    entry = alone(model, s, s.terms[start + e], a, base)
+    entry = alone(model, s, s.terms[start + e], s.a[start + e], base)
     tile[_Z + i] = 1.0
     tile[_FIRST + i] = entry.m
     tile[_SECOND + i] = entry.square
@@ -338,8 +338,7 @@ def write_out(
             write_phi(document.weights, row, s, n_live)
         for e in range(served, n_tile):
             if not series_serves(s, e, model.reach, floor):
-                # without a response nothing has been written to s.a: what is there is another document's
-                write_phi_alone(model, s, start, e, s.a[start + e] if labelled else 0.0, base)
+                write_phi_alone(model, s, start, e, base)
         part_m, part_spread = factors(s, start, n_tile, width)
         if product:
             part_m = tilt_factors(s, start, n_tile, document.length)

@@ -56,8 +56,24 @@ def test_change_is_relative_to_the_iteration_before() -> None:
 
 def test_converges_when_two_changes_are_small_and_do_not_grow() -> None:
     spec = FitSpec(tol=1e-2)
-    assert after([-3.0, -2.0, -1.99]).decide(spec) is Decision.CONTINUE
-    assert after([-3.0, -2.0, -1.99, -1.985]).decide(spec) is Decision.CONVERGED
+    assert after([-3.0, -2.0, -1.9, -1.89]).decide(spec) is Decision.CONTINUE
+    assert after([-3.0, -2.0, -1.9, -1.89, -1.885]).decide(spec) is Decision.CONVERGED
+
+
+def test_changes_that_were_never_large_must_have_fallen_to_a_tenth() -> None:
+    spec = FitSpec(tol=1e-2)
+    assert after([-3.0, -2.0, -1.99, -1.985]).decide(spec) is Decision.CONTINUE
+    assert after([-3.0, -2.0, -1.99, -1.985, -1.9841]).decide(spec) is Decision.CONVERGED
+
+
+def test_nothing_to_learn_is_convergence() -> None:
+    assert after([-3.0, -2.0, -2.0, -2.0]).decide(FitSpec()) is Decision.CONVERGED
+
+
+def test_does_not_stop_where_a_change_on_the_plateau_falls_by_chance() -> None:
+    """1% of the movie reviews have a response, alpha = 1/K."""
+    elbos = [-8214524.3, -7251346.262, -7251335.893, -7251326.324, -7251313.310, -7251297.818, -7251272.579]
+    assert all(after(elbos[:n]).decide(FitSpec()) is Decision.CONTINUE for n in range(1, len(elbos) + 1))
 
 
 def test_does_not_stop_on_the_plateau_that_em_starts_from() -> None:

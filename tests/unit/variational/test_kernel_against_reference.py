@@ -76,6 +76,8 @@ def assert_kernel_equals_reference(
     assert_allclose(statistics.profile, expected.profile, rtol=1e-6, atol=1e-6 * squares)
     assert_allclose(statistics.log_theta, expected.log_theta, rtol=1e-6, atol=1e-6)
     assert statistics.response_weight == expected.response_weight
+    assert_allclose(statistics.curvature, expected.curvature, rtol=1e-5)
+    assert_allclose(statistics.curvature_bound, expected.curvature_bound, rtol=1e-5)
     rounding *= len(documents)
     assert_allclose(statistics.elbo, expected.elbo, rtol=elbo_rtol, atol=series * lengths.sum() + rounding)
     assert (statistics.n_documents, statistics.n_labelled) == (expected.n_documents, expected.n_labelled)

@@ -61,3 +61,16 @@ def test_unlabelled_documents_lower_the_error_of_a_class(form: str) -> None:
             errors.append(np.mean(predicted != test.y))
     alone, helped = np.mean(errors[::2]), np.mean(errors[1::2])
     assert helped < 0.7 * alone
+
+
+def test_few_labels_do_not_end_a_fit_before_its_topics_have_parted(gaussian: Family) -> None:
+    """All changes are small at first, and some fall by chance."""
+    for seed in (0, 1, 3):
+        corpus = simulate_corpus(600, 10, 500, seed=seed, mean_tokens=40.0)
+        y = (corpus.y - corpus.y.mean()) / corpus.y.std()
+        y[4:] = np.nan
+        block = corpus.block
+        spec = FitSpec(n_topics=10, alpha=1.0, max_iter=12)
+        documents = Documents(block.indptr, block.terms, block.counts, y)
+        _, trace = fit_in_a_loop(documents, 500, family=gaussian, spec=spec)
+        assert len(trace) == spec.max_iter
