@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,10 +16,11 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import predictive_r2
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import read_model, write_model
 from dslda.prediction import (
+    WITHOUT_PREDICTION,
     CountedBlock,
     Predictions,
     aligned_block,
@@ -29,7 +31,13 @@ from dslda.prediction import (
     predict_nothing,
     topic_proportions,
 )
-from dslda.prediction_columns import check_columns, columns_of_corpus, extras_of, observed_responses
+from dslda.prediction_columns import (
+    check_columns,
+    columns_of_corpus,
+    extras_of,
+    observed_responses,
+    undetermined,
+)
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
@@ -351,8 +359,8 @@ class Model:
         realign : bool, default False
             Match the terms of a corpus by name where its vocabulary is not the model's.
         covariates : mapping of str to array-like, optional
-            Covariates of the model, and its exposure or trials (1 where they are left out), by name. Those of a
-            corpus, and of documents that are mappings, are found there.
+            Covariates of the model, and its exposure or trials (1 where they are left out), by name; NaN or None where
+            missing. Those of a corpus, and of documents that are mappings, are found there.
 
         Returns
         -------
@@ -360,7 +368,13 @@ class Model:
             One value a document, in their order: the expected response, or the most probable class.
             Of a binomial response the probability of the second class, or the expected successes where there are trials.
             A document without a known word gets the base rate, the mean response of training but for covariates and
-            exposure; :meth:`score_table` flags it.
+            exposure; :meth:`score_table` flags it. NaN or None where a covariate is missing, or has a level that
+            training did not see.
+
+        Warns
+        -----
+        DataWarning
+            Documents have no prediction.
 
         Raises
         ------
@@ -369,7 +383,7 @@ class Model:
         VocabularyMismatchError
             The corpus or matrix has other terms than the model.
         """
-        parts = self._predictions(
+        parts = self._reported(
             documents,
             text=text,
             words=words,
@@ -393,7 +407,7 @@ class Model:
         InputError
             The response has no classes.
         """
-        parts = [predict_nothing(self.record), *self._predictions(documents, **options)]
+        parts = [predict_nothing(self.record), *self._reported(documents, **options)]
         found = [part.probabilities for part in parts if part.probabilities is not None]
         if not found:
             raise InputError(
@@ -460,8 +474,8 @@ class Model:
         Returns
         -------
         float
-            Over documents with a response: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2; where
-            :meth:`predict` gives classes, the share that is right.
+            Over documents with a response and a prediction: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2;
+            where :meth:`predict` gives classes, the share that is right.
 
         Raises
         ------
@@ -474,7 +488,7 @@ class Model:
             y = _responses_of(documents, self.response)
         predicted = self.predict(documents, **options)
         observed = observed_responses(y, self.record, len(predicted))
-        known = ~np.isnan(observed)
+        known = ~np.isnan(observed) & np.array([value is not None and value == value for value in predicted])
         if self.record.parameters.n_classes is None:
             return predictive_r2(observed[known], predicted[known])
         if not known.any():
@@ -508,6 +522,8 @@ class Model:
         for each in counted:
             block = each.block
             own = observed[first : first + block.n_documents]
+            lacking = undetermined(self.record, each.columns, block.n_documents, with_event=True) != ""
+            own = np.where(lacking, np.nan, own)
             posterior = infer(
                 block.indptr,
                 block.terms,
@@ -559,6 +575,21 @@ class Model:
             f"{number_of(self.n_terms, 'term')}, trained on {number_of(self.training.n_documents, 'document')} in "
             f"{number_of(self.training.n_iterations, 'iteration')})"
         )
+
+    def _reported(self, documents: Any, **options: Any) -> list[Predictions]:
+        """Predictions, and a warning of documents that have none."""
+        parts = list(self._predictions(documents, **options))
+        flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
+        without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
+        if without:
+            warnings.warn(
+                f"{len(without):,} of {number_of(len(flags), 'document')} have no prediction (the first: "
+                f"{', '.join(map(repr, without[:3]))}): a covariate is missing, or has a level that training did not "
+                "see; the flags of score_table tell which",
+                DataWarning,
+                stacklevel=3,
+            )
+        return parts
 
     def _predictions(self, documents: Any, **options: Any) -> Iterator[Predictions]:
         for counted, doc_id in self._blocks(documents, **options):

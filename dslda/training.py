@@ -33,6 +33,7 @@ from dslda.training_set import (
     TrainingSet,
     check_response,
     named_roles,
+    report_left_out,
     roles_of_arrays,
     training_set_of_bag,
     training_set_of_corpus,
@@ -138,7 +139,9 @@ def train(
         Documents to train on: a boolean mask over all of them, or row numbers. All by default.
     covariates : sequence of str, or mapping of str to array-like
         Covariates of the corpus that join the linear predictor; for a matrix the arrays by name, of numbers or of
-        str. Numbers are standardised inside; of names, the first in order is the reference.
+        str. Numbers are standardised inside; of names, the first in order is the reference. Where a covariate,
+        exposure, trials or event is missing (NaN, None) the response of the document is left out, with a warning, and
+        its words still count; without a weight they do not count either.
     weight : str or array-like, optional
         Covariate, or array for a matrix, of document weights of at least 0: a document of weight 2 counts as
         two. They multiply the weights that the corpus was ingested with, which always count.
@@ -205,8 +208,8 @@ def train(
     ConvergenceWarning
         EM reached `max_iter`, or more than 1% of the documents reached `max_sweeps`.
     DataWarning
-        There are more topics than documents with a response, classes are rare or look like measurements, or
-        covariates cannot be told apart.
+        There are more topics than documents with a response, documents lack a covariate, classes are rare or look
+        like measurements, or covariates cannot be told apart.
 
     Examples
     --------
@@ -273,7 +276,13 @@ def train(
         roles, arrays = roles_of_arrays(covariates, weight, exposure, trials, event, class_weight)
         named = chosen_family(family)
         training_set = training_set_of_matrix(
-            data, response, terms, documents, arrays, classes=named is None or named.name in CLASS_FAMILIES
+            data,
+            response,
+            terms,
+            documents,
+            arrays,
+            roles,
+            classes=named is None or named.name in CLASS_FAMILIES,
         )
         return _fit(training_set, family, roles, spec, None, progress)
     raise InputError(
@@ -303,6 +312,7 @@ def _fit(
 ) -> Model:
     summary = training_set.summary
     check_response(training_set)
+    report_left_out(training_set)
     if spec.n_topics > summary.n:
         warnings.warn(
             f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "

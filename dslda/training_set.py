@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,9 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError
 from dslda.response_model import ROUNDING, Roles
-from dslda.variational.design import Design
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -31,6 +32,7 @@ __all__ = [
     "TrainingSet",
     "check_response",
     "named_roles",
+    "report_left_out",
     "roles_of_arrays",
     "training_set_of_bag",
     "training_set_of_corpus",
@@ -42,6 +44,9 @@ RESPONSE = "response"
 
 TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
 """Keywords that say how the texts of a bag are counted."""
+
+SHOWN = 3
+"""Documents that a message names."""
 
 # The dispersion is the square of the response's units: far inside what a double holds, the sums of many documents too.
 LOWEST_DEVIATION, HIGHEST_DEVIATION = 1e-100, 1e100
@@ -133,7 +138,7 @@ def training_set_of_corpus(
                 f"covariates, weight, exposure, trials and event must name covariates of {corpus.path}: "
                 f"{_listed(corpus.covariate_names)}; got {name!r:.60}"
             )
-    source = CorpusSource(corpus, design=Design(response), documents=documents)
+    source = CorpusSource(corpus, design=roles.of_response(response), documents=documents)
     uses = corpus.provenance.get("fields", {})
     return TrainingSet(
         source,
@@ -195,10 +200,11 @@ def training_set_of_bag(
         n_terms=len(blocks.vocabulary),
         n_documents=[p.n_documents for p in blocks.partitions],
         n_entries=[p.n_entries for p in blocks.partitions],
-        design=Design(response),
+        design=roles.of_response(response),
         documents=documents,
     )
-    summary = blocks.responses[response] if documents is None else source.response_summary()
+    complete = documents is None and not any(summary.missing for summary in blocks.covariates.values())
+    summary = blocks.responses[response] if complete else source.response_summary()
     reading = {"text": text, "words": words, "counts": counts}
     return TrainingSet(
         source,
@@ -218,6 +224,7 @@ def training_set_of_matrix(
     terms: Any,
     documents: ArrayLike | None,
     arrays: Mapping[str, ArrayLike],
+    roles: Roles,
     *,
     classes: bool,
 ) -> TrainingSet:
@@ -238,11 +245,6 @@ def training_set_of_matrix(
     columns = {
         name: _column(name, values, block.n_documents, name, levels) for name, values in arrays.items()
     }
-    for name, values in columns.items():
-        if np.isnan(values).any():
-            raise InputError(
-                f"{name} must have a value for each row, got none in row {np.argmax(np.isnan(values))}"
-            )
     n_terms = int(matrix.shape[1])
     vocabulary = None
     if terms is not None:
@@ -252,7 +254,7 @@ def training_set_of_matrix(
     if n_terms == 0:
         raise InputError("the matrix must have at least one column, got none")
     whole = replace(block, responses={RESPONSE: y}, covariates=columns)
-    source = MemorySource(whole, n_terms, design=Design(RESPONSE), documents=documents)
+    source = MemorySource(whole, n_terms, design=roles.of_response(RESPONSE), documents=documents)
     settings = None if vocabulary is None else TextSettings(kind="counts", min_df=1, max_df=1.0)
     return TrainingSet(
         source,
@@ -296,6 +298,30 @@ def _column(
     return np.array([math.nan if value is None else codes[value] for value in names])
 
 
+def report_left_out(training_set: TrainingSet) -> None:
+    """Say of which documents the response is left out, as they lack a covariate.
+
+    Warns
+    -----
+    DataWarning
+    """
+    columns = training_set.source.design.columns
+    lacking = {name: training_set.covariates[name].missing for name in columns}
+    rows = training_set.source.left_out() if any(lacking.values()) else []
+    if not rows:
+        return
+    summary = training_set.summary
+    shown = ", ".join(training_set.source.name_of(row) for row in rows[:SHOWN])
+    missing = ", ".join(f"{name!r} in {n:,}" for name, n in lacking.items() if n)
+    warnings.warn(
+        f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack a covariate "
+        f"(missing: {missing}): their response is left out, their words still count; the first: {shown}"
+        f"{', ...' if len(rows) > SHOWN else ''}; fill it in to use them",
+        DataWarning,
+        stacklevel=4,
+    )
+
+
 def check_response(training_set: TrainingSet) -> None:
     """Refuse a response that there is nothing to learn from, or whose size no double can hold the square of.
 
@@ -307,7 +333,11 @@ def check_response(training_set: TrainingSet) -> None:
     what, summary = training_set.what, training_set.summary
     names = training_set.levels.get(training_set.column)
     if summary.n == 0:
-        raise InputError(f"{what} is missing in all documents to train on; it must be known in at least two")
+        columns = ", ".join(map(repr, training_set.source.design.columns))
+        raise InputError(
+            f"{what} is missing in all documents to train on{f' that have {columns}' if columns else ''}; it must be "
+            "known in at least two"
+        )
     low, high = summary.minimum, summary.maximum
     if low == high:
         raise InputError(

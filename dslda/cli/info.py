@@ -22,15 +22,6 @@ __all__ = ["command"]
 SHOWN = 3
 """Names of a long list; a folder of texts has thousands."""
 
-LOOKS = {
-    "constant": "all the same",
-    "binary": "0 and 1",
-    "count": "whole numbers",
-    "integer": "whole numbers",
-    "real": "real numbers",
-}
-"""What values look like by their kind in the file, which is no word on how a model takes them."""
-
 
 @click.command(
     "info",
@@ -77,7 +68,8 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
         yield "response", f"{name}: {_response(summary, of_names=names is not None)}{classes}"
     for name, summary in corpus.covariate_summaries.items():
         names = corpus.levels.get(name)
-        yield "covariate", f"{name}: {_response(summary) if names is None else _listed([*names])}"
+        missing = f" ({summary.missing:,} missing)" if summary.missing else ""
+        yield "covariate", f"{name}: {_response(summary) if names is None else _listed([*names]) + missing}"
     yield "identifiers", "yes" if corpus.has_doc_id else "no"
     yield "weights", "yes" if corpus.has_weight else "no"
     yield from _settings(corpus.text_settings)
@@ -156,6 +148,6 @@ def _response(summary: ResponseSummary, *, of_names: bool = False) -> str:
     if of_names:  # the numbers are codes
         return f"{number_of(summary.n, 'name')}{missing}"
     return (
-        f"{number_of(summary.n, 'value')}{missing}, {LOOKS[summary.kind]}, mean {summary.mean:.4g}, standard "
+        f"{number_of(summary.n, 'value')}{missing}, {summary.looks}, mean {summary.mean:.4g}, standard "
         f"deviation {summary.variance**0.5:.4g}, {summary.minimum:.4g} to {summary.maximum:.4g}"
     )

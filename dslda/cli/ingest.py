@@ -38,7 +38,7 @@ Examples:
 @click.option(
     "--response", "responses", multiple=True, metavar="COL", help="Field of a response; may be repeated."
 )
-@click.option("--covariates", metavar="COL,..", help="Fields of covariates, which every document has.")
+@click.option("--covariates", metavar="COL,..", help="Fields of covariates.")
 @click.option(
     "--categorical", metavar="COL,..", help="Those responses and covariates that hold names, not numbers."
 )

@@ -31,6 +31,8 @@ __all__ = ["command"]
 logger = logging.getLogger("dslda.predict")
 
 MEANING = {
+    "no_covariate": "lack a covariate of the model: they have no prediction",
+    "unknown_level": "have a level of a covariate that training did not see: they have no prediction",
     "empty": "are empty: their prediction is the base rate",
     "no_known_word": "have no word that the model knows: their prediction is the base rate",
     "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
@@ -50,9 +52,9 @@ Examples:
 \b
 Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
 not know: of a text, also those that the filters of ingest dropped, but no stop words; a corpus has lost them
-before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged), of classes and
-levels probability_NAME, and with --topics topic_0, ... Covariates and exposure are read from the fields of the same
-names.""",
+before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged; no_covariate,
+unknown_level: there is no prediction), of classes and levels probability_NAME, and with --topics topic_0, ...
+Covariates, exposure and trials are read from the fields of the same names.""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")

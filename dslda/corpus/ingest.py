@@ -108,7 +108,8 @@ def ingest(
         Fields of numbers; missing ones (null, no such field in a JSON record, an empty cell, NaN) are
         allowed. For a matrix a mapping from names to arrays.
     covariates : str or sequence of str, or mapping
-        Fields of numbers that every document has.
+        Fields of numbers, missing as responses may be: a model that uses a covariate leaves the response of
+        documents without it out, and has no prediction for them.
     weight : str, optional
         Field of document weights, 0 or more. An array for a matrix.
     categorical : str or sequence of str
@@ -326,6 +327,20 @@ def _provenance(inputs: Any, files: InputFiles | None, fields: Fields) -> dict[s
 
 def _report_empty(corpus: Corpus, n_missing_text: int) -> None:
     logger.info("wrote %r", corpus)
+    for what, summaries, effect in (
+        ("response", corpus.response_summaries, "they help to learn the topics"),
+        ("covariate", corpus.covariate_summaries, "a model with this covariate leaves their response out"),
+    ):
+        for name, summary in summaries.items():
+            if summary.missing:
+                logger.info(
+                    "%s of %s documents have no %s %r: %s",
+                    f"{summary.missing:,}",
+                    f"{corpus.n_documents:,}",
+                    what,
+                    name,
+                    effect,
+                )
     if corpus.n_empty:
         missing = f" ({n_missing_text:,} have no text at all)" if n_missing_text else ""
         message = (
