@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from inspect import signature
@@ -26,11 +26,13 @@ from dslda.engine.executor import Executor, SerialExecutor, single_threaded_blas
 from dslda.engine.sources import Source
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.model import Model
+from dslda.own_cluster import ClientLater
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.response_model import ClassWeight, Roles, chosen_family, response_model
 from dslda.training_set import (
     TEXT_SETTINGS,
     TrainingSet,
+    bag_reading,
     check_response,
     named_roles,
     report_left_out,
@@ -86,7 +88,7 @@ def train(
     family: str | Family = DEFAULTS.family,
     n_topics: int = DEFAULTS.n_topics,
     seed: int = DEFAULTS.seed,
-    client: Client | None = None,
+    client: Client | ClientLater | None = None,
     documents: ArrayLike | None = None,
     covariates: str | Sequence[str] | Mapping[str, ArrayLike] = (),
     weight: str | ArrayLike | None = None,
@@ -235,23 +237,23 @@ def train(
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
     if is_dask_collection(data):
-        with cluster(client) as bag_client:
-            roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
+        roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
+        reading = bag_reading(
+            data,
+            response,
+            roles,
+            categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
+            terms=terms,
+            text=text,
+            words=words,
+            counts=counts,
+            **text_settings,
+        )
+        with cluster(client) as ours:
             training_set = training_set_of_bag(
-                data,
-                response,
-                bag_client,
-                roles,
-                categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
-                terms=terms,
-                documents=documents,
-                text=text,
-                words=words,
-                counts=counts,
-                partition_tokens=partition_tokens,
-                **text_settings,
+                data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
             )
-            return _fit(training_set, family, roles, spec, bag_client, progress)
+            return _fit(training_set, family, roles, spec, nullcontext(ours), progress)
     extra = [
         name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
     ]
@@ -264,10 +266,10 @@ def train(
             raise InputError("terms must be left out: a corpus has its vocabulary")
         roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
         training_set = training_set_of_corpus(data, response, documents, roles)
-        if client is None and training_set.source.n_partitions == 1:
-            return _fit(training_set, family, roles, spec, None, progress)
-        with cluster(client) as corpus_client:
-            return _fit(training_set, family, roles, spec, corpus_client, progress)
+        here = client is None and training_set.source.n_partitions == 1
+        return _fit(
+            training_set, family, roles, spec, nullcontext(None) if here else cluster(client), progress
+        )
     if getattr(data, "ndim", None) == 2:
         if client is not None:
             raise InputError(
@@ -284,7 +286,7 @@ def train(
             roles,
             classes=named is None or named.name in CLASS_FAMILIES,
         )
-        return _fit(training_set, family, roles, spec, None, progress)
+        return _fit(training_set, family, roles, spec, nullcontext(None), progress)
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
         f"{type(data).__name__}"
@@ -307,9 +309,10 @@ def _fit(
     named: str | Family,
     roles: Roles,
     spec: FitSpec,
-    client: Client | None,
+    where: AbstractContextManager[Client | None],
     progress: FitProgress | None,
 ) -> Model:
+    """Check everything, and only then open what `where` gives, to work there."""
     summary = training_set.summary
     check_response(training_set)
     report_left_out(training_set)
@@ -331,7 +334,7 @@ def _fit(
         moments=model.moments,
         n_covariates=len(design.covariates),
     )
-    with _executor(source, family, spec, client) as executor:
+    with where as client, _executor(source, family, spec, client) as executor:
         result = fit(executor, initial, family=family, spec=spec, progress=progress)
     statistics = result.statistics
     if statistics.n_labelled > 0 and not statistics.response_weight > 0.0:

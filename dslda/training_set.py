@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.arrays import matrix_block, response_array, vocabulary_of
-from dslda.corpus.bag import blocks_from_bag
+from dslda.corpus.bag import blocks_from_bag, check_fields
 from dslda.corpus.levels import level_name
 from dslda.corpus.readers import Fields
 from dslda.corpus.store import Corpus
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TEXT_SETTINGS",
     "TrainingSet",
+    "bag_reading",
     "check_response",
     "named_roles",
     "report_left_out",
@@ -153,22 +154,28 @@ def training_set_of_corpus(
     )
 
 
-def training_set_of_bag(
+@dataclass(frozen=True, slots=True)
+class BagReading:
+    """How the records of a bag or DataFrame are read."""
+
+    fields: Fields
+    settings: TextSettings
+    vocabulary: Vocabulary | None
+
+
+def bag_reading(
     bag: Any,
     response: Any,
-    client: Client,
     roles: Roles,
     *,
     categorical: Iterable[str],
     terms: Any,
-    documents: ArrayLike | None,
     text: str | None,
     words: str | None,
     counts: str | None,
-    partition_tokens: int | None,
     **text_settings: Any,
-) -> TrainingSet:
-    """The records of a bag or DataFrame, counted and kept on the workers."""
+) -> BagReading:
+    """What is said of a bag's records, checked as far as it can be without reading them."""
     if not isinstance(response, str):
         raise InputError(
             f"response must name the field of a bag's records that holds it, got {response!r:.60}"
@@ -192,8 +199,29 @@ def training_set_of_bag(
         covariates=roles.columns,
         categorical=tuple(categorical),
     )
+    check_fields(bag, named)
+    return BagReading(named, settings, vocabulary)
+
+
+def training_set_of_bag(
+    bag: Any,
+    reading: BagReading,
+    client: Client,
+    roles: Roles,
+    *,
+    documents: ArrayLike | None,
+    partition_tokens: int | None,
+) -> TrainingSet:
+    """The records of a bag or DataFrame, counted and kept on the workers."""
+    named = reading.fields
+    (response,) = named.responses
     blocks = blocks_from_bag(
-        bag, client, fields=named, settings=settings, vocabulary=vocabulary, partition_tokens=partition_tokens
+        bag,
+        client,
+        fields=named,
+        settings=reading.settings,
+        vocabulary=reading.vocabulary,
+        partition_tokens=partition_tokens,
     )
     source = FutureSource(
         blocks.futures,
@@ -205,7 +233,7 @@ def training_set_of_bag(
     )
     complete = documents is None and not any(summary.missing for summary in blocks.covariates.values())
     summary = blocks.responses[response] if complete else source.response_summary()
-    reading = {"text": text, "words": words, "counts": counts}
+    uses = {"text": named.text, "words": named.words, "counts": named.counts}
     return TrainingSet(
         source,
         response,
@@ -214,7 +242,7 @@ def training_set_of_bag(
         blocks.levels,
         blocks.vocabulary,
         blocks.text_settings,
-        fields={use: name for use, name in reading.items() if name is not None},
+        fields={use: name for use, name in uses.items() if name is not None},
     )
 
 

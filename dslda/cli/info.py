@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.exceptions import FormatError
 from dslda.wording import number_of
 
@@ -32,25 +33,25 @@ Examples:
   dslda info s3://bucket/stars.model""",
 )
 @click.argument("path")
-def command(path: str) -> None:
+@own_family_option
+def command(path: str, *, family: str | None) -> None:
     """Say what a corpus or model is: its size, its response, how it was made.
 
     PATH is a corpus or a model, local or any fsspec URL.
     """
-    for name, value in _describe(path):
+    for name, value in _describe(path, family):
         click.echo(f"{name + ':':<20} {value}")
 
 
-def _describe(path: str) -> Iterator[tuple[str, Any]]:
+def _describe(path: str, family: str | None) -> Iterator[tuple[str, Any]]:
     from dslda.corpus.location import Location
     from dslda.corpus.store import open_corpus
-    from dslda.model import load_model
 
     kind = Location.of(path).read_attributes().get("encoding-type")
     if kind == "dslda-corpus":
         return _corpus(open_corpus(path))
     if kind == "dslda-model":
-        return _model(load_model(path), path)
+        return _model(load_own_model(path, family), path)
     raise FormatError(
         f"{path} is neither a corpus nor a model of dslda; make one with dslda ingest or dslda train"
     )

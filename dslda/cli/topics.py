@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dslda.cli.own_family import load_own_model, own_family_option
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -28,7 +30,8 @@ Examples:
 )
 @click.argument("model_path", metavar="MODEL")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Words of each topic.")
-def command(model_path: str, top: int) -> None:
+@own_family_option
+def command(model_path: str, *, top: int, family: str | None) -> None:
     """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
@@ -36,9 +39,7 @@ def command(model_path: str, top: int) -> None:
     takes the topics as known, a lower bound. Prevalence is the share of the training words in the topic. A table on
     a terminal, CSV when the output goes to a file or program.
     """
-    from dslda.model import load_model
-
-    model = load_model(model_path)
+    model = load_own_model(model_path, family)
     if sys.stdout.isatty():
         from rich.console import Console
 

@@ -10,6 +10,7 @@ import click
 
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import chosen_client, cluster_options, json_option
+from dslda.cli.own_family import named_family
 from dslda.cli.program import Interrupted, Session
 from dslda.exceptions import DsldaError
 from dslda.variational.parameters import FitSpec, Granularity
@@ -50,6 +51,7 @@ Examples:
   dslda train reviews.corpus --response rating --out stars.model
   dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 4
   dslda train bills.corpus --response cosponsors --family negative_binomial --covariates party --out bills.model
+  dslda train waits.corpus --response wait --family waits:Exponential --out waits.model
   dslda train s3://bucket/all.corpus --response price --out price.model --scheduler tcp://10.0.0.1:8786
 
 \b
@@ -64,9 +66,9 @@ Ctrl-C or SIGTERM ends training after saving the last complete iteration; the ex
     "--family",
     default=DEFAULTS.family,
     show_default=True,
-    metavar="NAME",
+    metavar="NAME|MODULE:CLASS",
     help="Of the response: gaussian, student_t, poisson, negative_binomial, binomial, categorical, ordinal, gamma, "
-    "inverse_gaussian or weibull.",
+    "inverse_gaussian or weibull; or a class of your own, which workers must be able to import.",
 )
 @click.option(
     "--covariates",
@@ -186,31 +188,31 @@ def command(
         from dslda.training import train
 
         check_model_output(out, overwrite=overwrite)
+        chosen = named_family(family)
         corpus = open_corpus(corpus_path)
-        with chosen_client(cluster) as client:
-            progress = JsonProgress() if json_logs else default_progress()
-            model = train(
-                corpus,
-                response=response,
-                family=family,
-                covariates=[name for listed in covariates for name in listed.split(",") if name],
-                weight=weight,
-                exposure=exposure,
-                trials=trials,
-                event=event,
-                class_weight=class_weight,
-                ridge=ridge,
-                n_topics=n_topics,
-                seed=seed,
-                client=client,
-                doc_topic_prior=alpha,
-                topic_prior=topic_prior,
-                response_weight=rho,
-                granularity=granularity,
-                max_iter=max_iter,
-                tol=tol,
-                progress=HoldWhenDone(progress, session.interrupts),
-            )
+        progress = JsonProgress() if json_logs else default_progress()
+        model = train(
+            corpus,
+            response=response,
+            family=chosen,
+            covariates=[name for listed in covariates for name in listed.split(",") if name],
+            weight=weight,
+            exposure=exposure,
+            trials=trials,
+            event=event,
+            class_weight=class_weight,
+            ridge=ridge,
+            n_topics=n_topics,
+            seed=seed,
+            client=chosen_client(cluster),
+            doc_topic_prior=alpha,
+            topic_prior=topic_prior,
+            response_weight=rho,
+            granularity=granularity,
+            max_iter=max_iter,
+            tol=tol,
+            progress=HoldWhenDone(progress, session.interrupts),
+        )
         path = _save(model, out, overwrite=overwrite)
     training = model.training
     if training.interrupted:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
-from dslda.corpus.bag import count_collection, is_dask_collection
+from dslda.corpus.bag import check_fields, count_collection, is_dask_collection
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import count_chunk
 from dslda.corpus.partitioning import Piece, assemble, choose_partition_tokens
@@ -34,6 +34,7 @@ from dslda.corpus.text import DEFAULT_TOKEN_PATTERN, Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
 from dslda.exceptions import DataWarning, InputError
+from dslda.own_cluster import ClientLater
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -74,7 +75,7 @@ def ingest(
     partition_tokens: int | None = None,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    client: Client | None = None,
+    client: Client | ClientLater | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
     """Count documents and write them as a corpus, in the order of the input.
@@ -199,13 +200,16 @@ def ingest(
     else:
         fields = name_fields(files, text, words, counts, id, response, covariates, weight, categorical)
 
+    if files is not None:
+        check_first_records(files, fields)  # before workers start
+    elif not is_matrix:
+        check_fields(inputs, fields)
     with _runner(files, inputs, client, progress) as runner:
         if is_matrix:
             counted = runner.map(count_chunk, [[rows]], [fields], [Analyzer(settings)], stage="read")
         elif files is None:
             counted = count_collection(runner, inputs, fields, settings)
         else:
-            check_first_records(files, fields)
             n_terms = 0 if given is None else len(given.vocabulary)
             chunks = _chunks(runner, files, fields, n_terms)
             n = len(chunks)
@@ -267,7 +271,7 @@ def _write_partition(
 
 @contextlib.contextmanager
 def _runner(
-    files: InputFiles | None, inputs: Any, client: Client | None, progress: Progress | None
+    files: InputFiles | None, inputs: Any, client: Client | ClientLater | None, progress: Progress | None
 ) -> Iterator[Runner]:
     """Choose where to work, and give up what is running when anything fails."""
     with contextlib.ExitStack() as stack:
@@ -277,6 +281,8 @@ def _runner(
             client = None if hasattr(inputs, "tocsr") else client or _current_client()
         elif any(file.url.startswith("memory://") for file in files.files):
             client = None
+        elif isinstance(client, ClientLater):
+            client = stack.enter_context(client.open())
         elif client is None and files.text_bytes > IN_PROCESS_BYTES:
             client = stack.enter_context(embedded_client())
         runner = SerialRunner(progress) if client is None else DaskRunner(client, progress)

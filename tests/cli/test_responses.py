@@ -5,11 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import dslda as dslda_package
 
 Dslda = Callable[..., Any]
 
@@ -102,3 +108,129 @@ def test_what_is_missing_is_counted_reported_and_flagged(folder: Path, dslda: Ds
         assert {row["id"]: row["flag"] for row in rows if not row["prediction"]} == gaps
         assert "warning: 2 of 20 documents lack a covariate of the model: they have no prediction" in done.err
         assert "warning: 1 of 20 documents have a level of a covariate that training did not see" in done.err
+
+
+ROLES = {
+    "covariates": (
+        ["--response", "stars", "--covariates", "height"],
+        "must name covariates of .*; got 'height'",
+    ),
+    "weight": (["--response", "stars", "--weight", "heft"], "must name covariates of .*; got 'heft'"),
+    "exposure": (["--response", "stars", "--exposure", "time"], "must name covariates of .*; got 'time'"),
+    "response": (["--response", "rating"], "--response must name one of those in .*'stars'.*; got 'rating'"),
+    "role of another family": (
+        ["--response", "stars", "--exposure", "days"],
+        "exposure must be left out for family gaussian; families with an exposure: negative_binomial, poisson",
+    ),
+    "domain": (
+        ["--response", "stars", "--family", "binomial"],
+        "'stars' must be 0 or 1 .*, got 2 in document 'b1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROLES)
+def test_what_cannot_be_trained_is_refused_before_workers_start(
+    folder: Path, dslda: Dslda, tmp_path: Path, case: str
+) -> None:
+    arguments, message = ROLES[case]
+    done = dslda("train", folder / "bills.corpus", "--out", tmp_path / "x.model", "--workers", 2, *arguments)
+    assert done.code == 2
+    assert re.search(message, done.error), done.error
+    assert "worker" not in done.err
+
+
+def test_what_cannot_be_ingested_is_refused_before_workers_start(
+    folder: Path, dslda: Dslda, tmp_path: Path
+) -> None:
+    source = next(path for path in folder.iterdir() if path.suffix in (".jsonl", ".csv"))
+    for column in ("--response", "--covariates", "--weight"):
+        done = dslda(
+            "ingest", source, "--out", tmp_path / "x.corpus", *INGEST, column, "nope", "--workers", 2
+        )
+        assert done.code == 2
+        assert "has no field 'nope' for the" in done.error
+        assert "worker" not in done.err
+
+
+def test_lines_of_text_are_not_enough_for_a_model_with_covariates(
+    folder: Path, dslda: Dslda, tmp_path: Path
+) -> None:
+    train = (
+        "train",
+        folder / "bills.corpus",
+        "--response",
+        "stars",
+        "--covariates",
+        "days,party",
+        "--topics",
+        2,
+    )
+    assert dslda(*train, "--out", tmp_path / "x.model", "--max-iter", 2).code == 0
+    done = dslda("predict", tmp_path / "x.model", "-")
+    assert done.code == 2
+    assert done.error.startswith(
+        "- reads lines of text alone, and the model needs 'days', 'party' of each document"
+    )
+
+
+def test_a_family_of_ones_own_is_named_by_its_module_and_class(
+    documented_family: str, tmp_path: Path
+) -> None:
+    """As processes: the module lies in the current directory, which no installed program looks into by itself."""
+    (tmp_path / "waits.py").write_text(documented_family)
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name")
+    waits = [
+        {"text": "short brief quick" if i % 2 else "long slow late", "wait": (1 + i % 2) * (1 + i % 5)}
+        for i in range(60)
+    ]
+    write(tmp_path / "waits.jsonl", waits)
+
+    def program(*arguments: str) -> tuple[int, str]:
+        code = "from dslda.cli import main; main()"
+        path = {"PYTHONPATH": str(Path(dslda_package.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=tmp_path,
+            env=os.environ | path,
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout if done.returncode == 0 else done.stderr.splitlines()[-1]
+
+    ingest = (
+        "ingest",
+        "waits.jsonl",
+        "--out",
+        "w.corpus",
+        "--text",
+        "text",
+        "--response",
+        "wait",
+        "--min-df",
+        "1",
+    )
+    assert program(*ingest, "--max-df", "1.0", "--partition-tokens", "60")[0] == 0
+    train = ("train", "w.corpus", "--response", "wait", "--topics", "2", "--max-iter", "3")
+    own = ("--family", "waits:Exponential")
+    assert program(*train, *own, "--workers", "1", "--out", "w.model")[0] == 0
+    for command in (["predict", "w.model", "waits.jsonl"], ["topics", "w.model"], ["info", "w.model"]):
+        code, told = program(*command)
+        assert code == 2
+        assert "got 'exponential'; if it is your own, register" in told
+        assert told.endswith("on the command line --family MODULE:CLASS)")
+        assert program(*command, *own)[0] == 0
+    assert len(table(program("predict", "w.model", "waits.jsonl", *own)[1])) == 60
+    for family, message in {
+        "wait:Exponential": "there must be a module 'wait' in the current directory or installed, got none; write",
+        "broken:Exponential": "importing broken failed with ModuleNotFoundError: No module named 'nothing_of_that",
+        "waits:Gamma": "must be a subclass of dslda.families.base.Family or an instance of one, got nothing of",
+        "waits:math": "got a module",
+        ":Exponential": "--family must name a module and a class in it, got ':Exponential'",
+    }.items():
+        code, told = program(*train, "--family", family, "--out", "x.model")
+        assert (code, message in told) == (2, True), told
+    code, told = program("predict", "w.model", "waits.jsonl", "--family", "gaussian")
+    assert (code, "--family must be that of the model, 'exponential', got 'gaussian'" in told) == (2, True), (
+        told
+    )
