@@ -272,6 +272,37 @@ class Model:
         # what the classes have in common says nothing of them
         return eta - eta.mean(axis=1, keepdims=True)
 
+    def class_topics(self, top: int | None = 3) -> dict[str, tuple[Coefficient, ...]]:
+        """For each class the topics that raise it most: those with the largest coefficients above 0.
+
+        Parameters
+        ----------
+        top : int or None, default 3
+            Topics of each class, at most; a class that no topic raises has none. None has every topic, those that lower
+            the class last.
+
+        Returns
+        -------
+        dict of str to tuple of Coefficient
+            In the order of :attr:`classes`; coefficients as in :meth:`class_coefficients`, from high to low.
+
+        Raises
+        ------
+        InputError
+            The response has one coefficient a topic, or `top` is below 1.
+        """
+        if top is not None:
+            _check_top(top)
+        eta, errors = self.class_coefficients(), self._errors()[: self.n_topics]
+        return {
+            name: tuple(
+                Coefficient(k, float(eta[k, c]), float(errors[k, c]), name)
+                for k in np.argsort(-eta[:, c], kind="stable")[:top].tolist()
+                if top is None or eta[k, c] > 0.0
+            )
+            for c, name in enumerate(self.classes or ())
+        }
+
     def covariate_coefficients(self) -> tuple[CovariateCoefficient, ...]:
         """Coefficients of the covariates, per unit of each covariate, in their order."""
         errors = self._errors()[self.n_topics :]
@@ -320,8 +351,7 @@ class Model:
         InputError
             `top` is below 1.
         """
-        if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
-            raise InputError(f"top must be a whole number of at least 1, got {top!r}")
+        _check_top(top)
         found = []
         for topic, coefficient, _, class_name in self.coefficients():
             weights = self.record.parameters.topics[:, topic]
@@ -658,6 +688,11 @@ def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, An
         It is not a model, damaged, or of a version this release cannot read.
     """
     return Model(read_model(path, storage_options=storage_options))
+
+
+def _check_top(top: Any) -> None:
+    if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
+        raise InputError(f"top must be a whole number of at least 1, got {top!r}")
 
 
 def _responses_of(corpus: Corpus, response: str) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslda.cli.own_family import load_own_model, own_family_option
+from dslda.cli.wording import raising
 from dslda.exceptions import FormatError
 from dslda.wording import number_of
 
@@ -91,6 +92,9 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "terms", f"{model.n_terms:,}"
     if model.classes is not None:
         yield "classes", _listed([*model.classes])
+    if model.record.parameters.n_classes is not None:
+        for name, raised in model.class_topics().items():
+            yield "class", f"{name}: {raising(raised)}"
     if model.dispersion is not None:
         floor = " (at its floor)" if model.dispersion_at_floor else ""
         yield "dispersion", f"{model.dispersion:.4g}{floor}"

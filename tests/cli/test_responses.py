@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import dslda as dslda_package
+from dslda.exceptions import InputError
 
 Dslda = Callable[..., Any]
 
@@ -234,3 +235,29 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
     assert (code, "--family must be that of the model, 'exponential', got 'gaussian'" in told) == (2, True), (
         told
     )
+
+
+def test_each_class_tells_which_topics_raise_it(folder: Path, dslda: Dslda, tmp_path: Path) -> None:
+    """Only the class that a topic speaks for most was shown: a class that is nobody's favourite was nowhere."""
+    model = tmp_path / "area.model"
+    train = ("train", folder / "bills.corpus", "--response", "area", "--family", "categorical")
+    assert dslda(*train, "--topics", 2, "--out", model).code == 0
+    lines = [line for line in dslda("info", model).out.splitlines() if line.startswith("class:")]
+    assert [line.split()[1] for line in lines] == ["Defense:", "Health:", "Tax:"]
+    assert sum(bool(re.search(r"raised by topic [01] \+\d+\.\d\d ± \d+\.\d\d", line)) for line in lines) >= 2
+    rows = table(dslda("topics", model, "--by-class").out)
+    assert [(row["class"]) for row in rows] == ["Defense"] * 2 + ["Health"] * 2 + ["Tax"] * 2
+    for topic in "01":  # over the classes they sum to 0
+        assert sum(float(row["coefficient"]) for row in rows if row["topic"] == topic) == pytest.approx(0.0)
+    by_class = dslda_package.load_model(model).class_topics(top=1)
+    assert list(by_class) == ["Defense", "Health", "Tax"]
+    assert all(one.coefficient > 0.0 for found in by_class.values() for one in found)
+    with pytest.raises(InputError, match="top must be a whole number of at least 1, got 0"):
+        dslda_package.load_model(model).class_topics(top=0)
+    from rich.console import Console
+
+    from dslda.cli.topics import class_table
+
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(class_table(dslda_package.load_model(model)))
+    assert "Health" in console.export_text()

@@ -227,7 +227,7 @@ def test_covariates_survive_searches_and_pipelines_by_metadata_routing() -> None
         )
         search.fit(counts, y, covariates=table, sample_weight=np.ones(90))
         assert search.best_score_ > 0.5
-        assert search.predict(counts, covariates=table).shape == (90,)
+        assert search.best_estimator_.predict(counts, covariates=table).shape == (90,)
 
 
 @pytest.mark.parametrize(
