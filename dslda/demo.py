@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dslda.engine.progress import FitProgress
     from dslda.model import Model
+    from dslda.own_cluster import ClientLater
 
 __all__ = ["DemoResult", "run_demo"]
 
@@ -70,7 +71,7 @@ def run_demo(
     out: str | os.PathLike[str],
     *,
     overwrite: bool = False,
-    client: Client | None = None,
+    client: Client | ClientLater | None = None,
     progress: FitProgress | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> DemoResult:

@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pandas import Categorical
+from pandas import Categorical, DataFrame
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_non_negative, validate_data
 
 from dslda.arrays import response_array
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
+from dslda.prediction_columns import columns_of_arrays, undetermined, wanted_columns
 from dslda.response_model import ClassWeight
 from dslda.training import DEFAULTS, train
 from dslda.variational.parameters import Granularity, TopicEstimation
-from dslda.wording import number_name
+from dslda.wording import number_name, number_of
 
 if TYPE_CHECKING:
     from dslda.families.base import Family
@@ -36,17 +38,29 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     model_: Model
 
     def _fit(
-        self, counts: Any, response: Any, *, numbers: NDArray[Any] | None = None, **settings: Any
+        self,
+        counts: Any,
+        response: Any,
+        *,
+        sample_weight: Any,
+        covariates: Any,
+        numbers: NDArray[Any] | None = None,
+        **settings: Any,
     ) -> None:
         """Train on counts that have been checked; `numbers` are those that stand for classes, by code."""
         if counts.nnz == 0:
             raise InputError("X must hold counts of words, got no value above 0.5 in any row")
         names = getattr(self, "feature_names_in_", None)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, counts, ensure_non_negative=True)
+        columns = {} if covariates is None else _table_columns(covariates, counts.shape[0])
         model = train(
             counts,
             response=response,
             terms=None if names is None else [str(name) for name in names],
             progress=LogProgress(),
+            weight=sample_weight,
+            covariates=columns,
             **settings,
         )
         if numbers is not None:
@@ -72,13 +86,39 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Rows sum to 1.
         """
         counts = self._checked(X)
-        return self.model_.transform(counts)
+        # topics are those of the words: any value of a covariate will do
+        nothing = np.full(counts.shape[0], np.nan)
+        return self.model_.transform(
+            counts, covariates=dict.fromkeys(wanted_columns(self.model_.record)[0], nothing)
+        )
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the columns that :meth:`transform` gives: the class's name in lower case and 0, 1, ..."""
         check_is_fitted(self)
         prefix = type(self).__name__.lower()
         return np.asarray([f"{prefix}{k}" for k in range(self.model_.n_topics)], dtype=object)
+
+    def _covariates(self, covariates: Any, counts: Any) -> dict[str, Any]:
+        """Covariates to predict with: those of training, none missing, as scikit-learn has it."""
+        record = self.model_.record
+        needed, _ = wanted_columns(record)
+        if covariates is None and needed:
+            raise InputError(
+                f"covariates must be given, as the estimator was fitted with {', '.join(map(repr, needed))}"
+            )
+        columns = {} if covariates is None else _table_columns(covariates, counts.shape[0])
+        if not needed and columns:
+            raise InputError("covariates must be left out: the estimator was fitted without them")
+        codes = columns_of_arrays(columns, record, counts.shape[0])
+        strange = np.flatnonzero(undetermined(record, codes, counts.shape[0]) != "")
+        if len(strange):
+            row = int(strange[0])
+            got = {name: np.asarray(values, dtype=object)[row] for name, values in columns.items()}
+            raise InputError(
+                f"covariates must be levels that fit has seen, and are not in {number_of(len(strange), 'row')}; row {row}: "
+                f"{got}"
+            )
+        return columns
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -204,7 +244,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
         self.ridge = ridge
         self.seed = seed
 
-    def fit(self, X: Any, y: ArrayLike) -> SLDARegressor:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, covariates: Any = None
+    ) -> SLDARegressor:
         """Learn topics and coefficients.
 
         Parameters
@@ -214,6 +256,11 @@ class SLDARegressor(RegressorMixin, _SLDA):
         y : array-like of float, shape (n_documents,)
             Responses, finite, at least two distinct values. None may be missing, as everywhere in
             scikit-learn; :func:`dslda.train` takes documents without a response.
+        sample_weight : array-like of float, shape (n_documents,), optional
+            Weights of at least 0: a document of weight 2 counts as two, its words as its response.
+        covariates : DataFrame or array, shape (n_documents, n_covariates), optional
+            Join the topics in explaining the response; columns of str are categorical. :meth:`predict` needs the same. With
+            ``set_fit_request(covariates=True)``, and so on, pipelines and searches hand them on and cut them by rows.
 
         Returns
         -------
@@ -232,20 +279,29 @@ class SLDARegressor(RegressorMixin, _SLDA):
             raise
         check_non_negative(X, "SLDARegressor")
         counts = _counts(X)
-        self._fit(counts, _responses(y), **self.get_params(deep=False))
+        if self.family == "categorical":
+            raise InputError(
+                "family must be one of numbers, got 'categorical'; classes are for SLDAClassifier"
+            )
+        settings = self.get_params(deep=False)
+        self._fit(counts, _responses(y), sample_weight=sample_weight, covariates=covariates, **settings)
         by_topic = sorted(self.model_.coefficients())
         self.coef_ = np.array([coefficient.coefficient for coefficient in by_topic])
         self.dispersion_ = self.model_.dispersion
-        self.doc_topic_ = self.model_.training_topic_proportions(counts, y)
+        self.doc_topic_ = self.model_.training_topic_proportions(
+            counts, y, covariates=self._covariates(covariates, counts)
+        )
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any, *, covariates: Any = None) -> NDArray[np.float64]:
         """Expected responses.
 
         Parameters
         ----------
         X : sparse matrix or array-like, shape (n_documents, n_terms)
             Counts over the terms trained on.
+        covariates : DataFrame or array, shape (n_documents, n_covariates), optional
+            Those of :meth:`fit`, by the names of their columns.
 
         Returns
         -------
@@ -253,7 +309,11 @@ class SLDARegressor(RegressorMixin, _SLDA):
             In the units of `y`. A document without a known word gets the mean response of training.
         """
         counts = self._checked(X)
-        return self.model_.predict(counts)
+        return self.model_.predict(counts, covariates=self._covariates(covariates, counts))
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: Any = None, *, covariates: Any = None) -> float:
+        """R2 of the predictions; parameters as in :meth:`fit`."""
+        return float(r2_score(y, self.predict(X, covariates=covariates), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -336,7 +396,9 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.class_weight = class_weight
         self.seed = seed
 
-    def fit(self, X: Any, y: ArrayLike) -> SLDAClassifier:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, covariates: Any = None
+    ) -> SLDAClassifier:
         """Learn topics and coefficients.
 
         Parameters
@@ -345,6 +407,8 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
             Counts.
         y : array-like, shape (n_documents,)
             Classes, at least two.
+        sample_weight, covariates
+            As in :meth:`SLDARegressor.fit`.
 
         Returns
         -------
@@ -374,7 +438,9 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         settings = self.get_params(deep=False)
         if settings["family"] not in ("auto", "binomial", "categorical"):
             raise InputError(
-                f"family must be 'auto', 'binomial' or 'categorical', got {settings['family']!r}"
+                f"family must be 'auto', 'binomial' or 'categorical', got {settings['family']!r:.60}; ordered levels, counts "
+                "and other numbers are for SLDARegressor, such as SLDARegressor(family='ordinal'), whose "
+                "model_.predict_proba has the probabilities of the levels"
             )
         if settings["family"] == "auto":
             settings["family"] = "binomial" if n_classes == 2 else "categorical"
@@ -389,17 +455,26 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
                 raise InputError(f"class_weight must name classes of y, got {unknown[0]!r}")
             settings["class_weight"] = {name_of[label]: w for label, w in self.class_weight.items()}
         labels = Categorical.from_codes(codes, categories=names)
-        self._fit(_counts(X), labels, numbers=self.classes_ if of_numbers else None, **settings)
+        self._fit(
+            _counts(X),
+            labels,
+            sample_weight=sample_weight,
+            covariates=covariates,
+            numbers=self.classes_ if of_numbers else None,
+            **settings,
+        )
         eta = self.model_.record.parameters.eta
         self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else self.model_.class_coefficients().T.copy()
         return self
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, *, covariates: Any = None) -> NDArray[np.float64]:
         """Probabilities of the classes.
 
         Parameters
         ----------
         X : sparse matrix or array-like, shape (n_documents, n_terms)
+        covariates : DataFrame or array, shape (n_documents, n_covariates), optional
+            Those of :meth:`fit`.
 
         Returns
         -------
@@ -407,27 +482,67 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
             In the order of `classes_`.
         """
         counts = self._checked(X)
-        return self.model_.predict_proba(counts)
+        return self.model_.predict_proba(counts, covariates=self._covariates(covariates, counts))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any, *, covariates: Any = None) -> NDArray[Any]:
         """The most probable classes.
 
         Parameters
         ----------
         X : sparse matrix or array-like, shape (n_documents, n_terms)
+        covariates : DataFrame or array, shape (n_documents, n_covariates), optional
+            Those of :meth:`fit`.
 
         Returns
         -------
         ndarray, shape (n_documents,)
         """
-        best = self.predict_proba(X).argmax(axis=1)
+        best = self.predict_proba(X, covariates=covariates).argmax(axis=1)
         return self.classes_[best]
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: Any = None, *, covariates: Any = None) -> float:
+        """Accuracy of the predictions; parameters as in :meth:`fit`."""
+        return float(accuracy_score(y, self.predict(X, covariates=covariates), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # as for the regressor: the checks' rows are no documents
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _table_columns(covariates: Any, n_documents: int) -> dict[str, Any]:
+    """Columns by name of a table with a row for each document, none missing.
+
+    Raises
+    ------
+    InputError
+        It is no table, or has another number of rows, or missing values.
+    """
+    if not isinstance(covariates, DataFrame):
+        if isinstance(covariates, Mapping) or np.ndim(covariates) != 2:
+            raise InputError(
+                "covariates must be a DataFrame or a two-dimensional array with a row for each document, got "
+                f"{type(covariates).__name__}; of named arrays make a pandas.DataFrame"
+            )
+        values = covariates if hasattr(covariates, "dtype") else np.asarray(covariates, dtype=object)
+        covariates = DataFrame(values)
+        covariates.columns = [f"x{i}" for i in range(covariates.shape[1])]
+    names = [str(name) for name in covariates.columns]
+    if len(covariates) != n_documents or len(set(names)) < len(names):
+        raise InputError(
+            f"covariates must have a row for each of {n_documents} documents and columns of different names, got "
+            f"{len(covariates)} rows of {', '.join(map(repr, names))}"
+        )
+    missing = covariates.isna().to_numpy()
+    if missing.any():
+        row, column = np.argwhere(missing)[0].tolist()
+        raise InputError(
+            f"covariates contain NaN, which scikit-learn's estimators refuse: {names[column]!r} in row {row} "
+            f"({int(missing.any(axis=1).sum())} such rows); fill them in, or use dslda.train(X, response=y, "
+            "covariates=...), which leaves the responses of such documents out"
+        )
+    return {name: covariates.iloc[:, i] for i, name in enumerate(names)}
 
 
 def _explain(estimator: _SLDA, error: ValueError, X: Any, y: Any = None) -> None:

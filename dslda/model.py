@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -16,10 +17,11 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import predictive_r2
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import read_model, write_model
 from dslda.prediction import (
+    WITHOUT_PREDICTION,
     CountedBlock,
     Predictions,
     aligned_block,
@@ -30,7 +32,13 @@ from dslda.prediction import (
     predict_nothing,
     topic_proportions,
 )
-from dslda.prediction_columns import check_columns, columns_of_corpus, extras_of, observed_responses
+from dslda.prediction_columns import (
+    check_columns,
+    columns_of_corpus,
+    extras_of,
+    observed_responses,
+    undetermined,
+)
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
@@ -280,6 +288,37 @@ class Model:
         # what the classes have in common says nothing of them
         return eta - eta.mean(axis=1, keepdims=True)
 
+    def class_topics(self, top: int | None = 3) -> dict[str, tuple[Coefficient, ...]]:
+        """For each class the topics that raise it most: those with the largest coefficients above 0.
+
+        Parameters
+        ----------
+        top : int or None, default 3
+            Topics of each class, at most; a class that no topic raises has none. None has every topic, those that lower
+            the class last.
+
+        Returns
+        -------
+        dict of str to tuple of Coefficient
+            In the order of :attr:`classes`; coefficients as in :meth:`class_coefficients`, from high to low.
+
+        Raises
+        ------
+        InputError
+            The response has one coefficient a topic, or `top` is below 1.
+        """
+        if top is not None:
+            _check_top(top)
+        eta, errors = self.class_coefficients(), self._errors()[: self.n_topics]
+        return {
+            name: tuple(
+                Coefficient(k, float(eta[k, c]), float(errors[k, c]), name)
+                for k in np.argsort(-eta[:, c], kind="stable")[:top].tolist()
+                if top is None or eta[k, c] > 0.0
+            )
+            for c, name in enumerate(self.classes or ())
+        }
+
     def covariate_coefficients(self) -> tuple[CovariateCoefficient, ...]:
         """Coefficients of the covariates, per unit of each covariate, in their order."""
         errors = self._errors()[self.n_topics :]
@@ -328,8 +367,7 @@ class Model:
         InputError
             `top` is below 1.
         """
-        if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
-            raise InputError(f"top must be a whole number of at least 1, got {top!r}")
+        _check_top(top)
         found = []
         for topic, coefficient, _, class_name in self.coefficients():
             weights = self.record.parameters.topics[:, topic]
@@ -367,8 +405,8 @@ class Model:
         realign : bool, default False
             Match the terms of a corpus by name where its vocabulary is not the model's.
         covariates : mapping of str to array-like, optional
-            Covariates of the model, and its exposure or trials (1 where they are left out), by name. Those of a
-            corpus, and of documents that are mappings, are found there.
+            Covariates of the model, and its exposure or trials (1 where they are left out), by name; NaN or None where
+            missing. Those of a corpus, and of documents that are mappings, are found there.
 
         Returns
         -------
@@ -376,7 +414,13 @@ class Model:
             One value a document, in their order: the expected response, or the most probable class.
             Of a binomial response the probability of the second class, or the expected successes where there are trials.
             A document without a known word gets the base rate, the mean response of training but for covariates and
-            exposure; :meth:`score_table` flags it.
+            exposure; :meth:`score_table` flags it. NaN or None where a covariate is missing, or has a level that
+            training did not see.
+
+        Warns
+        -----
+        DataWarning
+            Documents have no prediction.
 
         Raises
         ------
@@ -385,7 +429,7 @@ class Model:
         VocabularyMismatchError
             The corpus or matrix has other terms than the model.
         """
-        parts = self._predictions(
+        parts = self._reported(
             documents,
             text=text,
             words=words,
@@ -411,7 +455,7 @@ class Model:
         InputError
             The response has no classes.
         """
-        parts = [predict_nothing(self.scoring_record), *self._predictions(documents, **options)]
+        parts = [predict_nothing(self.scoring_record), *self._reported(documents, **options)]
         found = [part.probabilities for part in parts if part.probabilities is not None]
         if not found:
             raise InputError(
@@ -478,8 +522,8 @@ class Model:
         Returns
         -------
         float
-            Over documents with a response: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2; where
-            :meth:`predict` gives classes, the share that is right.
+            Over documents with a response and a prediction: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2;
+            where :meth:`predict` gives classes, the share that is right.
 
         Raises
         ------
@@ -492,7 +536,7 @@ class Model:
             y = _responses_of(documents, self.response)
         predicted = self.predict(documents, **options)
         observed = observed_responses(y, self.record, len(predicted))
-        known = ~np.isnan(observed)
+        known = ~np.isnan(observed) & np.array([value is not None and value == value for value in predicted])
         if self.record.parameters.n_classes is None:
             return predictive_r2(observed[known], predicted[known])
         if not known.any():
@@ -526,6 +570,8 @@ class Model:
         for each in counted:
             block = each.block
             own = observed[first : first + block.n_documents]
+            lacking = undetermined(self.record, each.columns, block.n_documents, with_event=True) != ""
+            own = np.where(lacking, np.nan, own)
             posterior = infer(
                 block.indptr,
                 block.terms,
@@ -577,6 +623,21 @@ class Model:
             f"{number_of(self.n_terms, 'term')}, trained on {number_of(self.training.n_documents, 'document')} in "
             f"{number_of(self.training.n_iterations, 'iteration')})"
         )
+
+    def _reported(self, documents: Any, **options: Any) -> list[Predictions]:
+        """Predictions, and a warning of documents that have none."""
+        parts = list(self._predictions(documents, **options))
+        flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
+        without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
+        if without:
+            warnings.warn(
+                f"{len(without):,} of {number_of(len(flags), 'document')} have no prediction (the first: "
+                f"{', '.join(map(repr, without[:3]))}): a covariate is missing, or has a level that training did not "
+                "see; the flags of score_table tell which",
+                DataWarning,
+                stacklevel=3,
+            )
+        return parts
 
     def _predictions(self, documents: Any, **options: Any) -> Iterator[Predictions]:
         for counted, doc_id in self._blocks(documents, **options):
@@ -645,6 +706,11 @@ def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, An
         It is not a model, damaged, or of a version this release cannot read.
     """
     return Model(read_model(path, storage_options=storage_options))
+
+
+def _check_top(top: Any) -> None:
+    if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
+        raise InputError(f"top must be a whole number of at least 1, got {top!r}")
 
 
 def _responses_of(corpus: Corpus, response: str) -> list[Any]:

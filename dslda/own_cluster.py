@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["quiet_distributed"]
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["ClientLater", "quiet_distributed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLater:
+    """A client that is opened when there is work for it: what cannot be done is refused before workers start.
+
+    Attributes
+    ----------
+    open : callable
+        Gives the client as a context, which closes it and what was started for it.
+    """
+
+    open: Callable[[], AbstractContextManager[Client]]
 
 
 @contextmanager

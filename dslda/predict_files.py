@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.corpus.readers import Fields, Record, Source
@@ -143,22 +142,15 @@ def _fields(
         else:
             text = known.get("text", "text")
     needed, used = wanted_columns(model.record)
-    fields = Fields(text=text, words=words, counts=counts, id=id, covariates=needed)
+    remembered = None if id is not None else model.record.fields.get("id")
+    fields = Fields(
+        text=text,
+        words=words,
+        counts=counts,
+        id=id or remembered,
+        covariates=(*needed, *used),
+        # each file by itself
+        optional=used if remembered is None else (*used, remembered),
+    )
     check_first_records(files, fields)
-    # exposure and trials may be missing, as may the identifier of the training records
-    for name in used:
-        fields = _with_if_there(files, fields, covariates=(*fields.covariates, name))
-    remembered = model.record.fields.get("id")
-    if id is None and remembered is not None:
-        fields = _with_if_there(files, fields, id=remembered)
     return fields
-
-
-def _with_if_there(files: InputFiles, fields: Fields, **more: Any) -> Fields:
-    """`fields` with `more` where the first records have it."""
-    extended = replace(fields, **more)
-    try:
-        check_first_records(files, extended)
-    except InputError:
-        return fields
-    return extended

@@ -20,7 +20,7 @@ from dslda.corpus.text import Analyzer, Document, count_documents
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.persistence.record import ModelRecord
-from dslda.prediction_columns import columns_of_arrays, columns_of_records, extras_of
+from dslda.prediction_columns import columns_of_arrays, columns_of_records, extras_of, undetermined
 from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
 from dslda.wording import number_name
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dslda.variational.estep import DocumentPosterior
 
 __all__ = [
+    "WITHOUT_PREDICTION",
     "CountedBlock",
     "Predictions",
     "aligned_block",
@@ -45,6 +46,9 @@ __all__ = [
 ]
 
 BATCH_DOCUMENTS = 1024
+
+WITHOUT_PREDICTION = ("no_covariate", "unknown_level")
+"""Flags of documents that have no prediction."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +77,8 @@ class Predictions:
     ----------
     doc_id : tuple of str, length D
     prediction : ndarray of float64 or str, shape (D,)
-        Expected response, in the user's units; of classes, the name of the most probable.
+        Expected response, in the user's units; of classes, the name of the most probable. NaN or None where there is
+        none, as are `probabilities`.
     known_tokens : ndarray of int64, shape (D,)
         Tokens of terms that the model knows: what the prediction rests on.
     oov_share : ndarray of float64, shape (D,)
@@ -86,7 +91,9 @@ class Predictions:
     flag : tuple of str, length D
         "empty" (no token, in the same sense) or "no_known_word": the prediction is the base rate, which is the mean
         response of training but for covariates and exposure, and the topics are those of the prior;
-        "not_converged": inference stopped at its sweep cap; "" otherwise.
+        "not_converged": inference stopped at its sweep cap; "" otherwise. Before all these come "no_covariate" (a
+        covariate of the model is missing, or an exposure or trials that others have) and "unknown_level" (training did
+        not see this level of a covariate): there is no prediction.
     topic_proportions : ndarray of float64, shape (D, K)
     probabilities : ndarray of float64, shape (D, C), or None
         Of the classes or levels, where the response has any.
@@ -109,14 +116,16 @@ class Predictions:
 
         columns: dict[str, Any] = {
             "id": pa.array(self.doc_id, pa.string()),
-            "prediction": pa.array(self.prediction, pa.string() if self.prediction.dtype == object else None),
+            "prediction": pa.array(
+                self.prediction, pa.string() if self.prediction.dtype == object else None, from_pandas=True
+            ),
             "known_tokens": self.known_tokens,
             "oov_share": pa.array(self.oov_share, from_pandas=True),
             "flag": pa.array(self.flag, pa.string()),
         }
         if self.probabilities is not None:
             columns |= {
-                f"probability_{name}": np.ascontiguousarray(column)
+                f"probability_{name}": pa.array(np.ascontiguousarray(column), from_pandas=True)
                 for name, column in zip(self.classes, self.probabilities.T, strict=True)
             }
         columns |= {
@@ -162,6 +171,14 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         "empty",
         np.where(known == 0, "no_known_word", np.where(posterior.converged, "", "not_converged")),
     )
+    reasons = undetermined(record, counted.columns, block.n_documents)
+    without = reasons != ""
+    if without.any():
+        flag = np.where(without, reasons, flag)
+        prediction[without] = None if prediction.dtype == object else np.nan
+        if probabilities is not None:
+            probabilities = probabilities.copy()
+            probabilities[without] = np.nan
     return Predictions(
         doc_id=tuple(doc_id),
         prediction=prediction,

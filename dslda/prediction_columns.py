@@ -22,10 +22,14 @@ __all__ = [
     "columns_of_records",
     "extras_of",
     "observed_responses",
+    "undetermined",
     "wanted_columns",
 ]
 
 Columns = Mapping[str, NDArray[np.float64]]
+
+UNKNOWN = -1.0
+"""The code of a name that training did not see."""
 
 
 def wanted_columns(record: ModelRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -52,13 +56,14 @@ def columns_of_corpus(
         return f"document {first + row}"
 
     columns = dict(block_columns)
-    for name in columns:
+    for name, codes in block_columns.items():
         names, theirs = record.levels.get(name), corpus_levels.get(name)
         if (names is None) != (theirs is None) and name != _event(record):
-            held = ("names", "numbers") if theirs is None else ("numbers", "names")
-            raise InputError(f"covariate {name!r} must hold {held[0]}, as in training, got {held[1]}")
+            wanted, got = ("names", "numbers") if theirs is None else ("numbers", "names")
+            raise InputError(f"covariate {name!r} must hold {wanted}, as in training, got {got}")
         if names is not None and theirs is not None and tuple(theirs) != tuple(names):
-            columns[name] = _codes([theirs[int(code)] for code in columns[name]], names, name, place)
+            held = [None if np.isnan(code) else theirs[int(code)] for code in codes.tolist()]
+            columns[name] = _codes(held, names, name, place)
     _check_values(columns, record, place)
     return columns
 
@@ -105,9 +110,6 @@ def columns_of_arrays(
             raise InputError(
                 f"covariate {name!r} must have a value for each of {n_documents} documents, got {len(columns[name])}"
             )
-        if np.isnan(columns[name]).any():
-            row = int(np.argmax(np.isnan(columns[name])))
-            raise InputError(f"covariate {name!r} must have a value for each document, got none in row {row}")
     _check_values(columns, record, "row {}".format)
     return columns
 
@@ -115,23 +117,26 @@ def columns_of_arrays(
 def columns_of_records(
     batch: Iterable[tuple[int, Any]], record: ModelRecord, place: Callable[[int], str]
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns out of the documents themselves, where they are mappings."""
+    """Columns out of the documents themselves, where they are mappings: NaN where a document has no value.
+
+    A document without the field of an exposure or trials counts for 1; with an empty one it lacks a value.
+    """
     needed, used = wanted_columns(record)
     columns: dict[str, list[float]] = {name: [] for name in (*needed, *used)}
     positions = []
     for position, document in batch:
         positions.append(position)
+        if needed and not isinstance(document, Mapping):
+            raise InputError(
+                f"{place(position)}: must be a mapping with the covariates of the model ({_shown(needed)}) beside the "
+                "words, got words alone; give such records, or arrays with covariates="
+            )
         mapping = document if isinstance(document, Mapping) else {}
         for name, values in columns.items():
-            value = mapping.get(name)
-            if value is None or value == "" or value != value:
-                if name in used:
-                    values.append(1.0)
-                    continue
-                raise InputError(
-                    f"{place(position)}: must have the covariate {name!r} of the model, got none"
-                )
-            values.append(_value(value, record, name, place(position)))
+            if name in used and name not in mapping:
+                values.append(1.0)
+            else:
+                values.append(_value(mapping.get(name), record, name, place(position)))
     found = {name: np.array(values) for name, values in columns.items()}
     _check_values(found, record, lambda row: place(positions[row]))
     return found
@@ -180,6 +185,35 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
     return observed
 
 
+def undetermined(
+    record: ModelRecord, columns: Columns, n_documents: int, *, with_event: bool = False
+) -> NDArray[np.object_]:
+    """Why documents have no linear predictor, as :class:`~dslda.prediction.Predictions` flags it; "" where they have.
+
+    Parameters
+    ----------
+    record : ModelRecord
+    columns : mapping of str to ndarray of float64, shape (D,)
+    n_documents : int
+        D.
+    with_event : bool, default False
+        The event of a duration is needed too, as it is beside a response.
+
+    Returns
+    -------
+    ndarray of str, shape (D,)
+    """
+    flags = np.full(n_documents, "", dtype=object)
+    needed, used = wanted_columns(record)
+    for name in needed:
+        if name in record.levels and name in columns:
+            flags[columns[name] == UNKNOWN] = "unknown_level"
+    for name in (*needed, *used):
+        if name in columns and (with_event or name in needed or name != _event(record)):
+            flags[np.isnan(columns[name])] = "no_covariate"
+    return flags
+
+
 def extras_of(
     record: ModelRecord, columns: Columns, n_documents: int, *, y: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64] | None:
@@ -214,7 +248,7 @@ def _check_values(columns: Columns, record: ModelRecord, place: Callable[[int], 
         (trials, "trials", "a whole number of at least 1", lambda x: (x < 1.0) | (x != np.floor(x))),
         (_event(record), "event", "0 or 1", lambda x: (x != 0.0) & (x != 1.0)),
     ):
-        if name in columns and (bad := wrong(columns[name])).any():
+        if name in columns and (bad := wrong(columns[name]) & ~np.isnan(columns[name])).any():
             row = int(np.argmax(bad))
             raise InputError(f"{place(row)}: {role} {name!r} must be {rule}, got {columns[name][row]:g}")
 
@@ -233,6 +267,8 @@ def _check_names(given: set[str], needed: Sequence[str], used: Sequence[str]) ->
 
 
 def _value(value: Any, record: ModelRecord, name: str, where: str) -> float:
+    if value is None or value == "" or value != value:
+        return np.nan
     if name in record.levels:
         return float(_codes([value], record.levels[name], name, lambda _: where)[0])
     try:
@@ -247,17 +283,13 @@ def _value(value: Any, record: ModelRecord, name: str, where: str) -> float:
 def _codes(
     values: Iterable[Any], names: Sequence[str], column: str, place: Callable[[int], str]
 ) -> NDArray[np.float64]:
-    codes = {name: float(code) for code, name in enumerate(names)}
-    found = []
-    for row, value in enumerate(values):
-        name = level_name(value, f"covariate {column!r}")
-        if name not in codes:
-            raise InputError(
-                f"{place(row)}: covariate {column!r} must be one of the levels of training ({_shown(names)}), got "
-                f"{value!r:.60}"
-            )
-        found.append(codes[name])
-    return np.array(found)
+    """Codes of names: NaN where there is none, UNKNOWN where training had no such name."""
+    codes: dict[str | None, float] = {name: float(code) for code, name in enumerate(names)} | {None: np.nan}
+    found = [
+        codes.get(level_name(value, f"{place(row)}: covariate {column!r}"), UNKNOWN)
+        for row, value in enumerate(values)
+    ]
+    return np.array(found, dtype=np.float64)
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -60,6 +60,16 @@ class Roles:
         named = (*self.covariates, self.weight, self.exposure, self.trials, self.event)
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
+    def of_response(self, response: str) -> Design:
+        """The columns alone, before what they hold is known."""
+        return Design(
+            response,
+            exposure=self.exposure,
+            auxiliary=self.trials or self.event,
+            weight=self.weight,
+            covariates=tuple(CovariateColumn(name, None, 0.0, 1.0) for name in self.covariates),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ResponseModel:
@@ -205,7 +215,7 @@ def _check_domain(family: Family, what: str, training_set: TrainingSet, *, with_
 def _first(training_set: TrainingSet, wrong: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> str:
     """The first response that is wrong, as messages have it."""
     found = training_set.source.find(wrong)
-    return "" if found is None else f", got {found[1]:g} in document {found[0]:,} (counted from 0)"
+    return "" if found is None else f", got {found[1]:g} in {training_set.source.name_of(found[0])}"
 
 
 def _other_family(summary: ResponseSummary) -> str:

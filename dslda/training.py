@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from inspect import signature
@@ -27,13 +27,16 @@ from dslda.engine.executor import Executor, SerialExecutor, single_threaded_blas
 from dslda.engine.sources import Source
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.model import Model
+from dslda.own_cluster import ClientLater
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.response_model import ClassWeight, Roles, chosen_family, response_model
 from dslda.training_set import (
     TEXT_SETTINGS,
     TrainingSet,
+    bag_reading,
     check_response,
     named_roles,
+    report_left_out,
     roles_of_arrays,
     training_set_of_bag,
     training_set_of_corpus,
@@ -86,7 +89,7 @@ def train(
     family: str | Family = DEFAULTS.family,
     n_topics: int = DEFAULTS.n_topics,
     seed: int = DEFAULTS.seed,
-    client: Client | None = None,
+    client: Client | ClientLater | None = None,
     documents: ArrayLike | None = None,
     covariates: str | Sequence[str] | Mapping[str, ArrayLike] = (),
     weight: str | ArrayLike | None = None,
@@ -144,7 +147,9 @@ def train(
         Documents to train on: a boolean mask over all of them, or row numbers. All by default.
     covariates : sequence of str, or mapping of str to array-like
         Covariates of the corpus that join the linear predictor; for a matrix the arrays by name, of numbers or of
-        str. Numbers are standardised inside; of names, the first in order is the reference.
+        str. Numbers are standardised inside; of names, the first in order is the reference. Where a covariate,
+        exposure, trials or event is missing (NaN, None) the response of the document is left out, with a warning, and
+        its words still count; without a weight they do not count either.
     weight : str or array-like, optional
         Covariate, or array for a matrix, of document weights of at least 0: a document of weight 2 counts as
         two. They multiply the weights that the corpus was ingested with, which always count.
@@ -234,8 +239,8 @@ def train(
     ConvergenceWarning
         EM reached `max_iter`, or more than 1% of the documents reached `max_sweeps`.
     DataWarning
-        There are more topics than documents with a response, classes are rare or look like measurements, or
-        covariates cannot be told apart.
+        There are more topics than documents with a response, documents lack a covariate, classes are rare or look
+        like measurements, or covariates cannot be told apart.
 
     Examples
     --------
@@ -263,23 +268,23 @@ def train(
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
     if is_dask_collection(data):
-        with cluster(client) as bag_client:
-            roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
+        roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
+        reading = bag_reading(
+            data,
+            response,
+            roles,
+            categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
+            terms=terms,
+            text=text,
+            words=words,
+            counts=counts,
+            **text_settings,
+        )
+        with cluster(client) as ours:
             training_set = training_set_of_bag(
-                data,
-                response,
-                bag_client,
-                roles,
-                categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
-                terms=terms,
-                documents=documents,
-                text=text,
-                words=words,
-                counts=counts,
-                partition_tokens=partition_tokens,
-                **text_settings,
+                data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
             )
-            return _fit(training_set, family, roles, spec, bag_client, progress, options)
+            return _fit(training_set, family, roles, spec, nullcontext(ours), progress, options)
     extra = [
         name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
     ]
@@ -292,10 +297,16 @@ def train(
             raise InputError("terms must be left out: a corpus has its vocabulary")
         roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
         training_set = training_set_of_corpus(data, response, documents, roles)
-        if client is None and training_set.source.n_partitions == 1:
-            return _fit(training_set, family, roles, spec, None, progress, options)
-        with cluster(client) as corpus_client:
-            return _fit(training_set, family, roles, spec, corpus_client, progress, options)
+        here = client is None and training_set.source.n_partitions == 1
+        return _fit(
+            training_set,
+            family,
+            roles,
+            spec,
+            nullcontext(None) if here else cluster(client),
+            progress,
+            options,
+        )
     if getattr(data, "ndim", None) == 2:
         if client is not None:
             raise InputError(
@@ -304,9 +315,15 @@ def train(
         roles, arrays = roles_of_arrays(covariates, weight, exposure, trials, event, class_weight)
         named = chosen_family(family)
         training_set = training_set_of_matrix(
-            data, response, terms, documents, arrays, classes=named is None or named.name in CLASS_FAMILIES
+            data,
+            response,
+            terms,
+            documents,
+            arrays,
+            roles,
+            classes=named is None or named.name in CLASS_FAMILIES,
         )
-        return _fit(training_set, family, roles, spec, None, progress, options)
+        return _fit(training_set, family, roles, spec, nullcontext(None), progress, options)
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
         f"{type(data).__name__}"
@@ -329,12 +346,14 @@ def _fit(
     named: str | Family,
     roles: Roles,
     spec: FitSpec,
-    client: Client | None,
+    where: AbstractContextManager[Client | None],
     progress: FitProgress | None,
     options: CheckpointOptions | None,
 ) -> Model:
+    """Check everything, and only then open what `where` gives, to work there."""
     summary = training_set.summary
     check_response(training_set)
+    report_left_out(training_set)
     if spec.n_topics > summary.n:
         warnings.warn(
             f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
@@ -359,7 +378,7 @@ def _fit(
         checkpoint = FitCheckpoint(options, identity)
         start = checkpoint.start(initial)
         checkpoints = checkpoint.schedule(start)
-    with _executor(source, family, spec, client) as executor:
+    with where as client, _executor(source, family, spec, client) as executor:
         result = fit(
             executor,
             start.parameters,

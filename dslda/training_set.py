@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.arrays import matrix_block, response_array, vocabulary_of
-from dslda.corpus.bag import blocks_from_bag
+from dslda.corpus.bag import blocks_from_bag, check_fields
 from dslda.corpus.levels import level_name
 from dslda.corpus.readers import Fields
 from dslda.corpus.store import Corpus
@@ -19,9 +20,9 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError
 from dslda.response_model import ROUNDING, Roles
-from dslda.variational.design import Design
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 __all__ = [
     "TEXT_SETTINGS",
     "TrainingSet",
+    "bag_reading",
     "check_response",
     "named_roles",
+    "report_left_out",
     "roles_of_arrays",
     "training_set_of_bag",
     "training_set_of_corpus",
@@ -42,6 +45,9 @@ RESPONSE = "response"
 
 TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
 """Keywords that say how the texts of a bag are counted."""
+
+SHOWN = 3
+"""Documents that a message names."""
 
 # The dispersion is the square of the response's units: far inside what a double holds, the sums of many documents too.
 LOWEST_DEVIATION, HIGHEST_DEVIATION = 1e-100, 1e100
@@ -133,7 +139,7 @@ def training_set_of_corpus(
                 f"covariates, weight, exposure, trials and event must name covariates of {corpus.path}: "
                 f"{_listed(corpus.covariate_names)}; got {name!r:.60}"
             )
-    source = CorpusSource(corpus, design=Design(response), documents=documents)
+    source = CorpusSource(corpus, design=roles.of_response(response), documents=documents)
     uses = corpus.provenance.get("fields", {})
     return TrainingSet(
         source,
@@ -148,22 +154,28 @@ def training_set_of_corpus(
     )
 
 
-def training_set_of_bag(
+@dataclass(frozen=True, slots=True)
+class BagReading:
+    """How the records of a bag or DataFrame are read."""
+
+    fields: Fields
+    settings: TextSettings
+    vocabulary: Vocabulary | None
+
+
+def bag_reading(
     bag: Any,
     response: Any,
-    client: Client,
     roles: Roles,
     *,
     categorical: Iterable[str],
     terms: Any,
-    documents: ArrayLike | None,
     text: str | None,
     words: str | None,
     counts: str | None,
-    partition_tokens: int | None,
     **text_settings: Any,
-) -> TrainingSet:
-    """The records of a bag or DataFrame, counted and kept on the workers."""
+) -> BagReading:
+    """What is said of a bag's records, checked as far as it can be without reading them."""
     if not isinstance(response, str):
         raise InputError(
             f"response must name the field of a bag's records that holds it, got {response!r:.60}"
@@ -187,19 +199,41 @@ def training_set_of_bag(
         covariates=roles.columns,
         categorical=tuple(categorical),
     )
+    check_fields(bag, named)
+    return BagReading(named, settings, vocabulary)
+
+
+def training_set_of_bag(
+    bag: Any,
+    reading: BagReading,
+    client: Client,
+    roles: Roles,
+    *,
+    documents: ArrayLike | None,
+    partition_tokens: int | None,
+) -> TrainingSet:
+    """The records of a bag or DataFrame, counted and kept on the workers."""
+    named = reading.fields
+    (response,) = named.responses
     blocks = blocks_from_bag(
-        bag, client, fields=named, settings=settings, vocabulary=vocabulary, partition_tokens=partition_tokens
+        bag,
+        client,
+        fields=named,
+        settings=reading.settings,
+        vocabulary=reading.vocabulary,
+        partition_tokens=partition_tokens,
     )
     source = FutureSource(
         blocks.futures,
         n_terms=len(blocks.vocabulary),
         n_documents=[p.n_documents for p in blocks.partitions],
         n_entries=[p.n_entries for p in blocks.partitions],
-        design=Design(response),
+        design=roles.of_response(response),
         documents=documents,
     )
-    summary = blocks.responses[response] if documents is None else source.response_summary()
-    reading = {"text": text, "words": words, "counts": counts}
+    complete = documents is None and not any(summary.missing for summary in blocks.covariates.values())
+    summary = blocks.responses[response] if complete else source.response_summary()
+    uses = {"text": named.text, "words": named.words, "counts": named.counts}
     return TrainingSet(
         source,
         response,
@@ -208,7 +242,7 @@ def training_set_of_bag(
         blocks.levels,
         blocks.vocabulary,
         blocks.text_settings,
-        fields={use: name for use, name in reading.items() if name is not None},
+        fields={use: name for use, name in uses.items() if name is not None},
     )
 
 
@@ -218,6 +252,7 @@ def training_set_of_matrix(
     terms: Any,
     documents: ArrayLike | None,
     arrays: Mapping[str, ArrayLike],
+    roles: Roles,
     *,
     classes: bool,
 ) -> TrainingSet:
@@ -238,11 +273,6 @@ def training_set_of_matrix(
     columns = {
         name: _column(name, values, block.n_documents, name, levels) for name, values in arrays.items()
     }
-    for name, values in columns.items():
-        if np.isnan(values).any():
-            raise InputError(
-                f"{name} must have a value for each row, got none in row {np.argmax(np.isnan(values))}"
-            )
     n_terms = int(matrix.shape[1])
     vocabulary = None
     if terms is not None:
@@ -252,7 +282,7 @@ def training_set_of_matrix(
     if n_terms == 0:
         raise InputError("the matrix must have at least one column, got none")
     whole = replace(block, responses={RESPONSE: y}, covariates=columns)
-    source = MemorySource(whole, n_terms, design=Design(RESPONSE), documents=documents)
+    source = MemorySource(whole, n_terms, design=roles.of_response(RESPONSE), documents=documents)
     settings = None if vocabulary is None else TextSettings(kind="counts", min_df=1, max_df=1.0)
     return TrainingSet(
         source,
@@ -296,6 +326,30 @@ def _column(
     return np.array([math.nan if value is None else codes[value] for value in names])
 
 
+def report_left_out(training_set: TrainingSet) -> None:
+    """Say of which documents the response is left out, as they lack a covariate.
+
+    Warns
+    -----
+    DataWarning
+    """
+    columns = training_set.source.design.columns
+    lacking = {name: training_set.covariates[name].missing for name in columns}
+    rows = training_set.source.left_out() if any(lacking.values()) else []
+    if not rows:
+        return
+    summary = training_set.summary
+    shown = ", ".join(training_set.source.name_of(row) for row in rows[:SHOWN])
+    missing = ", ".join(f"{name!r} in {n:,}" for name, n in lacking.items() if n)
+    warnings.warn(
+        f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack a covariate "
+        f"(missing: {missing}): their response is left out, their words still count; the first: {shown}"
+        f"{', ...' if len(rows) > SHOWN else ''}; fill it in to use them",
+        DataWarning,
+        stacklevel=4,
+    )
+
+
 def check_response(training_set: TrainingSet) -> None:
     """Refuse a response that there is nothing to learn from, or whose size no double can hold the square of.
 
@@ -307,7 +361,11 @@ def check_response(training_set: TrainingSet) -> None:
     what, summary = training_set.what, training_set.summary
     names = training_set.levels.get(training_set.column)
     if summary.n == 0:
-        raise InputError(f"{what} is missing in all documents to train on; it must be known in at least two")
+        columns = ", ".join(map(repr, training_set.source.design.columns))
+        raise InputError(
+            f"{what} is missing in all documents to train on{f' that have {columns}' if columns else ''}; it must be "
+            "known in at least two"
+        )
     low, high = summary.minimum, summary.maximum
     if low == high:
         raise InputError(

@@ -52,13 +52,13 @@ def command(*, out: str, overwrite: bool, cluster: ClusterOptions, json_logs: bo
         from dslda.cli.progress import JsonProgress
         from dslda.demo import run_demo
 
-        with chosen_client(cluster) as client, warnings.catch_warnings():
+        with warnings.catch_warnings():
             # of the rivals, at penalties that their cross-validation does not choose
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = run_demo(
                 out,
                 overwrite=overwrite,
-                client=client,
+                client=chosen_client(cluster),
                 progress=JsonProgress() if json_logs else None,
                 say=lambda line: click.echo(f"* {line}"),
             )

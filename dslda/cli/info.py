@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslda.cli.own_family import load_own_model, own_family_option
+from dslda.cli.wording import raising
 from dslda.exceptions import FormatError
 from dslda.wording import number_of
 
@@ -23,15 +25,6 @@ __all__ = ["command"]
 SHOWN = 3
 """Names of a long list; a folder of texts has thousands."""
 
-LOOKS = {
-    "constant": "all the same",
-    "binary": "0 and 1",
-    "count": "whole numbers",
-    "integer": "whole numbers",
-    "real": "real numbers",
-}
-"""What values look like by their kind in the file, which is no word on how a model takes them."""
-
 
 @click.command(
     "info",
@@ -43,26 +36,26 @@ Examples:
   dslda info stars.checkpoint""",
 )
 @click.argument("path")
-def command(path: str) -> None:
+@own_family_option
+def command(path: str, *, family: str | None) -> None:
     """Say what a corpus, model or checkpoint is: its size, its response, how it was made.
 
     PATH is one of these, local or any fsspec URL.
     """
-    for name, value in _describe(path):
+    for name, value in _describe(path, family):
         click.echo(f"{name + ':':<20} {value}")
 
 
-def _describe(path: str) -> Iterator[tuple[str, Any]]:
+def _describe(path: str, family: str | None) -> Iterator[tuple[str, Any]]:
     from dslda.corpus.location import Location
     from dslda.corpus.store import open_corpus
-    from dslda.model import load_model
     from dslda.persistence.checkpoint import read_checkpoint
 
     kind = Location.of(path).read_attributes().get("encoding-type")
     if kind == "dslda-corpus":
         return _corpus(open_corpus(path))
     if kind == "dslda-model":
-        return _model(load_model(path), path)
+        return _model(load_own_model(path, family), path)
     if kind == "dslda-checkpoint":
         return _checkpoint(read_checkpoint(path), path)
     raise FormatError(
@@ -82,7 +75,8 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
         yield "response", f"{name}: {_response(summary, of_names=names is not None)}{classes}"
     for name, summary in corpus.covariate_summaries.items():
         names = corpus.levels.get(name)
-        yield "covariate", f"{name}: {_response(summary) if names is None else _listed([*names])}"
+        missing = f" ({summary.missing:,} missing)" if summary.missing else ""
+        yield "covariate", f"{name}: {_response(summary) if names is None else _listed([*names]) + missing}"
     yield "identifiers", "yes" if corpus.has_doc_id else "no"
     yield "weights", "yes" if corpus.has_weight else "no"
     yield from _settings(corpus.text_settings)
@@ -103,6 +97,9 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "terms", f"{model.n_terms:,}"
     if model.classes is not None:
         yield "classes", _listed([*model.classes])
+    if model.record.parameters.n_classes is not None:
+        for name, raised in model.class_topics().items():
+            yield "class", f"{name}: {raising(raised)}"
     if model.dispersion is not None:
         floor = " (at its floor)" if model.dispersion_at_floor else ""
         yield "dispersion", f"{model.dispersion:.4g}{floor}"
@@ -175,6 +172,6 @@ def _response(summary: ResponseSummary, *, of_names: bool = False) -> str:
     if of_names:  # the numbers are codes
         return f"{number_of(summary.n, 'name')}{missing}"
     return (
-        f"{number_of(summary.n, 'value')}{missing}, {LOOKS[summary.kind]}, mean {summary.mean:.4g}, standard "
+        f"{number_of(summary.n, 'value')}{missing}, {summary.looks}, mean {summary.mean:.4g}, standard "
         f"deviation {summary.variance**0.5:.4g}, {summary.minimum:.4g} to {summary.maximum:.4g}"
     )

@@ -38,7 +38,7 @@ Examples:
 @click.option(
     "--response", "responses", multiple=True, metavar="COL", help="Field of a response; may be repeated."
 )
-@click.option("--covariates", metavar="COL,..", help="Fields of covariates, which every document has.")
+@click.option("--covariates", metavar="COL,..", help="Fields of covariates.")
 @click.option(
     "--categorical", metavar="COL,..", help="Those responses and covariates that hold names, not numbers."
 )
@@ -111,7 +111,7 @@ def command(
         from dslda.corpus.writer import check_corpus_output
 
         check_corpus_output(out, overwrite=overwrite)
-        with chosen_client(cluster) as client, ingest_progress(json_logs=json_logs) as progress:
+        with ingest_progress(json_logs=json_logs) as progress:
             corpus = ingest(
                 list(inputs),
                 out,
@@ -134,7 +134,7 @@ def command(
                 vocabulary=None if vocabulary is None else _vocabulary(vocabulary),
                 partition_tokens=partition_tokens,
                 overwrite=overwrite,
-                client=client,
+                client=chosen_client(cluster),
                 progress=progress,
             )
     click.echo(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from distributed import Client
+from dslda.own_cluster import ClientLater
 
+if TYPE_CHECKING:
     from dslda.engine.cluster import ClusterOptions
 
 __all__ = ["FREQUENCY", "NGRAMS", "chosen_client", "cluster_options", "json_option", "reading_options"]
@@ -57,16 +56,11 @@ FREQUENCY = _Frequency()
 NGRAMS = _Ngrams()
 
 
-@contextmanager
-def chosen_client(options: ClusterOptions) -> Iterator[Client | None]:
-    """A client as the options say, closed at the end; None where they say nothing."""
+def chosen_client(options: ClusterOptions) -> ClientLater | None:
+    """A client as the options say, opened when there is work for it; None where they say nothing."""
     from dslda.engine.cluster import ClusterOptions, cluster
 
-    if options == ClusterOptions():
-        yield None
-        return
-    with cluster(options=options) as client:
-        yield client
+    return None if options == ClusterOptions() else ClientLater(partial(cluster, options=options))
 
 
 def cluster_options(command: Command) -> Command:

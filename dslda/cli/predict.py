@@ -16,6 +16,7 @@ import click
 
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import json_option, reading_options
+from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.program import Session
 from dslda.corpus.location import Location
 from dslda.corpus.output import check_writable, report_leftovers, writing
@@ -31,6 +32,8 @@ __all__ = ["command"]
 logger = logging.getLogger("dslda.predict")
 
 MEANING = {
+    "no_covariate": "lack a covariate of the model: they have no prediction",
+    "unknown_level": "have a level of a covariate that training did not see: they have no prediction",
     "empty": "are empty: their prediction is the base rate",
     "no_known_word": "have no word that the model knows: their prediction is the base rate",
     "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
@@ -50,9 +53,9 @@ Examples:
 \b
 Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
 not know: of a text, also those that the filters of ingest dropped, but no stop words; a corpus has lost them
-before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged), of classes and
-levels probability_NAME, and with --topics topic_0, ... Covariates and exposure are read from the fields of the same
-names.""",
+before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged; no_covariate,
+unknown_level: there is no prediction), of classes and levels probability_NAME, and with --topics topic_0, ...
+Covariates, exposure and trials are read from the fields of the same names.""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")
@@ -63,6 +66,7 @@ names.""",
 @click.option(
     "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary is another one."
 )
+@own_family_option
 @json_option
 @click.pass_obj
 def command(
@@ -79,6 +83,7 @@ def command(
     overwrite: bool,
     with_topics: bool,
     realign: bool,
+    family: str | None,
     json_logs: bool,
 ) -> None:
     """Predict the response of the documents in INPUT with MODEL, one line for each, in their order.
@@ -87,19 +92,25 @@ def command(
     stdin. The texts are taken from the field "text" unless --text, or --words and --counts, name others.
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.model import load_model
         from dslda.prediction import predict_nothing
+        from dslda.prediction_columns import wanted_columns
 
         if out is not None:
             _check_output(out, input_path, overwrite=overwrite)
         elif "stdout" in session.closed:
             raise InputError("predictions must have somewhere to go, got a closed stdout; give --out FILE")
-        model = load_model(model_path)
+        model = load_own_model(model_path, family)
         if input_path == "-":
             if words is not None or counts is not None or id_ is not None:
                 raise InputError("- reads lines of text; --words, --counts and --id are for files")
             if "stdin" in session.closed:
                 raise InputError("- reads lines of stdin, which is closed; give the path of a file")
+            needed, _ = wanted_columns(model.record)
+            if needed:
+                raise InputError(
+                    f"- reads lines of text alone, and the model needs {', '.join(map(repr, needed))} of each document too; "
+                    "give a file (JSON lines, CSV or Parquet) with these fields"
+                )
             tables = model.score_tables(_stdin_lines())
         elif (corpus := _corpus(input_path)) is not None:
             tables = model.score_tables(corpus, realign=realign)

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dslda.cli.own_family import load_own_model, own_family_option
+from dslda.cli.wording import raising
+from dslda.exceptions import InputError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from dslda.model import Model, Topic
 
-__all__ = ["command", "notes", "topic_table"]
+__all__ = ["class_table", "command", "notes", "topic_table"]
 
 
 @click.command(
@@ -24,30 +28,49 @@ __all__ = ["command", "notes", "topic_table"]
 Examples:
   dslda topics stars.model
   dslda topics stars.model --top 20
-  dslda topics stars.model > topics.csv""",
+  dslda topics stars.model > topics.csv
+  dslda topics area.model --by-class > classes.csv""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Words of each topic.")
-def command(model_path: str, top: int) -> None:
+@click.option(
+    "--by-class",
+    is_flag=True,
+    help="A row for every class and topic instead, from what raises the class to what lowers it.",
+)
+@own_family_option
+def command(model_path: str, *, top: int, by_class: bool, family: str | None) -> None:
     """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
-    expected of it, in its units; of classes that of the class that the topic speaks for most. Its standard error
-    takes the topics as known, a lower bound. Prevalence is the share of the training words in the topic. A table on
-    a terminal, CSV when the output goes to a file or program.
+    expected of it, in its units; of classes that of the class that the topic speaks for most, and a second table has
+    the topics that raise each class. Its standard error takes the topics as known, a lower bound. Prevalence is the
+    share of the training words in the topic. A table on a terminal, CSV when the output goes to a file or program.
     """
-    from dslda.model import load_model
-
-    model = load_model(model_path)
-    if sys.stdout.isatty():
+    model = load_own_model(model_path, family)
+    in_classes = model.record.parameters.n_classes is not None
+    if by_class and not in_classes:
+        raise InputError(
+            f"--by-class is for a response of classes; family {model.spec.family} has one coefficient a topic: leave it out"
+        )
+    if sys.stdout.isatty() and not by_class:
         from rich.console import Console
 
-        Console().print(topic_table(model, top=top))
+        console = Console()
+        console.print(topic_table(model, top=top))
+        if in_classes:
+            console.print(class_table(model))
         click.echo("\n".join(notes(model)))
         return
     click.echo(" ".join(notes(model)), err=True)  # the CSV stays CSV
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    of_classes = ["class"] * (model.record.parameters.n_classes is not None)
+    if by_class:
+        words = {topic.topic: " ".join(topic.words) for topic in model.topics(top=top)}
+        writer.writerow(["class", "topic", "coefficient", "standard_error", "words"])
+        for name, topics in model.class_topics(top=None).items():
+            writer.writerows([name, k, value, error, words[k]] for k, value, error, _ in topics)
+        return
+    of_classes = ["class"] * in_classes
     writer.writerow(["topic", *of_classes, "coefficient", "standard_error", "prevalence", "words"])
     for topic, error, prevalence in _rows(model, top=top):
         share = "" if prevalence is None else prevalence
@@ -59,7 +82,7 @@ SCALES = {
     "log": "Coefficients are logarithms: 0.1 more is about 10% more.",
     "logit": "Coefficients are log odds.",
     "cumulative logit": "Coefficients are log odds of lying above the lowest level.",
-    "softmax": "Coefficients are log odds, of the class that a topic speaks for most; Model.class_coefficients() has all.",
+    "softmax": "Coefficients are log odds, of the class that a topic speaks for most; --by-class has all.",
 }
 """What a coefficient is by the link of the family, where it is not the response itself."""
 
@@ -99,6 +122,18 @@ def topic_table(model: Model, *, top: int) -> Table:
         numbers = (f"{topic.coefficient:.3f}", f"{error:.3f}", share, str(topic.topic))
         named = [] if topic.class_name is None else [topic.class_name]
         table.add_row(*named, *numbers, ", ".join(topic.words))
+    return table
+
+
+def class_table(model: Model) -> Table:
+    """The topics that raise each class, a row a class."""
+    from rich.table import Table
+
+    table = Table(title="What raises each class", title_justify="left")
+    table.add_column("class")
+    table.add_column("topics with their coefficients ± s.e.")
+    for name, raised in model.class_topics().items():
+        table.add_row(name, raising(raised).removeprefix("raised by "))
     return table
 
 

@@ -10,6 +10,7 @@ import click
 
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import chosen_client, cluster_options, json_option
+from dslda.cli.own_family import named_family
 from dslda.cli.program import Interrupted, Session
 from dslda.exceptions import DsldaError, InputError
 from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
@@ -51,6 +52,7 @@ Examples:
   dslda train reviews.corpus --response rating --out stars.model
   dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 4
   dslda train bills.corpus --response cosponsors --family negative_binomial --covariates party --out bills.model
+  dslda train waits.corpus --response wait --family waits:Exponential --out waits.model
   dslda train s3://bucket/all.corpus --response price --out price.model --scheduler tcp://10.0.0.1:8786
   dslda train big.corpus --response price --out price.model --checkpoint price.checkpoint --resume
 
@@ -68,9 +70,9 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     "--family",
     default=DEFAULTS.family,
     show_default=True,
-    metavar="NAME",
+    metavar="NAME|MODULE:CLASS",
     help="Of the response: gaussian, student_t, poisson, negative_binomial, binomial, categorical, ordinal, gamma, "
-    "inverse_gaussian or weibull.",
+    "inverse_gaussian or weibull; or a class of your own, which workers must be able to import.",
 )
 @click.option(
     "--covariates",
@@ -220,6 +222,7 @@ def command(
         from dslda.persistence.store import check_model_output
         from dslda.training import train
 
+        chosen = named_family(family)
         corpus = open_corpus(corpus_path)
         replace = overwrite or (resume and _is_interrupted(out, corpus))
         check_model_output(out, overwrite=replace)
@@ -227,35 +230,34 @@ def command(
         anew = overwrite and not resume and checkpoint is not None
         CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=anew)
         _check_apart(out, checkpoint)
-        with chosen_client(cluster) as client:
-            progress = JsonProgress() if json_logs else default_progress()
-            model = train(
-                corpus,
-                response=response,
-                family=family,
-                covariates=[name for listed in covariates for name in listed.split(",") if name],
-                weight=weight,
-                exposure=exposure,
-                trials=trials,
-                event=event,
-                class_weight=class_weight,
-                ridge=ridge,
-                n_topics=n_topics,
-                seed=seed,
-                client=client,
-                doc_topic_prior=alpha,
-                topic_prior=topic_prior,
-                topic_estimation=topic_estimation,
-                response_weight=rho,
-                granularity=granularity,
-                max_iter=max_iter,
-                tol=tol,
-                progress=HoldWhenDone(progress, session.interrupts),
-                checkpoint=checkpoint,
-                checkpoint_every=checkpoint_every,
-                resume=resume,
-                overwrite=anew,
-            )
+        progress = JsonProgress() if json_logs else default_progress()
+        model = train(
+            corpus,
+            response=response,
+            family=chosen,
+            covariates=[name for listed in covariates for name in listed.split(",") if name],
+            weight=weight,
+            exposure=exposure,
+            trials=trials,
+            event=event,
+            class_weight=class_weight,
+            ridge=ridge,
+            n_topics=n_topics,
+            seed=seed,
+            client=chosen_client(cluster),
+            doc_topic_prior=alpha,
+            topic_prior=topic_prior,
+            topic_estimation=topic_estimation,
+            response_weight=rho,
+            granularity=granularity,
+            max_iter=max_iter,
+            tol=tol,
+            progress=HoldWhenDone(progress, session.interrupts),
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            overwrite=anew,
+        )
         path = _save(model, out, overwrite=replace)
     training = model.training
     if training.interrupted:

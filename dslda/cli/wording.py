@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-__all__ = ["in_options"]
+if TYPE_CHECKING:
+    from dslda.model import Coefficient
+
+__all__ = ["in_options", "raising"]
 
 RENAMED = {
     "n_topics": "topics",
@@ -59,6 +64,16 @@ def in_options(message: str) -> str:
         options = re.sub(_ANY, lambda found: _option(found[0]), subject[0])
         message = options + message[subject.end() :]
     return ANYWHERE.sub(lambda found: _option(found[1] or found[2]), message)
+
+
+def raising(topics: Sequence[Coefficient]) -> str:
+    """The topics that raise a class, with their coefficients and standard errors."""
+    told = [
+        f"topic {each.topic} {each.coefficient:+.2f}"
+        + ("" if each.standard_error != each.standard_error else f" ± {each.standard_error:.2f}")
+        for each in topics
+    ]
+    return "raised by " + ", ".join(told) if told else "raised by no topic"
 
 
 def _option(parameter: str) -> str:

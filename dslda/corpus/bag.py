@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from distributed import Client, Future
 
-__all__ = ["BagBlocks", "blocks_from_bag", "count_collection", "is_dask_collection"]
+__all__ = ["BagBlocks", "blocks_from_bag", "check_fields", "count_collection", "is_dask_collection"]
 
 Collection: TypeAlias = "dask.bag.Bag | dask.dataframe.DataFrame"
 
@@ -98,6 +98,7 @@ def blocks_from_bag(
         As :func:`~dslda.corpus.ingest.ingest`.
     """
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
+    check_fields(bag, fields)
     runner = DaskRunner(client, progress)
     try:
         counted = count_collection(runner, bag, fields, settings)
@@ -141,25 +142,30 @@ def is_dask_collection(value: object) -> bool:
     return "dask" in modules and hasattr(value, "to_delayed")
 
 
-def count_collection(runner: Runner, collection: Any, fields: Fields, settings: TextSettings) -> list[Any]:
-    """Handles of the counted partitions of a bag or DataFrame.
+def check_fields(collection: Any, fields: Fields) -> None:
+    """Refuse fields that a DataFrame has no column for. The records of a bag are known to its tasks alone.
 
     Raises
     ------
     InputError
-        The DataFrame lacks a column, or no field of texts is named.
+        A column is not there, or no field of texts is named.
     """
+    columns = getattr(collection, "columns", None)
+    if columns is None:
+        return
+    if fields.text is None and fields.words is None:
+        raise InputError(
+            "name the column of the texts with text=, or those of counted words with words= and counts=; "
+            f"columns there are: {', '.join(map(repr, columns))}"
+        )
+    fields.check_against(map(str, columns), "the DataFrame")
+
+
+def count_collection(runner: Runner, collection: Any, fields: Fields, settings: TextSettings) -> list[Any]:
+    """Handles of the counted partitions of a bag or DataFrame, whose fields have been checked."""
     import dask
 
-    columns = getattr(collection, "columns", None)
-    count = _count_frame if columns is not None else _count_bag
-    if columns is not None:
-        if fields.text is None and fields.words is None:
-            raise InputError(
-                "name the column of the texts with text=, or those of counted words with words= and counts=; "
-                f"columns there are: {', '.join(map(repr, columns))}"
-            )
-        fields.check_against(map(str, columns), "the DataFrame")
+    count = _count_bag if getattr(collection, "columns", None) is None else _count_frame
     analyzer = Analyzer(settings)
     task = dask.delayed(guarded, pure=False)
     return runner.compute(

@@ -30,7 +30,7 @@ class DocumentBlock:
     responses : mapping of str to ndarray of float64, shape (n_documents,)
         Named responses in the user's units, those of a categorical one as codes; NaN where missing.
     covariates : mapping of str to ndarray of float64, shape (n_documents,)
-        Named covariates, as responses; none is missing.
+        Named covariates, as responses.
     weight : ndarray of float64, shape (n_documents,), or None
         Document weights; None means 1 for every document.
     doc_id : tuple of str or None

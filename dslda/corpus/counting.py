@@ -219,12 +219,14 @@ class _Columns:
         for name, values in self.responses.items():
             values.append(self._value(record.get(name), name, f"response {name!r}"))
         for name, values in self.covariates.items():
-            what = f"covariate {name!r}"
-            value = self._value(_get(record, name, "covariate"), name, what)
-            values.append(_present(value, what, "a name" if name in self.codes else "a number"))
+            values.append(self._value(record.get(name), name, f"covariate {name!r}"))
         if fields.weight is not None:
             what = f"weight {fields.weight!r}"
-            weight = _present(_number(_get(record, fields.weight, "weight"), what), what)
+            weight = _number(_get(record, fields.weight, "weight"), what)
+            if math.isnan(weight):
+                raise InputError(
+                    f"{what} must be a number for every document, got none; fill it in (0 leaves the document out)"
+                )
             if weight < 0:
                 raise InputError(f"{what} must not be negative, got {weight:g}")
             self.weight.append(weight)
@@ -289,17 +291,9 @@ def _not_a_number(value: object, what: str, categorical: str | None) -> str:
     hint = ""
     if categorical is not None and isinstance(value, str):
         hint = f"; if {categorical!r} holds names of classes, name it with categorical="
-    # a covariate or weight may not be missing
-    missing = "; leave it empty where it is not known" if what.startswith("response") else ""
+    # a weight may not be missing
+    missing = "; leave it empty where it is not known" if categorical is not None else ""
     return f"{what} must be a number, got {value!r:.60}{missing}{hint}"
-
-
-def _present(value: float, what: str, kind: str = "a number") -> float:
-    if math.isnan(value):
-        raise InputError(
-            f"{what} must be {kind} for every document, got none; fill it in, or leave the document out"
-        )
-    return value
 
 
 def _encodable(text: str) -> str:

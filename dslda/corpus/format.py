@@ -265,11 +265,7 @@ class Manifest:
                         f"{where}: n and missing of {column!r} in {name!r} must add up to the "
                         f"{manifest.n_documents} documents, got {summary.n} and {summary.missing}"
                     )
-        for name, summary in covariates.items():
-            if summary.missing:
-                raise FormatError(
-                    f"{where}: the covariate {name!r} must have no missing value, got {summary.missing}"
-                )
+        for name in covariates:
             if name in responses and response_levels.get(name) != covariate_levels.get(name):
                 raise FormatError(f"{where}: {name!r} must have the same levels as response and as covariate")
         for name in ("n_documents", "nnz", "n_tokens"):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
-from dslda.corpus.bag import count_collection, is_dask_collection
+from dslda.corpus.bag import check_fields, count_collection, is_dask_collection
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import count_chunk
 from dslda.corpus.partitioning import Piece, assemble, choose_partition_tokens
@@ -34,6 +34,7 @@ from dslda.corpus.text import DEFAULT_TOKEN_PATTERN, Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
 from dslda.exceptions import DataWarning, InputError
+from dslda.own_cluster import ClientLater
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -74,7 +75,7 @@ def ingest(
     partition_tokens: int | None = None,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    client: Client | None = None,
+    client: Client | ClientLater | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
     """Count documents and write them as a corpus, in the order of the input.
@@ -108,7 +109,8 @@ def ingest(
         Fields of numbers; missing ones (null, no such field in a JSON record, an empty cell, NaN) are
         allowed. For a matrix a mapping from names to arrays.
     covariates : str or sequence of str, or mapping
-        Fields of numbers that every document has.
+        Fields of numbers, missing as responses may be: a model that uses a covariate leaves the response of
+        documents without it out, and has no prediction for them.
     weight : str, optional
         Field of document weights, 0 or more. An array for a matrix.
     categorical : str or sequence of str
@@ -198,13 +200,16 @@ def ingest(
     else:
         fields = name_fields(files, text, words, counts, id, response, covariates, weight, categorical)
 
+    if files is not None:
+        check_first_records(files, fields)  # before workers start
+    elif not is_matrix:
+        check_fields(inputs, fields)
     with _runner(files, inputs, client, progress) as runner:
         if is_matrix:
             counted = runner.map(count_chunk, [[rows]], [fields], [Analyzer(settings)], stage="read")
         elif files is None:
             counted = count_collection(runner, inputs, fields, settings)
         else:
-            check_first_records(files, fields)
             n_terms = 0 if given is None else len(given.vocabulary)
             chunks = _chunks(runner, files, fields, n_terms)
             n = len(chunks)
@@ -266,7 +271,7 @@ def _write_partition(
 
 @contextlib.contextmanager
 def _runner(
-    files: InputFiles | None, inputs: Any, client: Client | None, progress: Progress | None
+    files: InputFiles | None, inputs: Any, client: Client | ClientLater | None, progress: Progress | None
 ) -> Iterator[Runner]:
     """Choose where to work, and give up what is running when anything fails."""
     with contextlib.ExitStack() as stack:
@@ -276,6 +281,8 @@ def _runner(
             client = None if hasattr(inputs, "tocsr") else client or _current_client()
         elif any(file.url.startswith("memory://") for file in files.files):
             client = None
+        elif isinstance(client, ClientLater):
+            client = stack.enter_context(client.open())
         elif client is None and files.text_bytes > IN_PROCESS_BYTES:
             client = stack.enter_context(embedded_client())
         runner = SerialRunner(progress) if client is None else DaskRunner(client, progress)
@@ -326,6 +333,20 @@ def _provenance(inputs: Any, files: InputFiles | None, fields: Fields) -> dict[s
 
 def _report_empty(corpus: Corpus, n_missing_text: int) -> None:
     logger.info("wrote %r", corpus)
+    for what, summaries, effect in (
+        ("response", corpus.response_summaries, "they help to learn the topics"),
+        ("covariate", corpus.covariate_summaries, "a model with this covariate leaves their response out"),
+    ):
+        for name, summary in summaries.items():
+            if summary.missing:
+                logger.info(
+                    "%s of %s documents have no %s %r: %s",
+                    f"{summary.missing:,}",
+                    f"{corpus.n_documents:,}",
+                    what,
+                    name,
+                    effect,
+                )
     if corpus.n_empty:
         missing = f" ({n_missing_text:,} have no text at all)" if n_missing_text else ""
         message = (

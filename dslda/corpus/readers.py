@@ -58,6 +58,8 @@ class Fields:
     weight : str or None
     categorical : tuple of str
         Those of the responses and covariates that hold names.
+    optional : tuple of str
+        Those of all these that a file may be without.
 
     Raises
     ------
@@ -73,6 +75,7 @@ class Fields:
     covariates: tuple[str, ...] = ()
     weight: str | None = None
     categorical: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         columns = (*self.responses, *self.covariates)
@@ -99,7 +102,7 @@ class Fields:
         """Refuse fields that are not there, listing those that are, or that are there twice."""
         there = list(present)
         for name, use in self.named().items():
-            if name not in there:
+            if name not in there and name not in self.optional:
                 raise InputError(
                     f"{where} has no field {name!r} for the {use}; "
                     f"fields there are: {', '.join(map(repr, there[:50])) or 'none'}"
@@ -219,7 +222,7 @@ class CsvLines:
                 return
             columns = tuple(header[1])
         fields.check_against(columns, self.file.name)
-        positions = {name: columns.index(name) for name in fields.named()}
+        positions = {name: columns.index(name) for name in fields.named() if name in columns}
         for number, row in rows:
             if len(row) != len(columns):
                 raise InputError(
@@ -316,7 +319,7 @@ class ParquetRows:
                 batches = parquet.iter_batches(
                     batch_size=PARQUET_BATCH_ROWS,
                     row_groups=list(groups),
-                    columns=list(fields.named()),
+                    columns=[name for name in fields.named() if name in parquet.schema_arrow.names],
                     use_threads=False,
                 )
                 before = 0

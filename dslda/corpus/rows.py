@@ -68,15 +68,15 @@ class BlockColumns:
         """
         block.validate(self.n_terms)
         columns: dict[str, NDArray[Any]] = {}
-        for i, name in enumerate(self.responses):
-            values = self._column(block, block.responses, "response", name)
-            _refuse(block, f"response {name!r} must be finite or missing", np.isinf(values))
-            # NaN has many bit patterns: an all-missing chunk comes back as the fill's, and must hash the same
-            columns[f"response/{i}"] = np.where(np.isnan(values), np.nan, values)
-        for i, name in enumerate(self.covariates):
-            values = self._column(block, block.covariates, "covariate", name)
-            _refuse(block, f"covariate {name!r} must be finite", ~np.isfinite(values))
-            columns[f"covariates/{i}"] = values
+        for group, what, names, given in (
+            ("response", "response", self.responses, block.responses),
+            ("covariates", "covariate", self.covariates, block.covariates),
+        ):
+            for i, name in enumerate(names):
+                values = self._column(block, given, what, name)
+                _refuse(block, f"{what} {name!r} must be finite or missing", np.isinf(values))
+                # NaN has many bit patterns: an all-missing chunk comes back as the fill's, and must hash the same
+                columns[f"{group}/{i}"] = np.where(np.isnan(values), np.nan, values)
         responses = tuple(ResponseSummary.of(columns[f"response/{i}"]) for i in range(len(self.responses)))
         covariates = tuple(
             ResponseSummary.of(columns[f"covariates/{i}"]) for i in range(len(self.covariates))

@@ -260,7 +260,7 @@ class Corpus:
         )
 
     def __repr__(self) -> str:
-        kinds = {name: summary.kind for name, summary in self.response_summaries.items()}
+        kinds = {name: summary.looks for name, summary in self.response_summaries.items()}
         kinds |= {name: f"{len(self.levels[name]):,} levels" for name in kinds if name in self.levels}
         responses = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
         return (

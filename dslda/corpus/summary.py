@@ -17,6 +17,15 @@ from dslda.exceptions import FormatError, InputError
 
 __all__ = ["DISTINCT_LIMIT", "ResponseSummary"]
 
+LOOKS = {
+    "missing": "no value",
+    "constant": "all the same",
+    "binary": "0 and 1",
+    "count": "whole numbers",
+    "integer": "whole numbers",
+    "real": "real numbers",
+}
+
 DISTINCT_LIMIT = 256
 """Distinct values are listed up to this many: enough for ratings and for codes of classes."""
 
@@ -127,6 +136,11 @@ class ResponseSummary:
         if self.whole:
             return "count" if self.minimum >= 0 else "integer"
         return "real"
+
+    @property
+    def looks(self) -> str:
+        """The same for people: what numbers are, which is no word on how a model takes them."""
+        return LOOKS[self.kind]
 
     def __eq__(self, other: object) -> bool:
         # not field by field: NaN, where there is no value, equals nothing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslda.config import ClusterSettings
 from dslda.exceptions import EngineError, InputError
-from dslda.own_cluster import quiet_distributed
+from dslda.own_cluster import ClientLater, quiet_distributed
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -125,13 +125,15 @@ class ClusterOptions:
 
 
 @contextmanager
-def cluster(client: Client | None = None, *, options: ClusterOptions | None = None) -> Iterator[Client]:
+def cluster(
+    client: Client | ClientLater | None = None, *, options: ClusterOptions | None = None
+) -> Iterator[Client]:
     """A client to work with, closed at the end together with what was started for it.
 
     Parameters
     ----------
-    client : distributed.Client, optional
-        The user's own: given back as it is and left open.
+    client : distributed.Client or ClientLater, optional
+        The user's own: given back as it is and left open. Or one that is opened here, and closed at the end.
     options : ClusterOptions, optional
         Where no client is given: which cluster. By default workers on this machine that use all of it.
 
@@ -140,6 +142,10 @@ def cluster(client: Client | None = None, *, options: ClusterOptions | None = No
     EngineError
         The scheduler does not answer, or workers do not start.
     """
+    if isinstance(client, ClientLater):
+        with client.open() as opened_now:
+            yield opened_now
+        return
     if client is not None:
         yield client
         return

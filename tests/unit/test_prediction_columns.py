@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
@@ -16,7 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.engine.cluster import ClusterOptions, cluster
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model, load_model
 from dslda.predict_files import predict_files
 from dslda.training import train
@@ -169,15 +170,15 @@ def test_levels_are_matched_by_name(model: Model, tmp_path: Path) -> None:
         partition_tokens=100,
         **READING,
     )
-    message = (
-        r"document 40: covariate 'party' must be one of the levels of training \('D', 'I', 'R'\), got 'Green'"
-    )
-    with pytest.raises(InputError, match=message):
-        model.predict(strange, realign=True)
-    with pytest.raises(InputError, match=message):
-        model.predict(few)
-    with pytest.raises(InputError, match=r"strange\.jsonl, line 41: covariate 'party' must be one of"):
-        list(predict_files(model, tmp_path / "strange.jsonl"))
+    expected = model.predict(other, realign=True)
+    expected[40] = np.nan
+    with pytest.warns(DataWarning, match=r"1 of \d+ documents have no prediction \(the first: 'b\d+'\)"):
+        assert_array_equal(model.predict(strange, realign=True), expected)
+    with pytest.warns(DataWarning, match=r"1 of \d+ documents have no prediction \(the first: '40'\)"):
+        assert_array_equal(model.predict(few), expected)
+    (table,) = predict_files(model, tmp_path / "strange.jsonl")
+    assert table["flag"].to_pylist() == ["unknown_level" if i == 40 else "" for i in range(len(few))]
+    assert table["prediction"].null_count == 1
 
 
 def test_numbers_are_not_taken_for_names_nor_names_for_numbers(model: Model, tmp_path: Path) -> None:
@@ -207,17 +208,14 @@ def test_a_corpus_without_the_covariate_says_which(model: Model, tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"age": None}, "must have the covariate 'age' of the model, got none"),
-        ({"age": ""}, "must have the covariate 'age' of the model, got none"),
-        ({"party": float("nan")}, "must have the covariate 'party' of the model, got none"),
         ({"age": "old"}, "covariate 'age' must be a number, got 'old'"),
-        ({"party": "r"}, "covariate 'party' must be one of the levels of training .*got 'r'"),
+        ({"party": ["r"]}, r"covariate 'party' must be a name .*got \['r'\]"),
         ({"days": 0}, "exposure 'days' must be a number above 0, got 0"),
         ({"days": -2}, "exposure 'days' must be a number above 0, got -2"),
         ({"days": "two"}, "covariate 'days' must be a number, got 'two'"),
     ],
 )
-def test_what_a_document_lacks_is_said_with_its_place(
+def test_a_value_that_cannot_be_used_is_said_with_its_place(
     model: Model, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     new = records(6)
@@ -241,9 +239,6 @@ def test_what_a_document_lacks_is_said_with_its_place(
             "covariate 'party' must have a value for each of 2 documents, got 1",
         ),
         ({"age": [50, 50], "party": "DR"}, "covariate 'party' must be an array of names, got str"),
-        ({"age": [50, 50], "party": ["D", "X"]}, r"row 1: covariate 'party' must be one of .*got 'X'"),
-        ({"age": [50, 50], "party": ["D", None]}, r"row 1: covariate 'party' must be one of .*got None"),
-        ({"age": [50, np.nan], "party": ["D", "R"]}, "covariate 'age' must have a value .*got none in row 1"),
         (
             {"age": [50, 50], "party": ["D", "R"], "days": [1, 0]},
             "row 1: exposure 'days' must be a number above 0",
@@ -261,8 +256,75 @@ def test_arrays_of_covariates_are_checked(model: Model, given: Any, message: str
 
 
 def test_texts_alone_are_not_enough(model: Model) -> None:
-    with pytest.raises(InputError, match="document 0: must have the covariate 'age' of the model"):
+    with pytest.raises(
+        InputError, match=r"document 0: must be a mapping .*\('age', 'party'\) .* words alone"
+    ):
         model.predict(["good fine"])
+
+
+GAPS: list[dict[str, Any]] = [
+    {"age": None},
+    {"age": float("nan")},
+    {"age": ""},
+    {"party": None},
+    {"party": "Green"},
+    {"days": None},
+]
+FLAGS = ["", "no_covariate", "no_covariate", "no_covariate", "no_covariate", "unknown_level", "no_covariate"]
+
+
+def test_a_document_that_lacks_a_covariate_has_no_prediction_and_the_others_keep_theirs(
+    model: Model, corpus: Corpus, tmp_path: Path
+) -> None:
+    """One rule for records, arrays, JSON lines, CSV and corpora."""
+    whole = records()
+    new = [whole[0]] + [r | gap for r, gap in zip(whole[1:], GAPS, strict=False)] + whole[7:]
+    flags = FLAGS + [""] * (N - 7)
+    expected = np.where([f != "" for f in flags], np.nan, model.predict(whole))
+    warned = pytest.warns(
+        DataWarning, match=r"6 of 120 documents have no prediction \(the first: '1', '2', '3'\)"
+    )
+    with warned:
+        assert_array_equal(model.predict(new), expected)
+    assert model.score_table(new)["flag"].to_pylist() == flags
+    arrays = {name: [r[name] or None for r in new] for name in ("age", "party", "days")}
+    with warned:
+        assert_array_equal(model.predict([r["text"] for r in new], covariates=arrays), expected)
+    jsonl = write_jsonl(tmp_path / "new.jsonl", [{k: v for k, v in r.items() if v == v} for r in new])
+    (tables,) = predict_files(model, jsonl)
+    assert_array_equal(tables["prediction"].to_numpy(), expected)
+    with (tmp_path / "new.csv").open("w", newline="") as stream:
+        rows = csv.DictWriter(stream, list(new[0]))
+        rows.writeheader()
+        rows.writerows([{k: v if v == v else None for k, v in r.items()} for r in new])
+    (table,) = predict_files(model, tmp_path / "new.csv")
+    assert table["flag"].to_pylist() == flags
+    assert table["prediction"].to_pylist() == [None if v != v else v for v in expected]
+    reading = {k: v for k, v in READING.items() if k not in ("min_df", "max_df")}
+    stored = ingest(
+        jsonl, tmp_path / "new.corpus", categorical="party", vocabulary=model.vocabulary, **reading
+    )
+    assert stored.covariate_summaries["age"].missing == 3
+    assert model.score_table(stored)["flag"].to_pylist() == flags
+    # documents that cannot be judged are left out
+    with pytest.warns(DataWarning, match=r"6 of 120 .*\(the first: 'b1', 'b2', 'b3'\)"):
+        score = model.score(stored)
+    there = [i for i, flag in enumerate(flags) if not flag]
+    assert score == model.score([whole[i] for i in there], [whole[i]["reads"] for i in there])
+
+
+def test_each_file_says_by_itself_whether_it_has_an_exposure(model: Model, tmp_path: Path) -> None:
+    """Only the first was asked: an exposure that came later was passed over in silence."""
+    whole = records(6)
+    bare = [{k: v for k, v in r.items() if k != "days"} for r in whole]
+    expected = np.concatenate([model.predict(bare), model.predict(whole)])
+    for ending in ("csv", "parquet"):
+        for name, rows in (("a", bare), ("b", whole)):
+            frame = pandas.DataFrame(rows)
+            path = tmp_path / f"{name}.{ending}"
+            frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        tables = predict_files(model, str(tmp_path / f"*.{ending}"))
+        assert_array_equal(np.concatenate([t["prediction"] for t in tables]), expected)
 
 
 def test_a_corpus_with_a_covariate_that_is_no_exposure_is_refused(model: Model, tmp_path: Path) -> None:
@@ -280,3 +342,70 @@ def test_a_corpus_with_a_covariate_that_is_no_exposure_is_refused(model: Model, 
         model.predict(other)
     with pytest.raises(InputError, match="exposure 'days' must hold numbers above 0, got values from 0 to"):
         train(other, family="poisson", exposure="days", n_topics=2)
+
+
+def test_training_leaves_out_the_response_where_a_covariate_is_missing_and_says_so(
+    model: Model, client: Client, tmp_path: Path
+) -> None:
+    """As if the response were missing; the same bits from a corpus, a bag and with the response taken away."""
+    import dask.bag
+
+    gaps = {5: {"age": None}, 8: {"party": None}, 13: {"days": None}, 14: {"age": None, "reads": None}}
+    new = [r | gaps.get(i, {}) for i, r in enumerate(records())]
+    path = write_jsonl(tmp_path / "new.jsonl", new)
+    reading = READING | {"categorical": "party", "partition_tokens": 150}
+    corpus = ingest(path, tmp_path / "new.corpus", **reading)
+    said = r"3 of 119 documents with response 'reads' lack a covariate \(missing: 'days' in 1, 'age' in 2, 'party' in 1\)"
+    with pytest.warns(
+        DataWarning, match=said + ".*the first: document 'b5', document 'b8', document 'b13'; "
+    ):
+        trained = train(corpus, client=client, **SETTINGS)
+    assert trained.training.n_documents == N
+    assert trained.training.n_labelled == trained.response_summary.n == N - 4
+    bag = dask.bag.from_sequence(new, npartitions=3)
+    bag_reading = {
+        "text": "text",
+        "categorical": "party",
+        "min_df": 1,
+        "max_df": 1.0,
+        "partition_tokens": 150,
+    }
+    with pytest.warns(DataWarning, match=said + r".*document 5 \(counted from 0\)"):
+        other = train(bag, response="reads", client=client, **bag_reading, **SETTINGS)
+    # where no model sees the column nothing is left out
+    assert (
+        train(corpus, client=client, **SETTINGS | {"covariates": (), "exposure": None}).training.n_labelled
+        == N - 1
+    )
+    masked = np.arange(N) > 7
+    with pytest.warns(DataWarning, match=r"2 of 111 documents .*the first: document 'b8', document 'b13'"):
+        assert train(corpus, client=client, documents=masked, **SETTINGS).training.n_labelled == 109
+    for name in ("topics", "eta", "zeta"):
+        one, two = (getattr(m.record.parameters, name).tobytes() for m in (trained, other))
+        assert one == two
+    with pytest.raises(
+        InputError, match="response 'reads' is missing in all documents to train on that have 'days', 'age'"
+    ):
+        train(corpus, client=client, documents=[5, 14], **SETTINGS)
+
+
+def test_what_fills_a_gap_has_no_effect(client: Client) -> None:
+    """The response is left out, so no value of the covariate may count; a document without a weight counts for nothing."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(1.0, (60, 20))
+    age, weight = rng.normal(size=60), rng.uniform(0.5, 2.0, 60)
+    y = counts[:, 0] + age
+    settings: dict[str, Any] = {"n_topics": 2, "tol": 1e-6}
+    gap = np.arange(60) == 7
+    with pytest.warns(DataWarning, match="1 of 60 documents"):
+        one = train(counts, response=y, covariates={"age": np.where(gap, np.nan, age)}, **settings)
+    two = train(
+        counts, response=np.where(gap, np.nan, y), covariates={"age": np.where(gap, 3.0, age)}, **settings
+    )
+    new = {"covariates": {"age": age[8:]}}
+    assert_allclose(one.predict(counts[8:], **new), two.predict(counts[8:], **new), rtol=1e-3)
+    assert one.covariate_coefficients()[0][2] == pytest.approx(two.covariate_coefficients()[0][2], rel=1e-4)
+    with pytest.warns(DataWarning, match="1 of 60 documents"):
+        one = train(counts, response=y, weight=np.where(gap, np.nan, weight), **settings)
+    two = train(counts, response=np.where(gap, np.nan, y), weight=np.where(gap, 0.0, weight), **settings)
+    assert_array_equal(one.topic_word, two.topic_word)

@@ -432,8 +432,8 @@ def test_responses_outside_the_domain_are_named(family: str, value: float, messa
             "covariate 'age' must differ between documents by more than rounding, got 3 in all",
         ),
         (
-            {"covariates": {"age": [None] + [1.0] * (D - 1)}},
-            "age must have a value for each row, got none in row 0",
+            {"covariates": {"age": [None] * D}},
+            "the response is missing in all documents to train on that have 'age'; it must be known in at least two",
         ),
         ({"covariates": {"response": np.arange(D)}}, "other columns than the response, got 'response'"),
         ({"covariates": ["age"]}, r"a mapping of name to array for a matrix.*covariates=\{'age'"),

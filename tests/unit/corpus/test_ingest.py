@@ -467,7 +467,6 @@ GOOD = {"text": "apple pear", "y": 1.0, "x": 1.0, "w": 1.0, "words": ["a"], "cou
         ({"y": -1e300}, r"line 3: response 'y' must be finite, with a finite square, got -1e\+300"),
         ({"y": "1_0"}, r"line 3: response 'y' must be a number, got '1_0'"),
         ({"y": 10**400}, r"line 3: response 'y' must be finite"),
-        ({"x": None}, r"line 3: covariate 'x' must be a number for every document, got none"),
         ({"x": "old"}, r"line 3: covariate 'x' must be a number, got 'old'"),
         ({"w": -1}, r"line 3: weight 'w' must not be negative, got -1"),
         ({"w": None}, r"line 3: weight 'w' must be a number for every document"),

@@ -90,7 +90,7 @@ def test_names_come_back_by_their_codes(reviews, expected):
         assert names(corpus, name) == given
     assert set(corpus.levels) == {"class_name", "department"}
     assert column(corpus, "rating").tolist() == [review["rating"] for review in reviews]
-    assert "'class_name' (16 levels), 'rating' (count)" in repr(corpus)
+    assert "'class_name' (16 levels), 'rating' (whole numbers)" in repr(corpus)
     assert pickle.loads(pickle.dumps(corpus)).levels == corpus.levels
 
 
@@ -301,12 +301,9 @@ def test_levels_are_at_most_ten_thousand(tmp_path, n_partitions):
         ({"y": [1]}, r"a\.jsonl, line 3: response 'y' must be a name to be categorical .*, got \[1\]"),
         ({"y": {"a": 1}}, r"line 3: response 'y' must be a name"),
         ({"y": math.inf}, r"line 3: response 'y' must be a name .*, got inf"),
-        ({"x": None}, r"line 3: covariate 'x' must be a name for every document, got none"),
-        ({"x": " "}, r"line 3: covariate 'x' must be a name for every document, got none"),
-        ({"x": math.nan}, r"line 3: covariate 'x' must be a name for every document, got none"),
         (
             {"n": "high"},
-            r"line 3: covariate 'n' must be a number, got 'high'; if 'n' holds names of "
+            r"line 3: covariate 'n' must be a number, got 'high'; leave it empty .*; if 'n' holds names of "
             r"classes, name it with categorical=$",
         ),
     ],
@@ -327,13 +324,16 @@ def test_a_value_that_is_no_name_is_named_by_file_line_and_field(tmp_path, chang
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_an_empty_cell_is_missing_for_a_response_and_refused_for_a_covariate(tmp_path):
+def test_an_empty_cell_is_missing_for_a_response_and_a_covariate(tmp_path):
     (tmp_path / "a.csv").write_text('text,y\nword,a\nword,\nword," "\nword,b\n')
     arguments = {"text": "text", "categorical": "y", **ALL}
     corpus = ingest(tmp_path / "a.csv", response="y", **arguments)
     assert names(corpus, "y") == ["a", None, None, "b"]
-    with pytest.raises(InputError, match=r"a\.csv, line 3: covariate 'y' must be a name for every document"):
-        ingest(tmp_path / "a.csv", covariates="y", **arguments)
+    corpus = ingest(tmp_path / "a.csv", covariates="y", **arguments)
+    assert corpus.covariate_summaries["y"].missing == 2
+    assert corpus.read(0, covariates=["y"]).covariates["y"].tolist() == pytest.approx(
+        [0, math.nan, math.nan, 1], nan_ok=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_wrong_levels_are_refused_by_the_writer(tmp_path, levels):
         ({"responses": {"y": np.array([0, 0.5, 1])}}, "response 'y' must be a code"),
         ({"responses": {"y": np.array([0, np.inf, 1])}}, "response 'y' must be a code"),
         ({"covariates": {"x": np.array([0, -1.0, 1])}}, "covariate 'x' must be a code 0..2"),
-        ({"covariates": {"x": np.array([0, np.nan, 1])}}, "covariate 'x' must be finite"),
+        ({"covariates": {"x": np.array([0, np.inf, 1])}}, "covariate 'x' must be a code"),
     ],
 )
 def test_a_block_with_a_code_that_has_no_level_is_refused(tmp_path, columns, message):

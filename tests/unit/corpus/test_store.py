@@ -301,7 +301,10 @@ def test_corpus_and_reader_and_writer_pickle_small(pristine):
 def test_repr_is_one_informative_line(pristine):
     line = repr(open_corpus(pristine))
     assert "7 documents, 5 terms" in line
-    assert "3 partitions, responses: 'rating' (real), 'a/b: größe?' (missing), '..' (count)" in line
+    assert (
+        "3 partitions, responses: 'rating' (real numbers), 'a/b: größe?' (no value), '..' (whole numbers)"
+        in line
+    )
     assert "\n" not in line
 
 
@@ -406,7 +409,7 @@ def with_columns(**columns) -> DocumentBlock:
         (with_columns(responses=BLOCKS[2].responses | {"..": np.array([0, np.inf, 0, np.inf])}),
          r"response '..' must be finite or missing, and is not in 2 documents, first in document 'd2.1"),
         (with_columns(covariates={}), "the block must have the covariate 'age'"),
-        (with_columns(covariates={"age": np.array([0, 0, np.nan, 0])}), "covariate 'age' must be finite"),
+        (with_columns(covariates={"age": np.array([0, 0, np.inf, 0])}), "covariate 'age' must be finite"),
         (with_columns(weight=None), "the block must have weights, got none"),
         (with_columns(weight=np.array([1, 1, 1, -1.0])), "weight must be finite and not negative"),
         (with_columns(doc_id=None), "an identifier for each of its 4 documents"),

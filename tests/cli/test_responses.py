@@ -1,0 +1,263 @@
+"""What newcomers stumble over with responses, covariates and classes, as they run into it: from files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dslda as dslda_package
+from dslda.exceptions import InputError
+
+Dslda = Callable[..., Any]
+
+AREAS = {"Health": "doctor nurse clinic", "Defense": "army navy fleet", "Tax": "income levy relief"}
+
+
+def bills(n: int = 90) -> list[dict[str, Any]]:
+    """Bills of three areas; every ninth has no party, every tenth no area."""
+    found = []
+    for i in range(n):
+        area = list(AREAS)[i % 3]
+        words = AREAS[area].split()
+        found.append(
+            {
+                "key": f"b{i}",
+                "text": f"{words[i % 3]} {words[(i + 1) % 3]} act number{i % 4}",
+                "area": None if i % 10 == 9 else area,
+                "party": None if i % 9 == 8 else "DR"[i // 3 % 2],
+                "stars": 1 + (i % 3) + i // 3 % 3,
+                "days": 1 + i % 5,
+            }
+        )
+    return found
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> Path:
+    """As CSV or JSON lines, by the ending."""
+    with path.open("w", newline="") as stream:
+        if path.suffix == ".csv":
+            rows = csv.DictWriter(stream, list(records[0]))
+            rows.writeheader()
+            rows.writerows(records)
+        else:
+            stream.writelines(json.dumps(record) + "\n" for record in records)
+    return path
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+INGEST = ("--text", "text", "--id", "key", "--min-df", 1, "--max-df", 1.0)
+COLUMNS = (
+    "--response",
+    "area",
+    "--response",
+    "stars",
+    "--covariates",
+    "party,days",
+    "--categorical",
+    "area,party",
+)
+
+
+@pytest.fixture(scope="module", params=["bills.jsonl", "bills.csv"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with bills.corpus, made of JSON lines or of CSV."""
+    from dslda.cli.program import run
+
+    made = tmp_path_factory.mktemp("bills")
+    source = write(made / request.param, bills())
+    arguments = ("ingest", source, "--out", made / "bills.corpus", *INGEST, *COLUMNS)
+    assert run([str(argument) for argument in arguments]) == 0
+    return made
+
+
+def test_what_is_missing_is_counted_reported_and_flagged(folder: Path, dslda: Dslda, tmp_path: Path) -> None:
+    """A single missing covariate refused the whole file, in ingest and in predict."""
+    source = next(path for path in folder.iterdir() if path.suffix in (".jsonl", ".csv"))
+    said = dslda("ingest", source, "--out", tmp_path / "b.corpus", *INGEST, *COLUMNS)
+    assert "9 of 90 documents have no response 'area': they help to learn the topics" in said.err
+    assert "10 of 90 documents have no covariate 'party': a model with this covariate leaves" in said.err
+    assert "'stars' (whole numbers)" in said.err  # stars are no counts
+    assert "party: D, R (10 missing)" in dslda("info", folder / "bills.corpus").out
+    train = ("train", folder / "bills.corpus", "--response", "stars", "--covariates", "party", "--topics", 3)
+    trained = dslda(*train, "--out", tmp_path / "stars.model")
+    assert trained.code == 0
+    assert (
+        "warning: 10 of 90 documents with response 'stars' lack a covariate (missing: 'party' in 10): their response is "
+        "left out, their words still count; the first: document 'b8', document 'b17', document 'b26', ...; fill it in"
+    ) in trained.err
+    new = bills(20)
+    new[3]["party"] = "Green"
+    for name in ("new.jsonl", "new.csv"):
+        done = dslda("predict", tmp_path / "stars.model", write(tmp_path / name, new))
+        assert done.code == 0
+        rows = table(done.out)
+        assert [row["id"] for row in rows] == [f"b{i}" for i in range(20)]
+        gaps = {"b3": "unknown_level", "b8": "no_covariate", "b17": "no_covariate"}
+        assert {row["id"]: row["flag"] for row in rows if not row["prediction"]} == gaps
+        assert "warning: 2 of 20 documents lack a covariate of the model: they have no prediction" in done.err
+        assert "warning: 1 of 20 documents have a level of a covariate that training did not see" in done.err
+
+
+ROLES = {
+    "covariates": (
+        ["--response", "stars", "--covariates", "height"],
+        "must name covariates of .*; got 'height'",
+    ),
+    "weight": (["--response", "stars", "--weight", "heft"], "must name covariates of .*; got 'heft'"),
+    "exposure": (["--response", "stars", "--exposure", "time"], "must name covariates of .*; got 'time'"),
+    "response": (["--response", "rating"], "--response must name one of those in .*'stars'.*; got 'rating'"),
+    "role of another family": (
+        ["--response", "stars", "--exposure", "days"],
+        "exposure must be left out for family gaussian; families with an exposure: negative_binomial, poisson",
+    ),
+    "domain": (
+        ["--response", "stars", "--family", "binomial"],
+        "'stars' must be 0 or 1 .*, got 2 in document 'b1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROLES)
+def test_what_cannot_be_trained_is_refused_before_workers_start(
+    folder: Path, dslda: Dslda, tmp_path: Path, case: str
+) -> None:
+    arguments, message = ROLES[case]
+    done = dslda("train", folder / "bills.corpus", "--out", tmp_path / "x.model", "--workers", 2, *arguments)
+    assert done.code == 2
+    assert re.search(message, done.error), done.error
+    assert "worker" not in done.err
+
+
+def test_what_cannot_be_ingested_is_refused_before_workers_start(
+    folder: Path, dslda: Dslda, tmp_path: Path
+) -> None:
+    source = next(path for path in folder.iterdir() if path.suffix in (".jsonl", ".csv"))
+    for column in ("--response", "--covariates", "--weight"):
+        done = dslda(
+            "ingest", source, "--out", tmp_path / "x.corpus", *INGEST, column, "nope", "--workers", 2
+        )
+        assert done.code == 2
+        assert "has no field 'nope' for the" in done.error
+        assert "worker" not in done.err
+
+
+def test_lines_of_text_are_not_enough_for_a_model_with_covariates(
+    folder: Path, dslda: Dslda, tmp_path: Path
+) -> None:
+    train = (
+        "train",
+        folder / "bills.corpus",
+        "--response",
+        "stars",
+        "--covariates",
+        "days,party",
+        "--topics",
+        2,
+    )
+    assert dslda(*train, "--out", tmp_path / "x.model", "--max-iter", 2).code == 0
+    done = dslda("predict", tmp_path / "x.model", "-")
+    assert done.code == 2
+    assert done.error.startswith(
+        "- reads lines of text alone, and the model needs 'days', 'party' of each document"
+    )
+
+
+def test_a_family_of_ones_own_is_named_by_its_module_and_class(
+    documented_family: str, tmp_path: Path
+) -> None:
+    """As processes: the module lies in the current directory, which no installed program looks into by itself."""
+    (tmp_path / "waits.py").write_text(documented_family)
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name")
+    waits = [
+        {"text": "short brief quick" if i % 2 else "long slow late", "wait": (1 + i % 2) * (1 + i % 5)}
+        for i in range(60)
+    ]
+    write(tmp_path / "waits.jsonl", waits)
+
+    def program(*arguments: str) -> tuple[int, str]:
+        code = "from dslda.cli import main; main()"
+        path = {"PYTHONPATH": str(Path(dslda_package.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=tmp_path,
+            env=os.environ | path,
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout if done.returncode == 0 else done.stderr.splitlines()[-1]
+
+    ingest = (
+        "ingest",
+        "waits.jsonl",
+        "--out",
+        "w.corpus",
+        "--text",
+        "text",
+        "--response",
+        "wait",
+        "--min-df",
+        "1",
+    )
+    assert program(*ingest, "--max-df", "1.0", "--partition-tokens", "60")[0] == 0
+    train = ("train", "w.corpus", "--response", "wait", "--topics", "2", "--max-iter", "3")
+    own = ("--family", "waits:Exponential")
+    assert program(*train, *own, "--workers", "1", "--out", "w.model")[0] == 0
+    for command in (["predict", "w.model", "waits.jsonl"], ["topics", "w.model"], ["info", "w.model"]):
+        code, told = program(*command)
+        assert code == 2
+        assert "got 'exponential'; if it is your own, register" in told
+        assert told.endswith("on the command line --family MODULE:CLASS)")
+        assert program(*command, *own)[0] == 0
+    assert len(table(program("predict", "w.model", "waits.jsonl", *own)[1])) == 60
+    for family, message in {
+        "wait:Exponential": "there must be a module 'wait' in the current directory or installed, got none; write",
+        "broken:Exponential": "importing broken failed with ModuleNotFoundError: No module named 'nothing_of_that",
+        "waits:Gamma": "must be a subclass of dslda.families.base.Family or an instance of one, got nothing of",
+        "waits:math": "got a module",
+        ":Exponential": "--family must name a module and a class in it, got ':Exponential'",
+    }.items():
+        code, told = program(*train, "--family", family, "--out", "x.model")
+        assert (code, message in told) == (2, True), told
+    code, told = program("predict", "w.model", "waits.jsonl", "--family", "gaussian")
+    assert (code, "--family must be that of the model, 'exponential', got 'gaussian'" in told) == (2, True), (
+        told
+    )
+
+
+def test_each_class_tells_which_topics_raise_it(folder: Path, dslda: Dslda, tmp_path: Path) -> None:
+    """Only the class that a topic speaks for most was shown: a class that is nobody's favourite was nowhere."""
+    model = tmp_path / "area.model"
+    train = ("train", folder / "bills.corpus", "--response", "area", "--family", "categorical")
+    assert dslda(*train, "--topics", 2, "--out", model).code == 0
+    lines = [line for line in dslda("info", model).out.splitlines() if line.startswith("class:")]
+    assert [line.split()[1] for line in lines] == ["Defense:", "Health:", "Tax:"]
+    assert sum(bool(re.search(r"raised by topic [01] \+\d+\.\d\d ± \d+\.\d\d", line)) for line in lines) >= 2
+    rows = table(dslda("topics", model, "--by-class").out)
+    assert [(row["class"]) for row in rows] == ["Defense"] * 2 + ["Health"] * 2 + ["Tax"] * 2
+    for topic in "01":  # over the classes they sum to 0
+        assert sum(float(row["coefficient"]) for row in rows if row["topic"] == topic) == pytest.approx(0.0)
+    by_class = dslda_package.load_model(model).class_topics(top=1)
+    assert list(by_class) == ["Defense", "Health", "Tax"]
+    assert all(one.coefficient > 0.0 for found in by_class.values() for one in found)
+    with pytest.raises(InputError, match="top must be a whole number of at least 1, got 0"):
+        dslda_package.load_model(model).class_topics(top=0)
+    from rich.console import Console
+
+    from dslda.cli.topics import class_table
+
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(class_table(dslda_package.load_model(model)))
+    assert "Health" in console.export_text()
