@@ -158,7 +158,7 @@ class DaskExecutor:
             sent = time.perf_counter()
             root, pinned = self._submit(published, attempt)
             self._await(root, watch, pinned)
-            statistics = root.result(timeout=self._settings.stall_timeout)
+            statistics = root.result(timeout=self._settings.stall_timeout).dense()
             complete = True
         except Exception as error:
             raise _AttemptError(error, raised_by_task=root is not None and root.status == "error") from error

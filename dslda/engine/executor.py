@@ -12,8 +12,8 @@ from typing import Protocol, Self
 from dslda.engine.reduction import number_of_levels, sum_subtree
 from dslda.engine.sources import Source, TrainingBlock
 from dslda.families.base import Family
-from dslda.variational.estep import e_step
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parts import ParameterParts, e_step_of_parts
 from dslda.variational.statistics import SufficientStatistics
 
 __all__ = ["Executor", "IterationTimes", "PartitionListener", "SerialExecutor", "single_threaded_blas"]
@@ -49,7 +49,7 @@ class Executor(Protocol):
     def run(
         self, parameters: Parameters, *, on_partition: PartitionListener | None = None
     ) -> tuple[SufficientStatistics, IterationTimes]:
-        """One iteration: statistics of all documents at `parameters`.
+        """One iteration: statistics of all documents at `parameters`, with a row for every term.
 
         Raises
         ------
@@ -98,12 +98,13 @@ class SerialExecutor:
         self, parameters: Parameters, *, on_partition: PartitionListener | None = None
     ) -> tuple[SufficientStatistics, IterationTimes]:
         in_e_step = 0.0
+        parts = ParameterParts([parameters])
 
         def leaf(partition: int) -> SufficientStatistics:
             nonlocal in_e_step
             started = time.perf_counter()
             with noting(f"E-step of {self._source.describe(partition)}"):
-                statistics = run_partition(self._block(partition), parameters, self._family, self._spec)
+                statistics = run_partition(self._block(partition), parts, self._family, self._spec)
             if on_partition is not None:
                 on_partition(statistics.n_documents)
             in_e_step += time.perf_counter() - started
@@ -113,7 +114,7 @@ class SerialExecutor:
         started = time.perf_counter()
         with single_threaded_blas():
             total = sum_subtree(leaf, 0, n, level=number_of_levels(n))
-        return total, IterationTimes(0.0, in_e_step, time.perf_counter() - started - in_e_step)
+        return total.dense(), IterationTimes(0.0, in_e_step, time.perf_counter() - started - in_e_step)
 
     def close(self) -> None:
         if self._kept is not None:
@@ -136,10 +137,10 @@ class SerialExecutor:
 
 
 def run_partition(
-    block: TrainingBlock, parameters: Parameters, family: Family, spec: FitSpec
+    block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
 ) -> SufficientStatistics:
-    """The E-step of one partition."""
-    return e_step(
+    """The E-step of one partition; statistics of few terms have no rows for the others."""
+    return e_step_of_parts(
         block.indptr,
         block.terms,
         block.counts,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from distributed import Worker, get_worker
 
 from dslda.engine.events import report_partition
@@ -17,6 +16,7 @@ from dslda.engine.sources import PartitionLoader, TrainingBlock, TrainingView
 from dslda.exceptions import EngineError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parts import ParameterParts
 from dslda.variational.statistics import SufficientStatistics
 
 __all__ = ["GroupTask", "read_partition", "run_group", "try_partition"]
@@ -61,13 +61,13 @@ def run_group(
 ) -> SufficientStatistics:
     """The E-step of a node's partitions and their sum, in place: one object to hold and move, not many."""
     worker = _usable_worker()
-    parameters = _aligned(parameters)
+    topics = ParameterParts([parameters])
 
     def leaf(partition: int) -> SufficientStatistics:
         offset = partition - task.start
         with noting(f"E-step of {task.descriptions[offset]} on worker {worker.address}"):
             block = _block(parts[offset], views[offset])
-            statistics = run_partition(block, parameters, task.family, task.spec)
+            statistics = run_partition(block, topics, task.family, task.spec)
         report_partition(worker, task.topic, task.attempt, partition, statistics.n_documents)
         return statistics
 
@@ -76,7 +76,7 @@ def run_group(
 
 def try_partition(part: Any, view: TrainingView | None, parameters: Parameters, task: GroupTask) -> None:
     """The E-step of one partition for nothing but to see whether its worker survives."""
-    run_partition(_block(part, view), _aligned(parameters), task.family, task.spec)
+    run_partition(_block(part, view), ParameterParts([parameters]), task.family, task.spec)
 
 
 def _usable_worker() -> Worker:
@@ -94,8 +94,3 @@ def _block(part: Any, view: TrainingView | None) -> TrainingBlock:
         return part()
     block: TrainingBlock = part if view is None else view(part)
     return block
-
-
-def _aligned(parameters: Parameters) -> Parameters:
-    # Arrays arrive at odd addresses (xgboost#8690); aligned once for all partitions of the task.
-    return replace(parameters, topics=np.require(parameters.topics, requirements=["C", "A"]))
