@@ -18,7 +18,12 @@ from dslda.variational.estep import e_step
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics, is_dense
 
-__all__ = ["ParameterParts", "e_step_of_parts", "split"]
+__all__ = ["ParameterParts", "borders", "e_step_of_parts", "split"]
+
+
+def borders(n_terms: int, n_parts: int) -> list[int]:
+    """Where `n_parts` nearly equal ranges of the terms begin, and the end: `n_parts` + 1 numbers."""
+    return [n_terms * i // n_parts for i in range(n_parts + 1)]
 
 
 def split(parameters: Parameters, n_parts: int) -> list[Parameters]:
@@ -32,8 +37,8 @@ def split(parameters: Parameters, n_parts: int) -> list[Parameters]:
     n_parts : int
         1 to V.
     """
-    borders = np.linspace(0, parameters.n_terms, n_parts + 1).astype(np.int64).tolist()
-    return [replace(parameters, topics=parameters.topics[a:b]) for a, b in itertools.pairwise(borders)]
+    ranges = itertools.pairwise(borders(parameters.n_terms, n_parts))
+    return [replace(parameters, topics=parameters.topics[a:b]) for a, b in ranges]
 
 
 class ParameterParts:
@@ -70,9 +75,9 @@ class ParameterParts:
     def of_terms(self, terms: NDArray[np.int64]) -> Parameters:
         """With the topics of some terms only, which are given in ascending order."""
         topics = np.empty((len(terms), self._parts[0].n_topics))
-        borders = [0, *np.searchsorted(terms, self._ends).tolist()]
+        rows = [0, *np.searchsorted(terms, self._ends).tolist()]
         first = 0
-        for part, a, b, end in zip(self._parts, borders[:-1], borders[1:], self._ends.tolist(), strict=True):
+        for part, a, b, end in zip(self._parts, rows[:-1], rows[1:], self._ends.tolist(), strict=True):
             topics[a:b] = part.topics[terms[a:b] - first]
             first = end
         return replace(self._parts[0], topics=topics)
