@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +52,9 @@ def generate(shape: Shape, path: Path) -> Corpus:
         responses=["y"],
     )
     writer.prepare()
-    with multiprocessing.get_context("spawn").Pool(2, _start, (writer, shape)) as pool:
-        writer.finish(pool.imap_unordered(_write, range(shape.partitions)))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, spawn, _start, (writer, shape)) as pool:
+        writer.finish(pool.map(_write, range(shape.partitions)))
     return open_corpus(path)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 from distributed import Client, Worker
 
-__all__ = ["WorkerState", "cpu_of_all", "forget_peaks", "peak_bytes", "worker_state"]
+__all__ = ["WorkerState", "cpu_of_all", "peak_bytes", "worker_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class WorkerState:
 
 
 def worker_state(client: Client) -> WorkerState:
-    """Since the workers started, or since their peaks were forgotten."""
+    """Since the workers started."""
     states = client.run(_state).values()
     pauses = sum(
         isinstance(message, dict)
@@ -41,12 +41,8 @@ def worker_state(client: Client) -> WorkerState:
     )
 
 
-def forget_peaks(client: Client) -> None:
-    client.run(_forget_peak)
-
-
 def peak_bytes() -> int:
-    """Most memory that this process has taken, since its peak was forgotten."""
+    """Most memory that this process has taken."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) * 1024
 
@@ -56,10 +52,6 @@ def cpu_of_all() -> float:
     this = psutil.Process()
     times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
     return sum(t.user + t.system for t in times)
-
-
-def _forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
 
 
 def _state(dask_worker: Worker) -> tuple[int, int, int]:

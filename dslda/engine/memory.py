@@ -14,6 +14,9 @@ __all__ = ["WorkerMemory", "room_for_documents", "working_memory"]
 PROCESS_BYTES = 300 << 20
 """Of a worker before it works: the interpreter, Dask and compiled kernels."""
 
+ENTRY_BYTES = 8
+"""Of a (document, term) entry."""
+
 READ_COPIES = 3
 """Times its size that a partition takes while it is read: as stored, as decoded, and as trained on."""
 
@@ -29,10 +32,10 @@ class WorkerMemory:
 def working_memory(source: Source, spec: FitSpec, *, threads: int, level: int) -> int:
     """The most bytes that a worker needs beside the documents it keeps, whatever their number.
 
-    Let M be a matrix of K x V doubles. Parameters: one M, and one more for each thread, since arrays arrive
-    at odd addresses and the kernels get a copy. Sums: ``level + 1`` of M and of K x K for each thread, those
-    of the subtree it goes over, and ``FAN_IN + 1`` where its results are added up. Documents: each thread
-    reads a partition while it works on another. Statistics of few terms take less than M.
+    Let M be a matrix of K x V doubles, m one of K rows for the terms of a partition, at most an M, and s one for those of
+    the partitions that one task goes over. Parameters: one M, and for each thread an m, with the topics of the partition.
+    Sums: for each thread an m and ``level`` of s; up to ``FAN_IN`` of s that wait to be added up, and their sum, an M.
+    Documents: each thread reads a partition while it works on another.
 
     Parameters
     ----------
@@ -42,14 +45,16 @@ def working_memory(source: Source, spec: FitSpec, *, threads: int, level: int) -
     level : int
         Of the tree of sums that one task goes over.
     """
-    matrix = 8 * spec.n_topics * source.n_terms
-    sums = matrix + 8 * spec.n_topics**2
-    partition = int(source.nbytes.max(initial=0))
+    row = 8 * spec.n_topics
+    largest = int(source.nbytes.max(initial=0))
+    own = row * min(source.n_terms, largest // ENTRY_BYTES)
+    subtree = row * min(source.n_terms, FAN_IN**level * (largest // ENTRY_BYTES))
+    square = 8 * spec.n_topics**2
     return (
         PROCESS_BYTES
-        + matrix * (1 + threads)
-        + sums * (threads * (level + 1) + FAN_IN + 1)
-        + partition * threads * (1 + READ_COPIES)
+        + 2 * row * source.n_terms
+        + threads * (2 * own + level * subtree + (level + 1) * square + largest * (1 + READ_COPIES))
+        + FAN_IN * (subtree + square)
     )
 
 

@@ -225,11 +225,11 @@ def place(
     room = room_for_documents(workers, source, spec, level=level, fraction=resident_fraction)
     resident = size <= room
     logger.info(
-        "the documents take %s, %s of %s have room for %s beside parameters and sums: %s",
+        "the documents take %s, and there is room for %s beside parameters and sums in %s of %s: %s",
         _bytes(size),
+        _bytes(room),
         number_of(len(workers), "worker"),
         " or ".join(_bytes(limit) for limit in sorted({w.limit for w in workers})),
-        _bytes(room),
         "they stay in memory" if resident else "each partition is read again in every iteration",
     )
     short = [

@@ -106,8 +106,8 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, caplog: pytest.Log
         assert (process, spilled) == (before[worker][0], 0)
         # what 25 partitions more for each worker add would be three times this
         assert peak - before[worker][2] < 8 * PARTITION_BYTES
-    assert "the documents take 207.37 MiB, 2 workers of 400.00 MiB have room for " in caplog.text
-    assert "each partition is read again in every iteration" in caplog.text
+    assert "the documents take 207.37 MiB, and there is room for " in caplog.text
+    assert " in 2 workers of 400.00 MiB: each partition is read again in every iteration" in caplog.text
 
 
 def test_room_for_documents_is_what_parameters_and_sums_leave(problem: Any) -> None:
@@ -116,11 +116,10 @@ def test_room_for_documents_is_what_parameters_and_sums_leave(problem: Any) -> N
     assert 1.4 * 2**30 < few < 2 * 2**30
     many = room_for_documents([worker] * 2, problem.source, FitSpec(n_topics=80_000), level=0, fraction=0.5)
     assert many == 0.0
-    matrix = 8 * 1000 * problem.source.n_terms
-    more = [
-        working_memory(problem.source, FitSpec(n_topics=1000), threads=2, level=level) for level in (0, 1)
-    ]
-    assert more[1] - more[0] == 2 * (matrix + 8 * 1000**2)
+    spec = FitSpec(n_topics=1000)
+    small, large = (working_memory(problem.source, spec, threads=2, level=level) for level in (0, 1))
+    # sums of a whole subtree beside those of a partition
+    assert large - small == 2 * (8 * 1000 * problem.source.n_terms + 8 * 1000**2)
     assert room_for_documents(
         [WorkerMemory(float("inf"), 1)], problem.source, SPEC, level=0, fraction=0.5
     ) == (float("inf"))
