@@ -13,6 +13,8 @@ COMMANDS = {
     "class_cost": "what does an E-step with C classes cost beside one with a normal response?",
     "e_step": "how fast is the E-step beside a bare LDA kernel?",
     "dask_overhead": "how much CPU time does Dask add to a fit?",
+    "out_of_core": "does a corpus larger than the workers' memory train as fast as one that fits?",
+    "wide_vocabulary": "does an iteration of very many topics and terms run on this machine, in what memory?",
     "time_to_r2": "how many CPU seconds does each topic model need to reach a given predictive R2?",
 }
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import psutil
 from scipy.sparse import csr_array
 
 from benchmarks.report import machine, markdown
+from benchmarks.workers import cpu_of_all
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
@@ -98,12 +98,12 @@ def main(arguments: argparse.Namespace) -> None:
             rows.append({"run": "two processes side by side, each", **_row(pair, serial, pair)})
             for n_workers in arguments.workers:
                 threads = max(2 // n_workers, 1)
-                before = _cpu_of_all()
+                before = cpu_of_all()
                 with (
                     cluster(options=ClusterOptions(workers=n_workers, threads=threads)) as client,
                     DaskExecutor(client, source, family, spec) as executor,
                 ):
-                    start = _cpu_of_all() - before
+                    start = cpu_of_all() - before
                     cost = _measure(lambda executor=executor: run(executor))
                 if cost.digest != serial.digest:
                     raise SystemExit("Dask and this process gave different bits")
@@ -133,9 +133,9 @@ def _simulate(arguments: argparse.Namespace, path: Path) -> Corpus:
 
 
 def _measure(run: Callable[[], FitResult]) -> Cost:
-    wall, cpu = time.perf_counter(), _cpu_of_all()
+    wall, cpu = time.perf_counter(), cpu_of_all()
     result = run()
-    wall, cpu = time.perf_counter() - wall, _cpu_of_all() - cpu
+    wall, cpu = time.perf_counter() - wall, cpu_of_all() - cpu
     digest = hashlib.sha256(np.ascontiguousarray(result.parameters.topics).tobytes())
     digest.update(result.parameters.eta.tobytes())
     seconds = sum(record.e_step_cpu_seconds for record in result.trace)
@@ -187,10 +187,3 @@ def _row(cost: Cost, serial: Cost, pair: Cost) -> dict[str, float]:
         "rest": cost.cpu - cost.e_step,
         "sweeps": cost.sweeps,
     }
-
-
-def _cpu_of_all() -> float:
-    """CPU seconds so far, user and system, of this process and all below it."""
-    this = psutil.Process()
-    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
-    return sum(t.user + t.system for t in times)

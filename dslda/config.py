@@ -27,15 +27,16 @@ class _Settings:
         Raises
         ------
         InputError
-            A setting is not a number or a time, or is not above 0.
+            A setting is not a number or a time above 0, or neither true nor false.
         """
         import dask.config
 
         _update_defaults()
-        values = {}
+        values: dict[str, Any] = {}
         for field in fields(cls):
             name = f"{cls._section()}.{field.name.replace('_', '-')}"
-            values[field.name] = _positive(name, dask.config.get(name))
+            check = _boolean if field.type == "bool" else _positive
+            values[field.name] = check(name, dask.config.get(name))
         return cls(**values)
 
 
@@ -47,6 +48,7 @@ class EngineSettings(_Settings):
     iteration_budget: float
     publish_timeout: float
     resident_fraction: float
+    float32_parameters: bool
 
     @classmethod
     def _section(cls) -> str:
@@ -86,3 +88,9 @@ def _positive(name: str, value: object) -> float:
             f"setting {name} must be a number or a time such as '10 minutes' above 0, got {value!r}"
         )
     return number
+
+
+def _boolean(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"setting {name} must be true or false, got {value!r}")
+    return value

@@ -8,10 +8,11 @@ parameters and partitions.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -20,14 +21,15 @@ from dslda.engine.events import AttemptWatch, EventHub
 from dslda.engine.executor import IterationTimes, PartitionListener
 from dslda.engine.futures import release, wait_for
 from dslda.engine.placement import place
-from dslda.engine.publish import publish, publish_recomputable
+from dslda.engine.publish import number_of_parts, publish, publish_recomputable
 from dslda.engine.recovery import Action, Retries, WorkersLostError, classify
 from dslda.engine.reduction import FAN_IN, add_children, number_of_levels, number_of_nodes
 from dslda.engine.sources import MemorySource, Source
-from dslda.engine.tasks import GroupTask, run_group, try_partition
+from dslda.engine.tasks import GroupTask, run_group, take_part, try_partition
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parts import borders
 from dslda.variational.statistics import SufficientStatistics
 
 if TYPE_CHECKING:
@@ -79,13 +81,21 @@ class DaskExecutor:
         self._spec = spec
         self._settings = EngineSettings.load()
         self._id = uuid.uuid4().hex[:16]
+        self._n_parts = number_of_parts(source.n_terms, spec.n_topics)
         self._iteration = 0
         self._attempt = 0
         self._wait_for_a_worker(self._settings.stall_timeout)
         register(client)
         self._hub = EventHub.of(client)
+        level, groups = self._groups()
         self._partitions = place(
-            client, source, self._id, self._groups()[1], resident_fraction=self._settings.resident_fraction
+            client,
+            source,
+            spec,
+            self._id,
+            groups,
+            level=level,
+            resident_fraction=self._settings.resident_fraction,
         )
 
     @property
@@ -149,38 +159,45 @@ class DaskExecutor:
         attempt = f"{self._id}-{self._attempt}"
         watch = AttemptWatch(on_partition)
         self._hub.watch(attempt, watch)
-        published: Future[Parameters] | None = None
-        root: Future[SufficientStatistics] | None = None
+        published: list[Future[Parameters]] = []
+        roots: list[Future[SufficientStatistics]] = []
         complete = False
         try:
             began = time.perf_counter()
-            published = publish(self._client, parameters, timeout=self._settings.publish_timeout)
+            published = publish(
+                self._client,
+                parameters,
+                n_parts=self._n_parts,
+                float32=self._settings.float32_parameters,
+                timeout=self._settings.publish_timeout,
+            )
             sent = time.perf_counter()
-            root, pinned = self._submit(published, attempt)
-            self._await(root, watch, pinned)
-            statistics = root.result(timeout=self._settings.stall_timeout)
+            roots, pinned = self._submit(published, attempt)
+            self._await(roots, watch, pinned)
+            statistics = self._bring_home(roots)
             complete = True
         except Exception as error:
-            raise _AttemptError(error, raised_by_task=root is not None and root.status == "error") from error
+            by_task = any(root.status == "error" for root in roots)
+            raise _AttemptError(error, raised_by_task=by_task) from error
         finally:
             watch.close(failed=not complete)
             self._hub.forget(attempt)
             # not left to the garbage collector: frames of a wait that timed out refer to futures in cycles
-            release([root, published])
+            release([*roots, *published])
         ended = time.perf_counter()
         e_step_ended = watch.last_partition if watch.last_partition is not None else ended
         return statistics, IterationTimes(sent - began, e_step_ended - sent, ended - e_step_ended)
 
     def _submit(
-        self, published: Future[Parameters], attempt: str
-    ) -> tuple[Future[SufficientStatistics], set[str]]:
-        """Submit an iteration; return its root and the workers that tasks are pinned to.
+        self, published: list[Future[Parameters]], attempt: str
+    ) -> tuple[list[Future[SufficientStatistics]], set[str]]:
+        """Submit an iteration; return its roots, one for each part, and the workers that tasks are pinned to.
 
-        Only the root is kept: whoever holds a leaf keeps its statistics in a worker's memory until the end.
+        Only the roots are kept: whoever holds a leaf keeps its statistics in a worker's memory until the end.
         """
         level, groups = self._groups()
         owners = self._partitions.owners(groups)
-        nodes = [
+        leaves = [
             self._client.submit(
                 run_group,
                 *self._arguments(group),
@@ -192,6 +209,24 @@ class DaskExecutor:
             )
             for group, owner in zip(groups, owners, strict=True)
         ]
+        pinned = {owner for owner in owners if owner is not None}
+        if self._n_parts == 1:
+            return [self._add_up(leaves, level, f"dslda-sum-{attempt}")], pinned
+        roots = []
+        for j, (start, stop) in enumerate(itertools.pairwise(borders(self._source.n_terms, self._n_parts))):
+            parts = [
+                self._client.submit(
+                    take_part, leaf, start, stop, key=(f"dslda-part-{attempt}-{j}", i), priority=1
+                )
+                for i, leaf in enumerate(leaves)
+            ]
+            roots.append(self._add_up(parts, level, f"dslda-sum-{attempt}-{j}"))
+        return roots, pinned
+
+    def _add_up(
+        self, nodes: list[Future[SufficientStatistics]], level: int, key: str
+    ) -> Future[SufficientStatistics]:
+        """Submit the tree above the nodes of a level; return its root."""
         while len(nodes) > 1:
             level += 1
             # A rising priority makes sums run before further leaves, or these would pile up in memory.
@@ -201,19 +236,20 @@ class DaskExecutor:
                 else self._client.submit(
                     add_children,
                     nodes[first : first + FAN_IN],
-                    key=(f"dslda-sum-{attempt}", level, first // FAN_IN),
+                    key=(key, level, first // FAN_IN),
                     priority=10 * level,
                 )
                 for first in range(0, len(nodes), FAN_IN)
             ]
-        root = nodes[0]
-        return root, {owner for owner in owners if owner is not None}
+        return nodes[0]
 
-    def _await(self, root: Future[SufficientStatistics], watch: AttemptWatch, pinned: set[str]) -> None:
-        """Wait for the root for as long as partitions go on being done."""
+    def _await(
+        self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str]
+    ) -> None:
+        """Wait for the roots for as long as partitions go on being done."""
         while True:
             try:
-                wait_for(self._client, [root], timeout=POLL_SECONDS)
+                wait_for(self._client, roots, timeout=POLL_SECONDS)
                 return
             except TimeoutError:
                 pass
@@ -224,6 +260,19 @@ class DaskExecutor:
             # ever when new ones join (related: distributed#7346, #8600).
             if pinned and pinned.isdisjoint(self._client.nthreads()):
                 raise WorkersLostError("all workers that held partitions are gone")
+
+    def _bring_home(self, roots: list[Future[SufficientStatistics]]) -> SufficientStatistics:
+        """The sum of all, a part at a time."""
+        patience = self._settings.stall_timeout
+        if len(roots) == 1:
+            return roots[0].result(timeout=patience).dense()
+
+        def arriving() -> Iterator[SufficientStatistics]:
+            for root in roots:
+                yield root.result(timeout=patience)
+                release([root])
+
+        return SufficientStatistics.of_parts(arriving(), self._source.n_terms)
 
     def _recover(self, retries: Retries, parameters: Parameters, *, examine: bool) -> None:
         """Get ready for the next attempt."""
@@ -257,7 +306,9 @@ class DaskExecutor:
         from distributed import KilledWorker
 
         logger.warning("looking for a partition that crashes its worker")
-        published = publish_recomputable(self._client, parameters)
+        published = publish_recomputable(
+            self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
+        )
         token = uuid.uuid4().hex[:8]
 
         def suspects(partitions: Sequence[int], round_: str) -> list[int]:
@@ -286,7 +337,7 @@ class DaskExecutor:
                 found = next(([i] for i in found if suspects([i], f"alone-{i}")), [])
             return found[0] if found else None
         finally:
-            release([published])
+            release(published)
 
     def _groups(self) -> tuple[int, list[range]]:
         """Level of the tree that one task computes, and the partitions of each task."""

@@ -6,14 +6,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
+from dslda.config import EngineSettings
+from dslda.engine.publish import as_sent
+from dslda.engine.read_ahead import ReadAhead
 from dslda.engine.reduction import number_of_levels, sum_subtree
 from dslda.engine.sources import Source, TrainingBlock
 from dslda.families.base import Family
-from dslda.variational.estep import e_step
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parts import ParameterParts, e_step_of_parts
 from dslda.variational.statistics import SufficientStatistics
 
 __all__ = ["Executor", "IterationTimes", "PartitionListener", "SerialExecutor", "single_threaded_blas"]
@@ -49,7 +53,7 @@ class Executor(Protocol):
     def run(
         self, parameters: Parameters, *, on_partition: PartitionListener | None = None
     ) -> tuple[SufficientStatistics, IterationTimes]:
-        """One iteration: statistics of all documents at `parameters`.
+        """One iteration: statistics of all documents at `parameters`, with a row for every term.
 
         Raises
         ------
@@ -84,6 +88,7 @@ class SerialExecutor:
         self._source = source
         self._family = family
         self._spec = spec
+        self._float32 = EngineSettings.load().float32_parameters
         self._kept: dict[int, TrainingBlock] | None = {} if source.nbytes.sum() <= KEPT_BYTES else None
 
     @property
@@ -98,12 +103,13 @@ class SerialExecutor:
         self, parameters: Parameters, *, on_partition: PartitionListener | None = None
     ) -> tuple[SufficientStatistics, IterationTimes]:
         in_e_step = 0.0
+        parts = ParameterParts(list(as_sent(parameters, 1, float32=self._float32)))
 
         def leaf(partition: int) -> SufficientStatistics:
             nonlocal in_e_step
             started = time.perf_counter()
             with noting(f"E-step of {self._source.describe(partition)}"):
-                statistics = run_partition(self._block(partition), parameters, self._family, self._spec)
+                statistics = run_partition(blocks.take(partition), parts, self._family, self._spec)
             if on_partition is not None:
                 on_partition(statistics.n_documents)
             in_e_step += time.perf_counter() - started
@@ -111,9 +117,9 @@ class SerialExecutor:
 
         n = self._source.n_partitions
         started = time.perf_counter()
-        with single_threaded_blas():
+        with single_threaded_blas(), ReadAhead([partial(self._block, i) for i in range(n)]) as blocks:
             total = sum_subtree(leaf, 0, n, level=number_of_levels(n))
-        return total, IterationTimes(0.0, in_e_step, time.perf_counter() - started - in_e_step)
+        return total.dense(), IterationTimes(0.0, in_e_step, time.perf_counter() - started - in_e_step)
 
     def close(self) -> None:
         if self._kept is not None:
@@ -136,10 +142,10 @@ class SerialExecutor:
 
 
 def run_partition(
-    block: TrainingBlock, parameters: Parameters, family: Family, spec: FitSpec
+    block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
 ) -> SufficientStatistics:
-    """The E-step of one partition."""
-    return e_step(
+    """The E-step of one partition; statistics of few terms have no rows for the others."""
+    return e_step_of_parts(
         block.indptr,
         block.terms,
         block.counts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.engine.futures import release, wait_for
+from dslda.engine.memory import WorkerMemory, room_for_documents, working_memory
 from dslda.engine.sources import FutureSource, Source, TrainingBlock, TrainingView
 from dslda.engine.tasks import read_partition
 from dslda.exceptions import EngineError
+from dslda.variational.parameters import FitSpec
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -57,10 +61,7 @@ class Partitions(Protocol):
 
 
 class StreamedPartitions:
-    """Partitions that every task reads for itself: for corpora larger than the workers' memory.
-
-    Reading takes a few milliseconds a megabyte, against seconds of E-step.
-    """
+    """Partitions that every task reads for itself: for corpora larger than the workers' memory."""
 
     def __init__(self, source: Source) -> None:
         self._loaders = [source.loader(i) for i in range(source.n_partitions)]
@@ -192,15 +193,60 @@ class BorrowedPartitions:
 
 
 def place(
-    client: Client, source: Source, fit: str, groups: Sequence[range], *, resident_fraction: float
+    client: Client,
+    source: Source,
+    spec: FitSpec,
+    fit: str,
+    groups: Sequence[range],
+    *,
+    level: int,
+    resident_fraction: float,
 ) -> Partitions:
-    """Bring the partitions of a source to a cluster, in memory where they fill less than a share of it."""
+    """Bring the partitions of a source to a cluster, in memory where the work leaves room for them.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    source : Source
+    spec : FitSpec
+    fit : str
+        Makes keys unique.
+    groups : sequence of range
+        See :class:`ResidentPartitions`.
+    level : int
+        Of the tree of sums that one task goes over.
+    resident_fraction : float
+        Share that documents may fill of what parameters and sums leave of the workers' memory.
+    """
     if isinstance(source, FutureSource):
         return BorrowedPartitions(client, source)
-    if int(source.nbytes.sum()) > resident_fraction * _memory(client):
-        logger.info("the corpus is large for the workers' memory: partitions are read in every iteration")
-        return StreamedPartitions(source)
-    return ResidentPartitions(client, source, fit, groups)
+    workers = _workers(client)
+    size = int(source.nbytes.sum())
+    room = room_for_documents(workers, source, spec, level=level, fraction=resident_fraction)
+    resident = size <= room
+    logger.info(
+        "the documents take %s, and there is room for %s beside parameters and sums in %s of %s: %s",
+        _bytes(size),
+        _bytes(room),
+        number_of(len(workers), "worker"),
+        " or ".join(_bytes(limit) for limit in sorted({w.limit for w in workers})),
+        "they stay in memory" if resident else "each partition is read again in every iteration",
+    )
+    short = [
+        (worker, needed)
+        for worker in workers
+        if (needed := working_memory(source, spec, threads=worker.threads, level=level)) > worker.limit
+    ]
+    if short:
+        worker, needed = short[0]
+        logger.warning(
+            "a worker of %s with %s may need %s for parameters, sums and the partitions it is reading: give it "
+            "more memory or fewer threads, or choose fewer topics or terms",
+            _bytes(worker.limit),
+            number_of(worker.threads, "thread"),
+            _bytes(needed),
+        )
+    return ResidentPartitions(client, source, fit, groups) if resident else StreamedPartitions(source)
 
 
 def contiguous_owners(weights: NDArray[np.int64], threads: Mapping[str, int]) -> list[str]:
@@ -247,7 +293,12 @@ def _wait_a_little(client: Client, futures: Sequence[Future[Any]]) -> None:
         wait_for(client, futures, timeout=HEAL_PATIENCE)
 
 
-def _memory(client: Client) -> float:
-    """Memory of all workers in bytes, infinite where one has no limit."""
-    limits = [w["memory_limit"] for w in client.scheduler_info()["workers"].values()]
-    return float(sum(limits)) if all(limits) else float("inf")
+def _workers(client: Client) -> list[WorkerMemory]:
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return [WorkerMemory(w["memory_limit"] or math.inf, w["nthreads"]) for w in workers]
+
+
+def _bytes(n: float) -> str:
+    from dask.utils import format_bytes
+
+    return "any size" if math.isinf(n) else format_bytes(int(n))

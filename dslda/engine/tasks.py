@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
 from distributed import Worker, get_worker
 
 from dslda.engine.events import report_partition
 from dslda.engine.executor import noting, run_partition
 from dslda.engine.plugin import PLUGIN_NAME
+from dslda.engine.read_ahead import ReadAhead
 from dslda.engine.reduction import sum_subtree
 from dslda.engine.sources import PartitionLoader, TrainingBlock, TrainingView
 from dslda.exceptions import EngineError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parts import ParameterParts
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["GroupTask", "read_partition", "run_group", "try_partition"]
+__all__ = ["GroupTask", "read_partition", "run_group", "take_part", "try_partition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +59,38 @@ def read_partition(loader: PartitionLoader, description: str) -> TrainingBlock:
 
 
 def run_group(
-    parts: Sequence[Any], views: Sequence[TrainingView | None], parameters: Parameters, task: GroupTask
+    parts: Sequence[Any],
+    views: Sequence[TrainingView | None],
+    parameters: Sequence[Parameters],
+    task: GroupTask,
 ) -> SufficientStatistics:
     """The E-step of a node's partitions and their sum, in place: one object to hold and move, not many."""
     worker = _usable_worker()
-    parameters = _aligned(parameters)
+    topics = ParameterParts(parameters)
+    readers = [partial(_block, part, view) for part, view in zip(parts, views, strict=True)]
 
     def leaf(partition: int) -> SufficientStatistics:
         offset = partition - task.start
         with noting(f"E-step of {task.descriptions[offset]} on worker {worker.address}"):
-            block = _block(parts[offset], views[offset])
-            statistics = run_partition(block, parameters, task.family, task.spec)
+            block = blocks.take(offset)
+            statistics = run_partition(block, topics, task.family, task.spec)
         report_partition(worker, task.topic, task.attempt, partition, statistics.n_documents)
         return statistics
 
-    return sum_subtree(leaf, task.start, task.stop, level=task.level)
+    with ReadAhead(readers) as blocks:
+        return sum_subtree(leaf, task.start, task.stop, level=task.level)
 
 
-def try_partition(part: Any, view: TrainingView | None, parameters: Parameters, task: GroupTask) -> None:
+def take_part(statistics: SufficientStatistics, start: int, stop: int) -> SufficientStatistics:
+    """What belongs to a range of the terms, for statistics that are too large to send or to add up at once."""
+    return statistics.part(start, stop)
+
+
+def try_partition(
+    part: Any, view: TrainingView | None, parameters: Sequence[Parameters], task: GroupTask
+) -> None:
     """The E-step of one partition for nothing but to see whether its worker survives."""
-    run_partition(_block(part, view), _aligned(parameters), task.family, task.spec)
+    run_partition(_block(part, view), ParameterParts(parameters), task.family, task.spec)
 
 
 def _usable_worker() -> Worker:
@@ -94,8 +108,3 @@ def _block(part: Any, view: TrainingView | None) -> TrainingBlock:
         return part()
     block: TrainingBlock = part if view is None else view(part)
     return block
-
-
-def _aligned(parameters: Parameters) -> Parameters:
-    # Arrays arrive at odd addresses (xgboost#8690); aligned once for all partitions of the task.
-    return replace(parameters, topics=np.require(parameters.topics, requirements=["C", "A"]))

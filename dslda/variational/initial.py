@@ -36,7 +36,10 @@ def initial_parameters(
     n_covariates : int
     """
     rng = np.random.default_rng([spec.seed, n_terms, spec.n_topics])
-    topics = 1.0 + _PERTURBATION * rng.random((n_terms, spec.n_topics))
+    # in place: such a matrix may take a gigabyte
+    topics = rng.random((n_terms, spec.n_topics))
+    topics *= _PERTURBATION
+    topics += 1.0
     topics /= topics.sum(axis=0)
     alpha = np.full(
         spec.n_topics, spec.alpha if isinstance(spec.alpha, (int, float)) else 1.0 / spec.n_topics

@@ -16,6 +16,7 @@ __all__ = ["m_step", "objective", "prior_precision", "topic_log_prior"]
 
 # eigenvalues of the information below this fraction of the largest are directions the data say nothing about
 _RANK_TOLERANCE = 1e-12
+_BLOCK_NUMBERS = 1 << 22
 
 
 # what falls below the smallest double is 0, whatever the caller has asked numpy to raise
@@ -139,8 +140,14 @@ def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
     """topic_prior * sum log beta over the terms the model knows; 0 without a prior."""
     if topic_prior == 0.0:
         return 0.0
-    known = topics.max(axis=1) > 0.0
-    return topic_prior * float(np.log(topics[known]).sum())
+    total = 0.0
+    # in blocks: three copies of the topics may take gigabytes
+    step = max(_BLOCK_NUMBERS // topics.shape[1], 1)
+    for start in range(0, len(topics), step):
+        block = topics[start : start + step]
+        known = block.max(axis=1) > 0.0
+        total += float(np.log(block[known]).sum())
+    return topic_prior * total
 
 
 def _topics(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SufficientStatistics"]
+__all__ = ["SufficientStatistics", "is_dense"]
 
 
 @dataclass(slots=True, eq=False)
@@ -16,7 +17,7 @@ class SufficientStatistics:
 
     Attributes
     ----------
-    topic_word : ndarray of float64, shape (V, K)
+    topic_word : ndarray of float64, shape (V, K), or (len(terms), K)
         Expected number of tokens of each term assigned to each topic.
     score : ndarray of float64, shape (K + P,), or (K + P, C) for a response of classes
         First derivative by eta, then zeta, of the expected log-likelihood of the response, without rho (model.md,
@@ -41,6 +42,10 @@ class SufficientStatistics:
         documents; tokens of known terms.
     seconds : float
         CPU seconds of the thread that ran the E-step, for reports only.
+    terms : ndarray of int64, shape (less than V,), or None
+        The terms that the rows of `topic_word` are of, ascending; the other terms have nothing. None: all terms.
+    n_terms : int
+        V, where `terms` is given.
     """
 
     topic_word: NDArray[np.float64]
@@ -60,6 +65,8 @@ class SufficientStatistics:
     n_sweeps: int = 0
     n_tokens: int = 0
     seconds: float = 0.0
+    terms: NDArray[np.int64] | None = None
+    n_terms: int = 0
 
     @classmethod
     def zeros(
@@ -83,22 +90,106 @@ class SufficientStatistics:
 
     def copy(self) -> SufficientStatistics:
         """An independent copy; arrays that came over the wire are aligned again."""
-        arrays = {name: np.zeros_like(getattr(self, name)) for name in _ARRAYS}
-        return SufficientStatistics(**arrays).add(self)
+        new = replace(self)
+        for name in _ARRAYS:
+            setattr(new, name, np.array(getattr(self, name)))
+        return new
 
     def add(self, other: SufficientStatistics) -> SufficientStatistics:
-        """Add `other` in place and return self; `other` is not changed."""
-        for name in _ARRAYS:
+        """Add `other` in place and return self; `other` is not changed.
+
+        What has rows for some terms only gets those of `other` too, and a row for every term once more than
+        half of them have one. Its bits are those of a sum of all rows: what is left out is a sum of zeros, and
+        adding 0 to what is not minus zero, as sums that start from zero never are, changes nothing.
+        """
+        self._add_topic_word(other)
+        for name in _SMALL_ARRAYS:
             total = getattr(self, name)
             total += getattr(other, name)
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         return self
 
+    def dense(self) -> SufficientStatistics:
+        """With a row for every term: self where that is so already."""
+        if self.terms is None:
+            return self
+        rows = np.zeros((self.n_terms, self.topic_word.shape[1]))
+        rows[self.terms] = self.topic_word
+        return replace(self, topic_word=rows, terms=None, n_terms=0)
+
+    def part(self, start: int, stop: int) -> SufficientStatistics:
+        """What belongs to the terms ``start`` to ``stop - 1``, all else with the first; the arrays are views.
+
+        Parts of one range add up like whole statistics, to what :meth:`of_parts` puts together.
+        """
+        if self.terms is None:
+            rows, terms = self.topic_word[start:stop], None
+        else:
+            first, last = np.searchsorted(self.terms, [start, stop]).tolist()
+            rows, terms = self.topic_word[first:last], self.terms[first:last] - start
+        n_terms = 0 if terms is None else stop - start
+        if start == 0:
+            return replace(self, topic_word=rows, terms=terms, n_terms=n_terms)
+        none = (self.score[:0], self.information[:0], self.log_theta[:0], self.profile[:0])
+        return SufficientStatistics(rows, *none, terms=terms, n_terms=n_terms)
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[SufficientStatistics], n_terms: int) -> SufficientStatistics:
+        """Put together the parts of consecutive ranges; each is let go of before the next is asked for."""
+        whole: SufficientStatistics | None = None
+        first = 0
+        for part in parts:
+            if whole is None:
+                rows = np.zeros((n_terms, part.topic_word.shape[1]))
+                whole = replace(part, topic_word=rows, terms=None, n_terms=0)
+            width = len(part.topic_word) if part.terms is None else part.n_terms
+            here = slice(None) if part.terms is None else part.terms
+            whole.topic_word[first : first + width][here] = part.topic_word
+            first += width
+            del part
+        assert whole is not None
+        return whole
+
+    def _add_topic_word(self, other: SufficientStatistics) -> None:
+        if self.terms is not None and (other.terms is None or not np.array_equal(self.terms, other.terms)):
+            self._make_room(other.terms)
+        if other.terms is None or (self.terms is not None and len(self.terms) == len(other.terms)):
+            self.topic_word += other.topic_word
+            return
+        rows = other.terms if self.terms is None else np.searchsorted(self.terms, other.terms)
+        # in parts: indexing on the left makes a copy of what it adds to
+        step = max(_ROWS_BYTES // max(other.topic_word[:1].nbytes, 1), 1)
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            self.topic_word[rows[part]] += other.topic_word[part]
+
+    def _make_room(self, terms: NDArray[np.int64] | None) -> None:
+        """Give every one of `terms` a row, None for all terms."""
+        assert self.terms is not None
+        union = None if terms is None else np.union1d(self.terms, terms)
+        if union is not None and len(union) == len(self.terms):
+            return
+        if union is None or is_dense(len(union), self.n_terms):
+            dense = self.dense()
+            self.topic_word, self.terms, self.n_terms = dense.topic_word, None, 0
+            return
+        wider = np.zeros((len(union), self.topic_word.shape[1]))
+        wider[np.searchsorted(union, self.terms)] = self.topic_word
+        self.topic_word, self.terms = wider, union
+
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
-        return sum(int(getattr(self, name).nbytes) for name in _ARRAYS) + 256
+        arrays = [getattr(self, name) for name in _ARRAYS] + ([] if self.terms is None else [self.terms])
+        return sum(int(array.nbytes) for array in arrays) + 256
 
 
-_ARRAYS = ("topic_word", "score", "information", "log_theta", "profile")
-_NUMBERS = tuple(f.name for f in fields(SufficientStatistics) if f.name not in _ARRAYS)
+def is_dense(n_rows: int, n_terms: int) -> bool:
+    """Whether rows for `n_rows` of the terms are so many that there may as well be one for every term."""
+    return 2 * n_rows > n_terms
+
+
+_ROWS_BYTES = 16 << 20
+_SMALL_ARRAYS = ("score", "information", "log_theta", "profile")
+_ARRAYS = ("topic_word", *_SMALL_ARRAYS)
+_NUMBERS = tuple(f.name for f in fields(SufficientStatistics) if f.name not in (*_ARRAYS, "terms", "n_terms"))

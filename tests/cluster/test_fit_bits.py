@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -15,6 +16,8 @@ from distributed import Client
 
 from dslda.corpus.ingest import ingest
 from dslda.datasets.simulate import simulate_corpus
+from dslda.engine import publish
+from dslda.engine.executor import SerialExecutor
 from dslda.engine.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.sources import FutureSource, MemorySource
 from dslda.exceptions import ConvergenceWarning, InputError
@@ -75,6 +78,48 @@ def test_partitions_read_in_every_iteration_give_the_same_bits(
         assert problem.fit_on(in_process) == expected
 
 
+def test_matrices_sent_in_parts_give_the_same_bits_and_leave_no_task(
+    problem: Any, expected: str, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a fit that is large enough by itself takes minutes
+    monkeypatch.setattr(publish, "LARGEST_MESSAGE", 1000)
+    monkeypatch.setattr(publish, "PART_BYTES", 2000)
+    with problem.executor(in_process) as executor:
+        assert executor._n_parts == 5
+    sizes: list[int] = []
+    scatter = in_process.scatter
+
+    def watched(part: Any, **keywords: Any) -> Any:
+        sizes.append(sys.getsizeof(part))
+        return scatter(part, **keywords)
+
+    monkeypatch.setattr(in_process, "scatter", watched)
+    assert problem.fit_on(in_process) == expected
+    assert len(sizes) == 5 * problem.spec.max_iter
+    assert max(sizes) < 2300
+    assert wait_until_forgotten(in_process) == []
+
+
+def test_parameters_sent_as_float32_give_the_same_bits_with_workers_and_without(
+    problem: Any, expected: str, digest_of: Any, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SerialExecutor(problem.source, problem.family, problem.spec) as executor:
+        exact = problem.fit(executor)
+    with dask.config.set({"dslda.engine.float32-parameters": True}):
+        with SerialExecutor(problem.source, problem.family, problem.spec) as executor:
+            rounded = problem.fit(executor)
+        assert problem.fit_on(in_process) == digest_of(rounded) != expected
+        monkeypatch.setattr(publish, "LARGEST_MESSAGE", 1000)
+        monkeypatch.setattr(publish, "PART_BYTES", 2000)
+        assert problem.fit_on(in_process) == digest_of(rounded)
+    assert rounded.trace[-1].elbo == pytest.approx(exact.trace[-1].elbo, rel=1e-6)
+    with (
+        dask.config.set({"dslda.engine.float32-parameters": "perhaps"}),
+        pytest.raises(InputError, match="float32-parameters must be true or false, got 'perhaps'"),
+    ):
+        problem.executor(in_process)
+
+
 def test_blocks_of_a_bag_give_the_same_bits(problem: Any, expected: str, in_process: Client) -> None:
     corpus = problem.corpus
     futures = [in_process.submit(corpus.read, i, pure=False) for i in range(corpus.n_partitions)]
@@ -91,7 +136,6 @@ def test_blocks_of_a_bag_give_the_same_bits(problem: Any, expected: str, in_proc
 
 
 def test_a_subset_gives_the_bits_of_one_process(problem: Any, digest_of: Any, in_process: Client) -> None:
-    from dslda.engine.executor import SerialExecutor
     from dslda.engine.sources import CorpusSource
 
     subset = CorpusSource(

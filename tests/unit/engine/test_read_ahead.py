@@ -1,0 +1,40 @@
+"""The next partition is read while the current one is worked on, one at a time, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+
+from dslda.engine.read_ahead import ReadAhead
+
+
+def test_the_next_is_read_while_the_current_one_is_worked_on() -> None:
+    read: list[tuple[int, bool]] = []
+    begun = [threading.Event() for _ in range(3)]
+
+    def reader(i: int) -> Any:
+        read.append((i, threading.current_thread() is threading.main_thread()))
+        begun[i].set()
+        return i
+
+    with ReadAhead([partial(reader, i) for i in range(3)]) as blocks:
+        for i in range(3):
+            assert blocks.take(i) == i
+            # without a further call
+            assert all(event.wait(10) for event in begun[: i + 2])
+            assert len(read) <= i + 2
+    assert read == [(0, True), (1, False), (2, False)]
+
+
+def test_an_error_is_that_of_the_partition_that_has_it() -> None:
+    def broken() -> Any:
+        raise OSError("no such partition")
+
+    with ReadAhead([lambda: 0, broken, lambda: 2]) as blocks:  # type: ignore[list-item]
+        assert blocks.take(0) == 0
+        with pytest.raises(OSError, match="no such partition"):
+            blocks.take(1)
+        assert blocks.take(2) == 2
