@@ -50,7 +50,7 @@ AT_THE_BEGINNING = re.compile(rf"(?:(?:{_ANY})(?:, | and ))*(?:{_ANY})(?= (?:mus
 
 def in_options(message: str) -> str:
     """A message with the options in the place of parameters."""
-    message = message.replace("overwrite=True", "--overwrite")
+    message = message.replace("overwrite=True", "--overwrite").replace("append=True", "--append")
     subject = AT_THE_BEGINNING.match(message)
     if subject is not None:
         options = re.sub(_ANY, lambda found: _option(found[0]), subject[0])
