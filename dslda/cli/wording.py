@@ -34,6 +34,7 @@ OTHERS = (
         "format",
         "granularity",
         "id",
+        "lowercase",
         "memory limit",
         "ngrams",
         "response",

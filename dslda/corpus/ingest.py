@@ -140,8 +140,9 @@ def ingest(
     append : bool
         Add the documents to the corpus at `out`, behind those that are there, which are not touched. Vocabulary,
         text settings, columns and levels are those of the corpus, and so are the names of fields that are not
-        given. Other settings, other columns or new levels are refused: they would change what is there. Killed
-        at any moment, it leaves the corpus as it was or complete; who has opened it reads on what he has opened.
+        given. Other settings, other columns or new levels are refused: they would change what is there.
+        Identifiers are not compared with those that are there. Killed at any moment, it leaves the corpus as it
+        was or complete; who has opened it reads on what he has opened.
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional

@@ -58,5 +58,5 @@ def _entries(location: Location) -> list[str]:
 
 
 def _is_temporary(entry: str) -> bool:
-    """A manifest that was being written."""
-    return entry.startswith(f".{METADATA}.") and entry.endswith(".partial")
+    """Metadata that were being written, by us or by zarr."""
+    return entry.startswith((f".{METADATA}.", "zarr.")) and entry.endswith(".partial")

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["METADATA", "Location", "check_output", "move_into_place"]
 
 METADATA = "zarr.json"
+
+REMOVAL_LOOKS = 40
+REMOVAL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +194,17 @@ class Location:
         The manifest goes first: a removal that is cut short leaves nothing that could be taken for a store.
         """
         if self.local:
-            with contextlib.suppress(OSError):
-                os.remove(os.path.join(self.url, METADATA))
-            shutil.rmtree(self.url, ignore_errors=True)
+            for file in (self.url, os.path.join(self.url, METADATA)):
+                with contextlib.suppress(OSError):
+                    os.remove(file)
+            # twice at least: after Ctrl-C in a write, zarr's threads go on with it, and make folders anew for it
+            absent = 0
+            for _ in range(REMOVAL_LOOKS):
+                shutil.rmtree(self.url, ignore_errors=True)
+                time.sleep(REMOVAL_SECONDS)
+                absent = 0 if os.path.lexists(self.url) else absent + 1
+                if absent == 2:
+                    return
         elif self.holds():
             fs, root = self.file_system()
             with contextlib.suppress(FileNotFoundError):
