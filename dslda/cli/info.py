@@ -43,7 +43,7 @@ def command(path: str, *, family: str | None) -> None:
     PATH is one of these, local or any fsspec URL.
     """
     for name, value in _describe(path, family):
-        click.echo(f"{name + ':':<20} {value}")
+        click.echo(f"{name + ':' if name else '':<20} {value}")
 
 
 def _describe(path: str, family: str | None) -> Iterator[tuple[str, Any]]:
@@ -154,8 +154,23 @@ def _provenance(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "files", value
         elif name == "fields" and isinstance(value, dict):
             yield name, ", ".join(f"{field} ({use})" for field, use in value.items())
+        elif name == "appended" and isinstance(value, list) and all(isinstance(v, dict) for v in value):
+            yield from _appended(value)
         else:
             yield name.replace("_", " "), value
+
+
+def _appended(entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """How often a corpus was appended to, and the last few times."""
+    yield "appended", number_of(len(entries), "time")
+    for entry in entries[-SHOWN:]:
+        inputs, n_files = entry.get("inputs", []), entry.get("n_files")
+        n_documents = entry.get("n_documents")
+        yield (
+            "",
+            f"{entry.get('created')}: {number_of(n_documents, 'document') if isinstance(n_documents, int) else '?'}"
+            + (f" of {_listed([*map(str, inputs)], n_files)}" if isinstance(inputs, list) and inputs else ""),
+        )
 
 
 def _listed(names: Sequence[str], n: int | None = None) -> str:

@@ -28,7 +28,8 @@ Examples:
   dslda ingest bills.csv --out bills.corpus --text summary --response policy_area --categorical policy_area
   dslda ingest counted.jsonl --out counted.corpus --words words --counts counts --response score --max-df 1.0
   dslda ingest docs.dat --format ldac --vocabulary vocab.txt --out docs.corpus
-  dslda ingest letters/ --format text --out letters.corpus""",
+  dslda ingest letters/ --format text --out letters.corpus
+  dslda ingest june.jsonl.gz --out reviews.corpus --append""",
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option(
@@ -43,10 +44,8 @@ Examples:
     "--categorical", metavar="COL,..", help="Those responses and covariates that hold names, not numbers."
 )
 @click.option("--weight", metavar="COL", help="Field of document weights.")
-@click.option("--min-df", type=FREQUENCY, default=5, show_default=True, help="Drop terms in fewer documents.")
-@click.option(
-    "--max-df", type=FREQUENCY, default=0.25, show_default=True, help="Drop terms in more documents."
-)
+@click.option("--min-df", type=FREQUENCY, show_default="5", help="Drop terms in fewer documents.")
+@click.option("--max-df", type=FREQUENCY, show_default="0.25", help="Drop terms in more documents.")
 @click.option(
     "--max-features", type=click.IntRange(min=1), metavar="N", help="Keep the N most frequent terms."
 )
@@ -56,10 +55,10 @@ Examples:
 @click.option(
     "--token-pattern", metavar="RE", help="Regular expression of a token.  [default: 2 or more letters]"
 )
+@click.option("--ngrams", type=NGRAMS, show_default="1-1", help="Lengths of n-grams, such as 1-2.")
 @click.option(
-    "--ngrams", type=NGRAMS, default="1-1", show_default=True, help="Lengths of n-grams, such as 1-2."
+    "--lowercase/--no-lowercase", default=None, show_default="lowercase", help="Lower-case the texts."
 )
-@click.option("--lowercase/--no-lowercase", default=True, show_default=True, help="Lower-case the texts.")
 @click.option(
     "--vocabulary",
     metavar="FROM",
@@ -69,6 +68,11 @@ Examples:
     "--partition-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of a partition, about."
 )
 @click.option("--overwrite", is_flag=True, help="Replace a corpus at --out.")
+@click.option(
+    "--append",
+    is_flag=True,
+    help="Add to the corpus at --out, with its vocabulary, settings and columns; fields as then, if not given.",
+)
 @cluster_options
 @json_option
 def command(
@@ -84,16 +88,17 @@ def command(
     covariates: str | None,
     categorical: str | None,
     weight: str | None,
-    min_df: int | float,
-    max_df: int | float,
+    min_df: int | float | None,
+    max_df: int | float | None,
     max_features: int | None,
     stop_words: str | None,
     token_pattern: str | None,
-    ngrams: tuple[int, int],
-    lowercase: bool,
+    ngrams: tuple[int, int] | None,
+    lowercase: bool | None,
     vocabulary: str | None,
     partition_tokens: int | None,
     overwrite: bool,
+    append: bool,
     cluster: ClusterOptions,
     json_logs: bool,
 ) -> None:
@@ -107,10 +112,9 @@ def command(
     with logging_to_stderr(json_logs=json_logs):
         from dslda.cli.progress import ingest_progress
         from dslda.corpus.ingest import ingest
-        from dslda.corpus.text import DEFAULT_TOKEN_PATTERN
         from dslda.corpus.writer import check_corpus_output
 
-        check_corpus_output(out, overwrite=overwrite)
+        check_corpus_output(out, overwrite=overwrite, append=append)
         with ingest_progress(json_logs=json_logs) as progress:
             corpus = ingest(
                 list(inputs),
@@ -128,17 +132,19 @@ def command(
                 max_df=max_df,
                 max_features=max_features,
                 stop_words=_stop_words(stop_words),
-                token_pattern=DEFAULT_TOKEN_PATTERN if token_pattern is None else token_pattern,
+                token_pattern=token_pattern,
                 ngrams=ngrams,
                 lowercase=lowercase,
                 vocabulary=None if vocabulary is None else _vocabulary(vocabulary),
                 partition_tokens=partition_tokens,
                 overwrite=overwrite,
+                append=append,
                 client=chosen_client(cluster),
                 progress=progress,
             )
+    new = f", {corpus.provenance['appended'][-1]['n_documents']:,} of them appended" if append else ""
     click.echo(
-        f"{corpus.path}: {number_of(corpus.n_documents, 'document')} ({corpus.n_empty:,} empty), "
+        f"{corpus.path}: {number_of(corpus.n_documents, 'document')} ({corpus.n_empty:,} empty{new}), "
         f"{number_of(corpus.n_terms, 'term')}, {number_of(corpus.n_tokens, 'token')}, "
         f"{number_of(corpus.n_partitions, 'partition')}"
     )

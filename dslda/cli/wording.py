@@ -42,6 +42,7 @@ OTHERS = (
         "format",
         "granularity",
         "id",
+        "lowercase",
         "memory limit",
         "ngrams",
         "response",
@@ -58,7 +59,8 @@ AT_THE_BEGINNING = re.compile(rf"(?:(?:{_ANY})(?:, | and ))*(?:{_ANY})(?= (?:mus
 
 def in_options(message: str) -> str:
     """A message with the options in the place of parameters."""
-    message = message.replace("overwrite=True", "--overwrite").replace("resume=True", "--resume")
+    for keyword in ("overwrite", "append", "resume"):
+        message = message.replace(f"{keyword}=True", f"--{keyword}")
     subject = AT_THE_BEGINNING.match(message)
     if subject is not None:
         options = re.sub(_ANY, lambda found: _option(found[0]), subject[0])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dslda.corpus.growth import NamedFields
 from dslda.corpus.passes import GivenVocabulary
 from dslda.corpus.readers import Fields, MatrixRows
 from dslda.corpus.sources import InputFiles
@@ -22,24 +23,15 @@ __all__ = ["given_vocabulary", "matrix_rows", "name_fields"]
 WEIGHT, ID = "\0weight", "\0id"
 
 
-def name_fields(
-    files: InputFiles | None,
-    text: str | None,
-    words: str | None,
-    counts: str | None,
-    id: Any,
-    response: Any,
-    covariates: Any,
-    weight: Any,
-    categorical: Any,
-) -> Fields:
+def name_fields(files: InputFiles | None, given: NamedFields) -> Fields:
     """Check the names of fields and put them together."""
+    text, words, counts, id, weight = given.text, given.words, given.counts, given.id, given.weight
     named = {"text": text, "words": words, "counts": counts, "id": id, "weight": weight}
     for parameter, name in named.items():
         if name is not None and not (isinstance(name, str) and name):
             raise InputError(f"{parameter} must be the name of a field, got {name!r:.60}")
-    responses, covariate_names = _names("response", response), _names("covariates", covariates)
-    categorical_names = _names("categorical", categorical)
+    responses, covariate_names = _names("response", given.response), _names("covariates", given.covariates)
+    categorical_names = _names("categorical", given.categorical)
     if files is not None and files.format in ("text", "ldac"):
         used = [name for name, value in named.items() if value is not None]
         used += ["response"] * bool(responses) + ["covariates"] * bool(covariate_names)
@@ -75,17 +67,10 @@ def _names(parameter: str, given: Any) -> tuple[str, ...]:
     return names
 
 
-def matrix_rows(
-    matrix: Any,
-    response: Any,
-    covariates: Any,
-    weight: Any,
-    id: Any,
-    categorical: Any,
-    given: GivenVocabulary | None,
-) -> tuple[Fields, MatrixRows]:
+def matrix_rows(matrix: Any, named: NamedFields, given: GivenVocabulary | None) -> tuple[Fields, MatrixRows]:
     """A sparse matrix and the arrays beside it, as fields and the source of records."""
     assert given is not None
+    response, covariates, weight, id = named.response, named.covariates, named.weight, named.id
     n, n_terms = matrix.shape
     if n_terms != len(given.vocabulary):
         raise InputError(
@@ -113,7 +98,7 @@ def matrix_rows(
         responses=tuple(response or ()),
         covariates=tuple(covariates or ()),
         weight=None if weight is None else WEIGHT,
-        categorical=_names("categorical", categorical),
+        categorical=_names("categorical", named.categorical),
     )
     columns: dict[str, Any] = {**dict(covariates or {}), **dict(response or {})}
     if weight is not None:
@@ -136,8 +121,17 @@ def matrix_rows(
 
 
 def given_vocabulary(
-    vocabulary: Any, by_position: bool, storage_options: Mapping[str, Any] | None
+    vocabulary: Any, by_position: bool, storage_options: Mapping[str, Any] | None, before: Corpus | None
 ) -> GivenVocabulary | None:
+    """The vocabulary that the caller has named, or that of the corpus which is appended to."""
+    if before is not None:
+        if vocabulary is not None:
+            chosen = given_vocabulary(vocabulary, by_position, storage_options, None)
+            if chosen is not None and chosen.vocabulary != before.vocabulary:
+                raise InputError(
+                    "vocabulary must be left out, or be that of the corpus that is appended to, got another"
+                )
+        return GivenVocabulary(before.vocabulary, by_position)
     if vocabulary is None:
         if by_position:
             raise InputError(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.corpus.appended import APPENDED, AppendedGroup, Place, appended_from_json
 from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, text
 from dslda.corpus.levels import are_levels
 from dslda.corpus.summary import ResponseSummary
@@ -30,6 +31,8 @@ __all__ = [
 
 ENCODING_TYPE = "dslda-corpus"
 ENCODING_VERSION = "1"
+APPENDED_VERSION = "2"
+"""Of a corpus that was appended to: releases that know only one group of arrays must not read it as theirs."""
 MANIFEST_CHECKSUM = "manifest_sha256"
 
 MAX_CHUNK_BYTES = 2**31 - 1024
@@ -133,6 +136,8 @@ class Manifest:
     partitions : tuple of PartitionInfo
     provenance : mapping
         Where the corpus comes from: any JSON object.
+    appended : tuple of AppendedGroup
+        In order; their partitions are the last ones.
     """
 
     n_terms: int
@@ -146,6 +151,7 @@ class Manifest:
     levels: Mapping[str, tuple[str, ...]]
     partitions: tuple[PartitionInfo, ...]
     provenance: Mapping[str, Any]
+    appended: tuple[AppendedGroup, ...] = ()
 
     @property
     def n_documents(self) -> int:
@@ -161,6 +167,21 @@ class Manifest:
     def n_tokens(self) -> int:
         """Sum of all counts."""
         return sum(p.n_tokens for p in self.partitions)
+
+    @property
+    def latest_group(self) -> str:
+        """Path of the group whose document frequencies count all documents."""
+        return self.appended[-1].path if self.appended else ""
+
+    def places(self) -> list[Place]:
+        """Where each partition is, in order."""
+        n_first = len(self.partitions) - sum(group.n_partitions for group in self.appended)
+        groups = [AppendedGroup("", n_first), *self.appended]
+        return [
+            Place(group.path, row, group.n_partitions)
+            for group in groups
+            for row in range(group.n_partitions)
+        ]
 
     @property
     def content_hash(self) -> str:
@@ -184,7 +205,7 @@ class Manifest:
         """The group attributes, with a checksum of themselves."""
         data: dict[str, Any] = {
             "encoding-type": ENCODING_TYPE,
-            "encoding-version": ENCODING_VERSION,
+            "encoding-version": APPENDED_VERSION if self.appended else ENCODING_VERSION,
             "n_documents": self.n_documents,
             "n_terms": self.n_terms,
             "nnz": self.nnz,
@@ -199,6 +220,8 @@ class Manifest:
             "partitions": [partition.to_json() for partition in self.partitions],
             "provenance": dict(self.provenance),
         }
+        if self.appended:
+            data[APPENDED] = [asdict(group) for group in self.appended]
         return data | {MANIFEST_CHECKSUM: json_sha256(data)}
 
     def _columns_to_json(self, columns: Mapping[str, ResponseSummary]) -> list[dict[str, Any]]:
@@ -238,6 +261,9 @@ class Manifest:
             PartitionInfo.from_json(entry, f"{where}, partitions[{i}]")
             for i, entry in enumerate(items(data, "partitions", where))
         )
+        appended: tuple[AppendedGroup, ...] = ()
+        if data["encoding-version"] == APPENDED_VERSION:
+            appended = appended_from_json(data, len(partitions), where)
         manifest = cls(
             n_terms=count(data, "n_terms", where),
             vocabulary_sha256=text(data, "vocabulary_sha256", where),
@@ -250,6 +276,7 @@ class Manifest:
             levels=response_levels | covariate_levels,
             partitions=partitions,
             provenance=object_(data, "provenance", where),
+            appended=appended,
         )
         if not partitions or manifest.n_terms < 1:
             raise FormatError(
@@ -314,10 +341,10 @@ def _check_encoding(data: Mapping[str, Any], path: str) -> None:
         )
     if kind != ENCODING_TYPE:
         raise FormatError(f"{path} is not a dslda corpus; make one with dslda ingest")
-    if version != ENCODING_VERSION:
+    if version not in (ENCODING_VERSION, APPENDED_VERSION):
         raise FormatError(
-            f"{path} is a corpus of version {version!r}, this release of dslda reads version "
-            f"{ENCODING_VERSION!r}; update dslda"
+            f"{path} is a corpus of version {version!r}, this release of dslda reads versions "
+            f"{ENCODING_VERSION!r} and {APPENDED_VERSION!r}; update dslda"
         )
     if set(data) <= {"encoding-type", "encoding-version"}:
         raise FormatError(

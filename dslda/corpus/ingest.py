@@ -9,12 +9,19 @@ import sys
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
 from dslda.corpus.bag import check_fields, count_collection, is_dask_collection
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import count_chunk
+from dslda.corpus.growth import NamedFields, grown_settings, with_fields_of
+from dslda.corpus.leftovers import clear_leftovers
+from dslda.corpus.location import Location
+from dslda.corpus.lock import only_writer
+from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
 from dslda.corpus.partitioning import Piece, assemble, choose_partition_tokens
 from dslda.corpus.passes import PlannedCorpus, plan_corpus
 from dslda.corpus.readers import Fields, Source
@@ -30,9 +37,9 @@ from dslda.corpus.sources import (
     whole_files,
 )
 from dslda.corpus.store import Corpus, open_corpus
-from dslda.corpus.text import DEFAULT_TOKEN_PATTERN, Analyzer, TextSettings
+from dslda.corpus.text import Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
+from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError
 from dslda.own_cluster import ClientLater
 
@@ -64,16 +71,17 @@ def ingest(
     weight: str | ArrayLike | None = None,
     categorical: Names = (),
     format: str = "auto",
-    min_df: int | float = 5,
-    max_df: int | float = 0.25,
+    min_df: int | float | None = None,
+    max_df: int | float | None = None,
     max_features: int | None = None,
     stop_words: str | Sequence[str] | None = None,
-    token_pattern: str = DEFAULT_TOKEN_PATTERN,
-    ngrams: tuple[int, int] = (1, 1),
-    lowercase: bool = True,
+    token_pattern: str | None = None,
+    ngrams: tuple[int, int] | None = None,
+    lowercase: bool | None = None,
     vocabulary: str | os.PathLike[str] | Sequence[str] | Vocabulary | Corpus | None = None,
     partition_tokens: int | None = None,
     overwrite: bool = False,
+    append: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     client: Client | ClientLater | None = None,
     progress: Progress | None = None,
@@ -122,7 +130,7 @@ def ingest(
     format : {"auto", "jsonl", "csv", "parquet", "text", "ldac"}
         "auto" goes by the files' endings.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
-        See :class:`~dslda.corpus.text.TextSettings`.
+        See :class:`~dslda.corpus.text.TextSettings`, whose defaults are taken where they are None.
     vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
         Count these terms, in this order, and filter none. A matrix and LDA-C files need it: it names their
         columns.
@@ -131,6 +139,12 @@ def ingest(
         there is work for the cores of one machine, and a partition is some seconds of it at most.
     overwrite : bool
         Replace a corpus at `out`.
+    append : bool
+        Add the documents to the corpus at `out`, behind those that are there, which are not touched. Vocabulary,
+        text settings, columns and levels are those of the corpus, and so are the names of fields that are not
+        given. Other settings, other columns or new levels are refused: they would change what is there.
+        Identifiers are not compared with those that are there. Killed at any moment, it leaves the corpus as it
+        was or complete; who has opened it reads on what he has opened.
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
@@ -156,6 +170,11 @@ def ingest(
     DataWarning
         Documents without any term of the vocabulary; they are kept.
 
+    Notes
+    -----
+    One run at a time writes a local corpus: another one gets an :class:`~dslda.exceptions.OutputError`. What a
+    killed run has left is removed by the next. Object stores have no locks: there the last one to end wins.
+
     Examples
     --------
     From a file of reviews, one JSON object a line::
@@ -169,77 +188,118 @@ def ingest(
             covariates=["n_cosponsors", "party"], categorical=["policy_area", "party"],
         )
         corpus.levels["party"]  # ("Democrat", "Independent", "Republican")
+
+    With the reviews of another month::
+
+        corpus = dslda.ingest("june.jsonl.gz", "reviews.corpus", append=True)
     """
+    if append and out is None:
+        raise InputError("out must be the corpus to append to, got None")
     target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
-    check_corpus_output(target, storage_options=storage_options, overwrite=overwrite)
+    check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
     is_matrix = hasattr(inputs, "tocsr")
     is_collection = not is_matrix and is_dask_collection(inputs)
     files = (
         None if is_matrix or is_collection else list_files(inputs, format, storage_options=storage_options)
     )
     by_position = is_matrix or (files is not None and files.format == "ldac")
-    given = given_vocabulary(vocabulary, by_position, storage_options)
-    settings = TextSettings(
-        kind="counts" if by_position or words is not None else "text",
-        lowercase=lowercase,
-        token_pattern=token_pattern,
-        ngrams=ngrams,
-        stop_words=tuple(stop_words)
-        if isinstance(stop_words, Iterable) and not isinstance(stop_words, str)
-        else stop_words,
-        # a given vocabulary is not filtered, and the corpus should not say it was
-        min_df=min_df if given is None else 1,
-        max_df=max_df if given is None else 1.0,
-        max_features=max_features if given is None else None,
-    )
     if by_position and stop_words is not None:
         raise InputError("stop_words must be None where documents hold positions in a vocabulary")
-    if is_matrix:
-        fields, rows = matrix_rows(inputs, response, covariates, weight, id, categorical, given)
-    else:
-        fields = name_fields(files, text, words, counts, id, response, covariates, weight, categorical)
+    text_settings = {
+        "lowercase": lowercase,
+        "token_pattern": token_pattern,
+        "ngrams": ngrams,
+        "stop_words": tuple(stop_words)
+        if isinstance(stop_words, Iterable) and not isinstance(stop_words, str)
+        else stop_words,
+        "min_df": min_df,
+        "max_df": max_df,
+        "max_features": max_features,
+    }
+    named = NamedFields(text, words, counts, id, response, covariates, weight, categorical)
+    location = Location.of(target, storage_options)
 
-    if files is not None:
-        check_first_records(files, fields)  # before workers start
-    elif not is_matrix:
-        check_fields(inputs, fields)
-    with _runner(files, inputs, client, progress) as runner:
+    with only_writer(location) as alone:
+        if alone:
+            clear_leftovers(location)
+            check_corpus_output(target, overwrite=overwrite, append=append)  # one may be back in its place
+        before = open_corpus(target, storage_options=storage_options) if append else None
+        given = given_vocabulary(vocabulary, by_position, storage_options, before)
+        if before is not None and not is_matrix and (files is None or files.format not in ("text", "ldac")):
+            named = named.completed(before)
         if is_matrix:
-            counted = runner.map(count_chunk, [[rows]], [fields], [Analyzer(settings)], stage="read")
-        elif files is None:
-            counted = count_collection(runner, inputs, fields, settings)
+            fields, rows = matrix_rows(inputs, named, given)
         else:
-            n_terms = 0 if given is None else len(given.vocabulary)
-            chunks = _chunks(runner, files, fields, n_terms)
-            n = len(chunks)
-            counted = runner.map(count_chunk, chunks, [fields] * n, [Analyzer(settings)] * n, stage="read")
-        plan = plan_corpus(
-            runner, counted, fields, settings=settings, given=given, partition_tokens=partition_tokens
-        )
-        writer = CorpusWriter(
-            target,
-            vocabulary=plan.vocabulary,
-            text_settings=settings,
-            n_partitions=len(plan.partitions),
-            document_capacity=max(partition.n_documents for partition in plan.partitions),
-            entry_capacity=max(partition.n_entries for partition in plan.partitions),
-            id_capacity=None if fields.id is None else max(p.n_id_bytes for p in plan.partitions),
-            responses=fields.responses,
-            covariates=fields.covariates,
-            levels=plan.levels,
-            has_weight=fields.weight is not None,
-            provenance=_provenance(inputs, files, fields),
-            storage_options=storage_options,
-            overwrite=overwrite,
-        )
-        _write(runner, writer, plan)
-    corpus = open_corpus(target, storage_options=storage_options)
-    _report_empty(corpus, plan.n_missing_text)
+            fields = name_fields(files, named)
+        kind: Literal["text", "counts"] = "counts" if by_position or fields.words is not None else "text"
+        if before is not None:
+            fields = with_fields_of(before, fields, files)
+            settings = grown_settings(before, kind, text_settings)
+        else:
+            settings = _settings(kind, text_settings, filters=given is None)
+        # positions are no words
+        analyzer = Analyzer(replace(settings, stop_words=None) if by_position else settings)
+
+        if files is not None:
+            check_first_records(files, fields)  # before workers start
+        elif not is_matrix:
+            check_fields(inputs, fields)
+        with _runner(files, inputs, client, progress) as runner:
+            if is_matrix:
+                counted = runner.map(count_chunk, [[rows]], [fields], [analyzer], stage="read")
+            elif files is None:
+                counted = count_collection(runner, inputs, fields, settings)
+            else:
+                chunks = _chunks(runner, files, fields, 0 if given is None else len(given.vocabulary))
+                n = len(chunks)
+                counted = runner.map(count_chunk, chunks, [fields] * n, [analyzer] * n, stage="read")
+            plan = plan_corpus(
+                runner,
+                counted,
+                fields,
+                settings=settings,
+                given=given,
+                partition_tokens=partition_tokens,
+                before=before,
+            )
+            sizes: dict[str, Any] = {
+                "n_partitions": len(plan.partitions),
+                "document_capacity": max(partition.n_documents for partition in plan.partitions),
+                "entry_capacity": max(partition.n_entries for partition in plan.partitions),
+                "id_capacity": None if fields.id is None else max(p.n_id_bytes for p in plan.partitions),
+                "provenance": _provenance(inputs, files, fields),
+                "storage_options": storage_options,
+            }
+            if before is not None:
+                _write(runner, CorpusAppender(before, vocabulary=plan.vocabulary, **sizes), plan)
+            else:
+                writer = CorpusWriter(
+                    target,
+                    vocabulary=plan.vocabulary,
+                    text_settings=settings,
+                    responses=fields.responses,
+                    covariates=fields.covariates,
+                    levels=plan.levels,
+                    has_weight=fields.weight is not None,
+                    overwrite=overwrite,
+                    **sizes,
+                )
+                _write(runner, writer, plan)
+        corpus = open_corpus(target, storage_options=storage_options)
+    _report_empty(corpus, plan.n_missing_text, before)
     return corpus
 
 
-def _write(runner: Runner, writer: CorpusWriter, plan: PlannedCorpus) -> None:
+def _settings(kind: Literal["text", "counts"], given: Mapping[str, Any], *, filters: bool) -> TextSettings:
+    """The settings given, or their defaults."""
+    # a given vocabulary is not filtered, and the corpus should not say it was
+    unfiltered = {} if filters else {"min_df": 1, "max_df": 1.0, "max_features": None}
+    named = {name: value for name, value in given.items() if value is not None}
+    return TextSettings(kind=kind, **(named | unfiltered))
+
+
+def _write(runner: Runner, writer: CorpusWriter | CorpusAppender, plan: PlannedCorpus) -> None:
     """Write every partition where its blocks are, then the manifest; or leave nothing."""
     pieces = [partition.pieces for partition in plan.partitions]
     blocks = [[plan.blocks[b] for b in partition.blocks] for partition in plan.partitions]
@@ -264,7 +324,7 @@ def _write(runner: Runner, writer: CorpusWriter, plan: PlannedCorpus) -> None:
 
 
 def _write_partition(
-    writer: CorpusWriter, partition: int, pieces: Sequence[Piece], blocks: Sequence[DocumentBlock]
+    writer: PartitionWriter, partition: int, pieces: Sequence[Piece], blocks: Sequence[DocumentBlock]
 ) -> WrittenPartition:
     return writer.write_partition(partition, assemble(pieces, blocks))
 
@@ -331,8 +391,11 @@ def _provenance(inputs: Any, files: InputFiles | None, fields: Fields) -> dict[s
     return {"inputs": names[:20], "n_files": len(names), "format": files.format, "fields": used}
 
 
-def _report_empty(corpus: Corpus, n_missing_text: int) -> None:
-    logger.info("wrote %r", corpus)
+def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) -> None:
+    n_documents, n_empty = corpus.n_documents, corpus.n_empty
+    if before is not None:
+        n_documents, n_empty = n_documents - before.n_documents, n_empty - before.n_empty
+    logger.info("%s %r", "wrote" if before is None else f"appended {n_documents:,} documents to", corpus)
     for what, summaries, effect in (
         ("response", corpus.response_summaries, "they help to learn the topics"),
         ("covariate", corpus.covariate_summaries, "a model with this covariate leaves their response out"),
@@ -347,10 +410,10 @@ def _report_empty(corpus: Corpus, n_missing_text: int) -> None:
                     name,
                     effect,
                 )
-    if corpus.n_empty:
+    if n_empty:
         missing = f" ({n_missing_text:,} have no text at all)" if n_missing_text else ""
         message = (
-            f"{corpus.n_empty:,} of {corpus.n_documents:,} documents have no term of the vocabulary{missing}"
+            f"{n_empty:,} of {n_documents:,} documents have no term of the vocabulary{missing}"
             "; they are kept as rows, for which words tell nothing"
         )
         warnings.warn(message, DataWarning, stacklevel=3)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["METADATA", "Location", "check_output", "move_into_place"]
 
 METADATA = "zarr.json"
+
+REMOVAL_LOOKS = 40
+REMOVAL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,20 @@ class Location:
         parent, name = os.path.split(self.url)
         return replace(self, url=f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.{suffix}")
 
+    def child(self, name: str) -> Location:
+        """The place of a group in the store."""
+        return replace(self, url=f"{self.url}/{name}")
+
+    def hidden(self, *suffixes: str) -> list[Location]:
+        """The places beside this local one that :meth:`sibling` has named, where something is."""
+        folder, name = os.path.split(self.url)
+        pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.({'|'.join(suffixes)})")
+        try:
+            found = sorted(entry for entry in os.listdir(folder) if pattern.fullmatch(entry))
+        except OSError:
+            return []
+        return [replace(self, url=os.path.join(folder, entry)) for entry in found]
+
     def holds(self, name: str = "") -> bool:
         """Whether anything is there: a file, or a folder that is not empty.
 
@@ -117,7 +138,11 @@ class Location:
             raw = fs.cat_file(f"{root}/{METADATA}")
         except (FileNotFoundError, NotADirectoryError):
             if not self.holds():
-                raise InputError(f"{self.url} does not exist, or is an empty folder") from None
+                message = f"{self.url} does not exist, or is an empty folder"
+                old = self.hidden("old") if self.local else []
+                if old:
+                    message += f"; a run that was killed while it replaced it has left it as {old[-1].url}: rename that"
+                raise InputError(message) from None
             raise FormatError(
                 f"{self.url} is not written by dslda or has lost its manifest, there is no {METADATA} in it; "
                 "give another path, or copy the whole folder again"
@@ -136,13 +161,56 @@ class Location:
             )
         return attributes
 
+    def replace_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Replace the attributes of the zarr group here; whoever reads finds the old ones or the new ones.
+
+        Raises
+        ------
+        OSError
+            They cannot be written; the old ones stay.
+        """
+        fs, root = self.file_system()
+        path = f"{root}/{METADATA}"
+        metadata = parse_json(fs.cat_file(path))
+        raw = json.dumps(metadata | {"attributes": attributes}, indent=2).encode()
+        if not self.local:
+            fs.pipe_file(path, raw)  # one request, and an object appears as a whole
+            return
+        temporary = f"{self.url}/.{METADATA}.{uuid.uuid4().hex[:8]}.partial"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(temporary)
+            raise
+
     def remove(self) -> None:
-        """Remove everything here; nothing there is no error."""
+        """Remove everything here; nothing there is no error.
+
+        The manifest goes first: a removal that is cut short leaves nothing that could be taken for a store.
+        """
         if self.local:
-            shutil.rmtree(self.url, ignore_errors=True)
+            for file in (self.url, os.path.join(self.url, METADATA)):
+                with contextlib.suppress(OSError):
+                    os.remove(file)
+            # twice at least: after Ctrl-C in a write, zarr's threads go on with it, and make folders anew for it
+            absent = 0
+            for _ in range(REMOVAL_LOOKS):
+                shutil.rmtree(self.url, ignore_errors=True)
+                time.sleep(REMOVAL_SECONDS)
+                absent = 0 if os.path.lexists(self.url) else absent + 1
+                if absent == 2:
+                    return
         elif self.holds():
             fs, root = self.file_system()
-            fs.rm(root, recursive=True)
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(f"{root}/{METADATA}")
+            if self.holds():
+                fs.rm(root, recursive=True)
 
 
 def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> bool:
@@ -202,7 +270,6 @@ def move_into_place(source: Location, target: Location, *, encoding_type: str, o
         return
     fs, target_root = target.file_system()
     if replaces:
-        fs.rm_file(f"{target_root}/{METADATA}")
         target.remove()
     _, source_root = source.file_system()
     fs.invalidate_cache()

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import logging
 import os
-import re
 from collections.abc import Iterator
 
 from dslda.corpus.location import Location
@@ -81,19 +80,13 @@ def report_leftovers(path: str) -> None:
 
     They are not removed, since nothing tells them from what a run is writing now.
     """
-    folder, name = os.path.split(path)
-    hidden = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.(partial|old)")
-    try:
-        found = sorted(entry for entry in os.listdir(folder) if hidden.fullmatch(entry))
-    except OSError:
-        return
-    for entry in found:
-        what = "the output that was there before" if entry.endswith(".old") else "an unfinished output"
+    for left in Location(path, local=True).hidden("partial", "old"):
+        what = "the output that was there before" if left.url.endswith(".old") else "an unfinished output"
         logger.warning(
             "%s is %s, left by a run that was killed; remove it if no other run is writing %s now",
-            os.path.join(folder, entry),
+            left.url,
             what,
-            name,
+            os.path.basename(path),
         )
 
 

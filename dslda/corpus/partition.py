@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.corpus.appended import FIRST_ROW, Place
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.format import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo, checksum
 from dslda.corpus.levels import are_codes
@@ -39,7 +40,9 @@ class PartitionReader:
     Attributes
     ----------
     location : Location
-    partition, n_partitions, n_terms : int
+    partition, n_terms : int
+    place : Place
+        Which row of which arrays the partition is.
     info : PartitionInfo
         What the partition must be.
     responses, covariates : mapping of str to str
@@ -55,7 +58,7 @@ class PartitionReader:
 
     location: Location
     partition: int
-    n_partitions: int
+    place: Place
     n_terms: int
     info: PartitionInfo
     responses: Mapping[str, str]
@@ -67,7 +70,7 @@ class PartitionReader:
 
     def __call__(self) -> DocumentBlock:
         """Read and check the partition; see :meth:`dslda.corpus.store.Corpus.read`."""
-        arrays = StoredArrays(self.location, self.partition, self.n_partitions)
+        arrays = StoredArrays(self.location, self.partition, self.place)
         info = self.info
         indptr = arrays.row("indptr", info.n_documents + 1)
         terms = arrays.row("terms", info.nnz)
@@ -125,20 +128,21 @@ class StoredArrays:
     Parameters
     ----------
     location : Location
-    partition, n_partitions : int, optional
-        Where rows are read.
+    partition : int, optional
+        Whose rows are read, for the messages.
+    place : Place
+        The group, and where rows are read.
     """
 
-    def __init__(self, location: Location, partition: int = 0, n_partitions: int | None = None) -> None:
+    def __init__(self, location: Location, partition: int | None = None, place: Place = FIRST_ROW) -> None:
         self._location = location
         self._store = location.store(read_only=True)
-        self._partition = partition
-        self._n_partitions = n_partitions
-        self.where = location.url if n_partitions is None else f"{location.url}: partition {partition}"
+        self._place = place
+        self.where = location.url if partition is None else f"{location.url}: partition {partition}"
 
     def row(self, name: str, length: int) -> NDArray[Any]:
         """The first `length` values of this partition's row of an array."""
-        return self._read(name, (self._n_partitions, length), (self._partition, slice(length)))
+        return self._read(name, (self._place.n_rows, length), (self._place.row, slice(length)))
 
     def whole(self, name: str, length: int) -> NDArray[Any]:
         """The first `length` values of an array that is not cut into partitions."""
@@ -149,7 +153,7 @@ class StoredArrays:
         if checksum(*arrays.values()) == expected:
             return
         missing = self.missing_chunk(
-            [f"{name}/c/{self._partition}/0" for name, v in arrays.items() if len(v)]
+            [f"{self._path(name)}/c/{self._place.row}/0" for name, v in arrays.items() if len(v)]
         )
         if missing is not None:
             raise FormatError(f"{self.where}: the chunk {missing} is missing; {REMEDY}")
@@ -162,12 +166,15 @@ class StoredArrays:
         """The first of these chunks that is not in the store."""
         return next((key for key in keys if not self._location.holds(key)), None)
 
+    def _path(self, name: str) -> str:
+        return f"{self._place.group}/{name}".lstrip("/")
+
     def _read(self, name: str, shape: tuple[int | None, int], selection: tuple[Any, ...]) -> NDArray[Any]:
         import zarr
 
         dtype, _ = ARRAYS[name.split("/")[0]]
         try:
-            array = zarr.open_array(self._store, path=name, mode="r", zarr_format=3)
+            array = zarr.open_array(self._store, path=self._path(name), mode="r", zarr_format=3)
             fits = len(array.shape) == len(selection) and array.shape[-1] >= shape[1]
             # before it is read: a size that somebody wrote there would be allocated
             small = math.prod(array.chunks) * array.dtype.itemsize <= MAX_CHUNK_BYTES

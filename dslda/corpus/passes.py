@@ -42,6 +42,7 @@ from dslda.corpus.selection import (
     select_terms,
     term_table,
 )
+from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
@@ -98,6 +99,7 @@ def plan_corpus(
     settings: TextSettings,
     given: GivenVocabulary | None = None,
     partition_tokens: int | None = None,
+    before: Corpus | None = None,
 ) -> PlannedCorpus:
     """From counted chunks to a planned corpus.
 
@@ -111,12 +113,14 @@ def plan_corpus(
     given : GivenVocabulary, optional
         Otherwise the filters of `settings` choose the terms.
     partition_tokens : int, optional
+    before : Corpus, optional
+        Which the documents are appended to: its levels are theirs, and positions count on from its last.
 
     Raises
     ------
     InputError
         What a task found in the input; no documents; a response that is always missing or always the same; a
-        categorical column of too many levels; a vocabulary without terms.
+        categorical column of too many levels, or of others than `before` has; a vocabulary without terms.
     """
     summaries: list[ChunkSummary] = runner.results(runner.map(CountedChunk.summary, counted), stage="read")
     n_documents = sum(summary.n_documents for summary in summaries)
@@ -127,8 +131,11 @@ def plan_corpus(
         merged = merge_in_tree(runner, runner.map(_chunk_levels, counted), merge_levels)
         # once more: a single chunk was not merged with another, so is not sorted
         names = merge_levels(runner.results([merged])[0])
+    if before is not None:
+        names = _known_levels(names, before.levels)
     levels = {name: tuple(found.to_pylist()) for name, found in names.items()}
-    _check_responses(merge_responses(fields.responses, summaries), levels, n_documents)
+    if before is None:  # a few more documents may well be alike
+        _check_responses(merge_responses(fields.responses, summaries), levels, n_documents)
     if fields.id is not None:
         _report_repeated_ids(runner, counted, fields.id)
 
@@ -143,7 +150,8 @@ def plan_corpus(
     )
 
     keys = _share_keys(runner, vocabulary.terms if given is None else given.keys)
-    first = list(accumulate((summary.n_documents for summary in summaries), initial=0))[:-1]
+    n_before, tokens_before = (0, 0) if before is None else (before.n_documents, before.n_tokens)
+    first = list(accumulate((summary.n_documents for summary in summaries), initial=n_before))[:-1]
     shared_names = runner.share(names) if names else {}
     blocks = runner.map(restrict, counted, [keys] * len(counted), first, [shared_names] * len(counted))
     counted.clear()
@@ -153,10 +161,10 @@ def plan_corpus(
         raise InputError(
             "the input changed while it was read; ingest again when nothing writes to it any more"
         )
-    before = list(accumulate(works, initial=0))[:-1]
-    wanted = choose_partition_tokens(selected.n_tokens, partition_tokens)
+    work_before = list(accumulate(works, initial=0))[:-1]
+    wanted = choose_partition_tokens(tokens_before + selected.n_tokens, partition_tokens)
     n = number_of_partitions(selected.n_tokens, wanted)
-    pieces = runner.results(runner.map(cut, blocks, before, [total] * len(blocks), [n] * len(blocks)))
+    pieces = runner.results(runner.map(cut, blocks, work_before, [total] * len(blocks), [n] * len(blocks)))
     return PlannedCorpus(
         vocabulary=vocabulary,
         blocks=blocks,
@@ -192,6 +200,23 @@ def _share_keys(runner: Runner, keys: Sequence[str]) -> Any:
 
 def _chunk_levels(chunk: CountedChunk) -> Mapping[str, pa.LargeStringArray]:
     return chunk.levels
+
+
+def _known_levels(
+    found: Mapping[str, pa.LargeStringArray], levels: Mapping[str, tuple[str, ...]]
+) -> dict[str, pa.LargeStringArray]:
+    """The levels of the corpus, of which all that was found must be: a new one would change the codes of others."""
+    for name, names in found.items():
+        known = frozenset(levels[name])
+        new = [level for level in names.to_pylist() if level not in known]
+        if new:
+            shown = ", ".join(f"{level!r:.60}" for level in new[:5])
+            raise InputError(
+                f"field {name!r} must hold one of the {len(known):,} levels that the corpus has, got "
+                f"{len(new):,} new: {shown}{', ...' if len(new) > 5 else ''}; ingest all documents together, or "
+                "leave these out"
+            )
+    return {name: pa.array(levels[name], type=pa.large_string()) for name in found}
 
 
 def _check_responses(

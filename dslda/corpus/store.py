@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.corpus.appended import Place
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.format import Manifest, PartitionInfo, ResponseSummary
 from dslda.corpus.location import Location
@@ -63,8 +64,14 @@ class Corpus:
         self._manifest = manifest
         self._vocabulary: Vocabulary | None = None
         self._content_hash: str | None = None
+        self._places = manifest.places()
         sizes = [partition.n_documents for partition in manifest.partitions]
         self._document_offsets = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+
+    @property
+    def manifest(self) -> Manifest:
+        """All that the store says of itself."""
+        return self._manifest
 
     @property
     def path(self) -> str:
@@ -244,7 +251,7 @@ class Corpus:
         return PartitionReader(
             location=self._location,
             partition=partition,
-            n_partitions=self.n_partitions,
+            place=self._places[partition],
             n_terms=self.n_terms,
             info=self.partitions[partition],
             responses=response_arrays,
@@ -278,14 +285,17 @@ class Corpus:
         data = arrays.whole("vocabulary", max(int(offsets[-1]), 0))
         frequency = None
         if self._manifest.has_document_frequency:
-            frequency = arrays.whole("document_frequency", self.n_terms)
+            latest = StoredArrays(self._location, place=Place(self._manifest.latest_group, 0, 1))
+            frequency = latest.whole("document_frequency", self.n_terms)
         try:
             vocabulary = Vocabulary.from_bytes(data, offsets, frequency)
         except ValueError:
             vocabulary = None
         unknown = frequency is not None and frequency.min(initial=0) < 0
         if vocabulary is None or vocabulary.sha256 != self.vocabulary_sha256 or unknown:
-            names = ["vocabulary", "vocabulary_offsets"] + (["document_frequency"] if unknown else [])
+            names = ["vocabulary", "vocabulary_offsets"] + (
+                [f"{self._manifest.latest_group}/document_frequency".lstrip("/")] if unknown else []
+            )
             missing = arrays.missing_chunk([f"{name}/c/0" for name in names])
             what = (
                 f"its chunk {missing} is missing"

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -45,6 +46,36 @@ def test_ingest_writes_a_corpus_and_says_what_is_in_it(made: Path, dslda: Dslda)
     assert "age: 80 values, whole numbers, mean 39.5" in told.out
     assert "fields:              text (text), key (id), stars (response), age (response)" in told.out
     assert corpus.content_hash in told.out
+
+
+def test_ingest_appends_and_info_says_when_and_what(made: Path, dslda: Dslda, tmp_path: Path) -> None:
+    corpus = tmp_path / "grown.corpus"
+    shutil.copytree(made / "reviews.corpus", corpus)
+    for _ in range(2):
+        done = dslda("ingest", made / "reviews.jsonl", "--out", corpus, "--append", "--response", "stars,age")
+        assert done.code == 2
+        assert "response must be those of the corpus" in done.error
+        assert dslda("ingest", made / "reviews.jsonl", "--out", corpus, "--append").code == 0
+    done = dslda(
+        "ingest", made / "reviews.jsonl", "--out", corpus, "--append", "--max-df", "1.0", "--ngrams", "1"
+    )
+    assert done.code == 0
+    assert done.out.startswith(f"{corpus}: 320 documents (0 empty, 80 of them appended), ")
+    refused = dslda("ingest", made / "reviews.jsonl", "--out", corpus, "--append", "--no-lowercase")
+    assert refused.error.startswith(
+        "--lowercase must be left out, or be that of the corpus that is appended to, True"
+    )
+    both = dslda("ingest", made / "reviews.jsonl", "--out", corpus, "--append", "--overwrite")
+    assert both.error == "--append and --overwrite exclude each other; give one of them"
+    said = dslda("info", corpus).out
+    assert re.search(
+        r"^appended: +3 times\n( +20\S+: 80 documents of .*reviews.jsonl\n){3}", said, re.MULTILINE
+    )
+    trained = dslda(
+        "train", corpus, "--response", "stars", "--topics", "2", "--max-iter", "2", "--out", tmp_path / "m"
+    )
+    assert trained.code == 0
+    assert "320 documents" in dslda("info", tmp_path / "m").out
 
 
 def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,6 +103,15 @@ def test_a_disk_that_fills_is_one_line_and_leaves_nothing(made: Path, tmp_path: 
         assert error.startswith(f"dslda: error: {tmp_path}/a {FULL}{more}"), error
         assert b"Traceback" not in done.stderr
         assert list(tmp_path.iterdir()) == []
+    for arguments in (f"ingest {reviews} --append", f"ingest {reviews} --overwrite --text text --max-df 1.0"):
+        shutil.copytree(corpus, tmp_path / "a")
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        done = shell(f"ulimit -f 1; $D {arguments} --out {tmp_path}/a")
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.decode().splitlines()[-1].startswith(f"dslda: error: {tmp_path}/a {FULL}")
+        after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert {path: text for path, text in after.items() if path.parent.name != "appended"} == before
+        shutil.rmtree(tmp_path / "a")
 
 
 def test_a_model_that_cannot_be_saved_in_its_place_is_saved_elsewhere(
@@ -155,22 +165,27 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_what_a_killed_run_left_is_reported(dslda: Dslda, made: Path, tmp_path: Path) -> None:
-    for name in (".a.0123abcd.partial", ".a.89abcdef.old", ".b.0123abcd.partial"):
+def test_what_a_killed_run_left_is_removed_where_no_other_run_can_be_writing_and_else_reported(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    for name in (".a.0123abcd.partial", ".a.89abcdef.old", ".a.01234567.probe", ".b.0123abcd.partial"):
         (tmp_path / name).mkdir()
-    for arguments in (
-        ("ingest", made / "reviews.jsonl", "--text", "text", "--max-df", "1.0", "--out", tmp_path / "a"),
-        ("predict", made / "stars.model", made / "reviews.jsonl", "--out", tmp_path / "a.csv"),
-    ):
-        (tmp_path / ".a.csv.0123abcd.partial").touch()
-        done = dslda(*arguments)
-        assert done.code == 0
-        told = [line for line in done.err.splitlines() if "left by a run that was killed" in line]
-        name = "a" if arguments[0] == "ingest" else "a.csv"
-        assert [line.split()[2] for line in told] == [
-            f"{tmp_path}/.{name}.{rest}" for rest in ("0123abcd.partial", "89abcdef.old")[: len(told)]
-        ]
-        assert len(told) == (2 if name == "a" else 1)
+    (tmp_path / ".a.lock").write_text("of a run that was killed")
+    (tmp_path / ".a.csv.0123abcd.partial").touch()
+    done = dslda(
+        "ingest", made / "reviews.jsonl", "--text", "text", "--max-df", "1.0", "--out", tmp_path / "a"
+    )
+    assert done.code == 0
+    left = [".a.csv.0123abcd.partial", ".b.0123abcd.partial", "a"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == left
+    told = [line.split()[2] for line in done.err.splitlines() if "left by a run that was killed" in line]
+    assert told == [
+        f"{tmp_path}/.a.{rest}," for rest in ("01234567.probe", "0123abcd.partial", "89abcdef.old")
+    ]
+    done = dslda("predict", made / "stars.model", made / "reviews.jsonl", "--out", tmp_path / "a.csv")
+    assert done.code == 0
+    (line,) = [line for line in done.err.splitlines() if "left by a run that was killed" in line]
+    assert f" {tmp_path}/.a.csv.0123abcd.partial is " in line
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from dslda.cli.wording import in_options
         ("text and words must be left out: text files", "--text and --words must be left out: text files"),
         ("workers, memory limit are for workers here", "--workers, --memory-limit are for workers here"),
         ("x is there; give overwrite=True", "x is there; give --overwrite"),
+        ("append=True and overwrite=True exclude each other", "--append and --overwrite exclude each other"),
         # what is the user's stays as it is
         ("no field 'min_df' for the text", "no field 'min_df' for the text"),
         ("/data/min_df/max_iter.csv is empty", "/data/min_df/max_iter.csv is empty"),

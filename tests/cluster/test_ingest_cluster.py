@@ -89,6 +89,25 @@ def test_two_processes_write_the_bits_of_one(client, lines, in_process, tmp_path
     assert ("write", corpus.n_partitions, corpus.n_partitions) in told
 
 
+def test_two_processes_append_the_bits_of_one(client, lines, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 50_000)
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:1000]))
+    (tmp_path / "b.jsonl").write_bytes(b"".join(lines[1000:]))
+    grown = []
+    for name, chosen in (("one", None), ("two", client)):
+        ingest(tmp_path / "a.jsonl", tmp_path / f"{name}.corpus", **ARGUMENTS)
+        path = tmp_path / f"{name}.corpus"
+        grown.append(ingest(tmp_path / "b.jsonl", path, append=True, partition_tokens=3_000, client=chosen))
+    one, two = grown
+    assert one.content_hash == two.content_hash
+    assert one.n_documents == 1500
+    assert one.manifest.appended[0].n_partitions > 1
+    assert one.vocabulary.document_frequency.tolist() == two.vocabulary.document_frequency.tolist()
+    assert [two.read(p).n_documents for p in range(two.n_partitions)] == [
+        p.n_documents for p in one.partitions
+    ]
+
+
 def test_a_corpus_in_memory_is_kept_by_this_process_and_not_by_a_worker(client, lines, in_process, tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
     corpus = ingest(tmp_path / "a.jsonl", client=client, **ARGUMENTS)

@@ -87,7 +87,7 @@ def test_content_hash_is_of_content_only():
     assert changed(partitions=partitions) != MANIFEST.content_hash
 
 
-@pytest.mark.parametrize("version", ["2", 1, None, "1.1"])
+@pytest.mark.parametrize("version", ["3", 1, None, "1.1"])
 def test_other_version_is_refused_with_the_remedy(version):
     data = MANIFEST.to_json() | {"encoding-version": version}
     with pytest.raises(FormatError, match=f"x.corpus is a corpus of version {version!r}.* update dslda"):

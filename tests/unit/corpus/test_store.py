@@ -749,9 +749,9 @@ def test_missing_manifest_is_refused(copy):
 
 def test_newer_version_is_refused(copy):
     metadata = json.loads((copy / "zarr.json").read_text())
-    metadata["attributes"]["encoding-version"] = "2"
+    metadata["attributes"]["encoding-version"] = "3"
     (copy / "zarr.json").write_text(json.dumps(metadata))
-    with pytest.raises(FormatError, match=r"is a corpus of version '2'.* update dslda"):
+    with pytest.raises(FormatError, match=r"is a corpus of version '3'.* update dslda"):
         open_corpus(copy)
 
 

@@ -1,0 +1,172 @@
+"""Appending to a corpus: new arrays beside the old ones, which stay as they are, and then one new manifest."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.appended import APPENDED, AppendedGroup
+from dslda.corpus.format import Manifest, ResponseSummary
+from dslda.corpus.location import Location
+from dslda.corpus.output import writing
+from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition, create_array
+from dslda.corpus.rows import BlockColumns
+from dslda.corpus.store import Corpus
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import OutputError
+
+__all__ = ["CorpusAppender"]
+
+
+class CorpusAppender(PartitionWriter):
+    """Adds partitions behind those of a corpus; used as a :class:`~dslda.corpus.writer.CorpusWriter` is.
+
+    The arrays go into a group of their own, and the manifest, which alone says that they belong to the corpus,
+    is replaced as a whole at the end: a reader finds the corpus as it was or as it will be, and one that has
+    opened it keeps what it has opened.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        As it is now.
+    vocabulary : Vocabulary
+        That of the corpus, with the numbers of new documents that hold each term.
+    n_partitions, document_capacity, entry_capacity, id_capacity, provenance
+        Of what is new; see :class:`~dslda.corpus.partition_writer.PartitionWriter`.
+    storage_options : mapping, optional
+        For the fsspec file system.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        vocabulary: Vocabulary,
+        n_partitions: int,
+        document_capacity: int,
+        entry_capacity: int,
+        id_capacity: int | None,
+        provenance: Mapping[str, Any],
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            Location.of(corpus.path, storage_options),
+            columns=BlockColumns(
+                n_terms=corpus.n_terms,
+                responses=corpus.response_names,
+                covariates=corpus.covariate_names,
+                n_levels={name: len(names) for name, names in corpus.levels.items()},
+                has_weight=corpus.has_weight,
+                has_doc_id=corpus.has_doc_id,
+            ),
+            n_partitions=n_partitions,
+            document_capacity=document_capacity,
+            entry_capacity=entry_capacity,
+            id_capacity=id_capacity,
+            provenance=provenance,
+        )
+        self._corpus: Corpus | None = corpus
+        self._document_frequency: NDArray[np.int64] | None = None
+        before, new = corpus.vocabulary.document_frequency, vocabulary.document_frequency
+        if before is not None and new is not None:
+            self._document_frequency = before + new
+        # random, so that what a killed run still writes is never where this one writes
+        number = len(corpus.manifest.appended) + 1
+        self._group = f"{APPENDED}/{number}-{uuid.uuid4().hex[:8]}"
+
+    def prepare(self) -> None:
+        """Make the empty arrays.
+
+        Raises
+        ------
+        OutputError
+            They cannot be written.
+        """
+        import zarr
+
+        if self._corpus is None or self._target is not None:
+            raise RuntimeError("prepare() must be called once, on the appender that was not sent to a worker")
+        self._check_unchanged()
+        self._target = self._location.child(self._group)
+        with writing(self._location.url):
+            root = zarr.open_group(self._location.store(read_only=False), mode="r+", zarr_format=3)
+            group = root.require_group(APPENDED).create_group(self._group.partition("/")[2])
+            self._create_rows(group)
+            if self._document_frequency is not None:
+                array = create_array(group, "document_frequency", self._document_frequency.shape, {})
+                array[:] = self._document_frequency
+
+    def finish(self, written: Iterable[WrittenPartition]) -> None:
+        """Replace the manifest by one that names the new partitions.
+
+        Parameters
+        ----------
+        written : iterable of WrittenPartition
+            Of every new partition once, in any order.
+
+        Raises
+        ------
+        InputError
+            A partition is missing or comes twice.
+        OutputError
+            It cannot be written, or the corpus has changed since it was opened.
+        """
+        self._prepared()
+        parts = self._in_order(written)
+        old = self._check_unchanged()
+        manifest = replace(
+            old,
+            responses={
+                name: ResponseSummary.merge_all([old.responses[name], *(part.responses[i] for part in parts)])
+                for i, name in enumerate(self._columns.responses)
+            },
+            covariates={
+                name: ResponseSummary.merge_all(
+                    [old.covariates[name], *(part.covariates[i] for part in parts)]
+                )
+                for i, name in enumerate(self._columns.covariates)
+            },
+            partitions=(*old.partitions, *(part.info for part in parts)),
+            provenance=self._grown_provenance(old, sum(part.info.n_documents for part in parts)),
+            appended=(*old.appended, AppendedGroup(self._group, self._n_partitions)),
+        )
+        with writing(self._location.url):
+            self._location.replace_attributes(manifest.to_json())
+        self._target = None
+
+    def abort(self) -> None:
+        """Remove what was written, and nothing else."""
+        if self._target is None:
+            return
+        # Ctrl-C can come when the manifest is in its place: then the new partitions are part of the corpus
+        if self._group not in [group.path for group in self._on_disk().appended]:
+            self._target.remove()
+        self._target = None
+
+    def _check_unchanged(self) -> Manifest:
+        """The manifest in the store, refused where it is not the one that was opened."""
+        assert self._corpus is not None
+        found = self._on_disk()
+        if found.to_json() != self._corpus.manifest.to_json():
+            raise OutputError(
+                f"{self._location.url} was changed by another run since it was opened to be appended to; append again"
+            )
+        return found
+
+    def _on_disk(self) -> Manifest:
+        return Manifest.from_json(self._location.read_attributes(), self._location.url)
+
+    def _grown_provenance(self, old: Manifest, n_documents: int) -> dict[str, Any]:
+        before = old.provenance.get(APPENDED, [])
+        entry = {"n_documents": n_documents, **self._signed_provenance()}
+        # another program may have written something else under the name
+        return {**old.provenance, APPENDED: [*(before if isinstance(before, list) else [before]), entry]}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # workers need neither the manifest nor what is as long as the vocabulary
+        return self.__dict__ | {"_corpus": None, "_document_frequency": None, "_provenance": {}}

@@ -1,0 +1,62 @@
+"""What killed runs have left of a corpus: put back, or removed, by the next run that writes it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+
+from dslda.corpus.appended import APPENDED
+from dslda.corpus.format import Manifest
+from dslda.corpus.location import METADATA, Location
+from dslda.exceptions import FormatError, InputError
+
+__all__ = ["clear_leftovers"]
+
+logger = logging.getLogger("dslda.output")
+
+
+def clear_leftovers(location: Location) -> None:
+    """Put back a corpus that a killed run was about to replace, and remove what is unfinished.
+
+    Parameters
+    ----------
+    location : Location
+        Of a local corpus, which nobody is writing: the caller has locked it.
+    """
+    for old in location.hidden("old"):
+        # between its two renames a run that replaces has nothing in the place
+        if not location.holds() and _manifest(old) is not None:
+            with contextlib.suppress(OSError):
+                os.rmdir(location.url)  # an empty folder
+            os.rename(old.url, location.url)
+            logger.warning(
+                "%s is back: a run that was killed while it replaced it had left it aside", location.url
+            )
+    unfinished = location.hidden("partial", "old", "probe")
+    manifest = _manifest(location)
+    if manifest is not None:
+        named = {group.path for group in manifest.appended}
+        folder = location.child(APPENDED)
+        groups = [f"{APPENDED}/{entry}" for entry in _entries(folder) if entry != METADATA]
+        unfinished += [location.child(group) for group in groups if group not in named]
+        unfinished += [location.child(entry) for entry in _entries(location) if _is_temporary(entry)]
+    for left in unfinished:
+        logger.info("removing %s, left by a run that was killed", left.url)
+        left.remove()
+
+
+def _manifest(location: Location) -> Manifest | None:
+    try:
+        return Manifest.from_json(location.read_attributes(), location.url)
+    except (InputError, FormatError):
+        return None
+
+
+def _entries(location: Location) -> list[str]:
+    return sorted(os.listdir(location.url)) if os.path.isdir(location.url) else []
+
+
+def _is_temporary(entry: str) -> bool:
+    """Metadata that were being written, by us or by zarr."""
+    return entry.startswith((f".{METADATA}.", "zarr.")) and entry.endswith(".partial")

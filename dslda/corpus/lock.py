@@ -1,0 +1,149 @@
+"""One writer at a time: a lock on an output that the operating system gives up with the process that holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+
+from dslda.corpus.location import Location
+from dslda.corpus.output import writing
+from dslda.exceptions import OutputError
+
+__all__ = ["only_writer"]
+
+logger = logging.getLogger("dslda.output")
+
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL})
+"""What the system says where a file system has no locks."""
+
+ATTEMPTS = 100
+
+
+@contextlib.contextmanager
+def only_writer(location: Location) -> Iterator[bool]:
+    """Keep other processes, and other threads of this one, from writing an output while this is entered.
+
+    The lock is on the file ``.<name>.lock`` beside the output. It is the operating system's: it ends with its
+    process, however that ends, and a file that a killed process has left locks nothing. Workers need none.
+
+    Parameters
+    ----------
+    location : Location
+        Where it is not local nothing is locked: object stores have no locks that end with their owner.
+
+    Yields
+    ------
+    bool
+        Nobody else is writing: not known where nothing could be locked.
+
+    Raises
+    ------
+    OutputError
+        Another run is writing, or the file of the lock cannot be made.
+    """
+    if not location.local:
+        yield False
+        return
+    folder, name = os.path.split(location.url)
+    path = os.path.join(folder, f".{name}.lock")
+    with _folders(folder, location.url):
+        descriptor, locked = _acquire(path, location.url)
+        try:
+            yield locked
+        finally:
+            # while it is still locked: afterwards the file may be another's
+            with contextlib.suppress(OSError):
+                os.remove(path)
+            os.close(descriptor)
+
+
+def _acquire(path: str, output: str) -> tuple[int, bool]:
+    """Descriptor of the file, and whether it is locked."""
+    for _ in range(ATTEMPTS):
+        with writing(output):
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            except FileNotFoundError:  # another run that failed has removed the folder it had made
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                continue
+        try:
+            locked = _lock(descriptor, path, output)
+            if locked and not _is_at(descriptor, path):
+                os.close(descriptor)  # who had the lock has removed the file in the meantime
+                continue
+            _sign(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, locked
+    raise OutputError(f"{output} could not be written: its lock {path} comes and goes; try again")
+
+
+def _lock(descriptor: int, path: str, output: str) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return _without_lock(output, "this operating system is without file locks")
+    try:
+        # not lockf: that lock would be lost with any other descriptor of the file
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OutputError(
+            f"{output} is being written by another run{_signature(path)}; wait for it to end, or choose another path"
+        ) from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return _without_lock(output, str(error.strerror))
+    return True
+
+
+def _without_lock(output: str, why: str) -> bool:
+    logger.warning("%s is not locked (%s): see to it that no other run writes it now", output, why)
+    return False
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _sign(descriptor: int) -> None:
+    """Write who holds the lock, which is only for the message: a full disk does not matter."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode())
+
+
+def _signature(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            holder = json.load(file)
+        return f" (process {holder['process']} on {holder['host']})"
+    except (OSError, ValueError, KeyError, TypeError):  # it is just being written
+        return ""
+
+
+@contextlib.contextmanager
+def _folders(folder: str, output: str) -> Iterator[None]:
+    """Make the missing folders above an output, and remove at the end those in which nothing was made."""
+    missing = []
+    above = folder
+    while not os.path.lexists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    with writing(output):
+        os.makedirs(folder, exist_ok=True)
+    try:
+        yield
+    finally:
+        for made in missing:
+            with contextlib.suppress(OSError):
+                os.rmdir(made)
