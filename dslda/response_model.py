@@ -32,8 +32,8 @@ ROUNDING = 1e-13
 """Numbers whose range is a smaller fraction of their size differ in their last digits only."""
 MANY_CLASSES = 50
 """Numbers with more distinct values than this are rather measured than names of classes."""
-RARE_CLASS = 0.05
-"""Share of the documents below which a class of two is learned badly."""
+RARE_CLASS = 0.1
+"""A class with a smaller part of the documents than this of its equal share, 1 / C, is learned badly: of two, below 5%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
         names = levels or (("0", "1") if given.name == "binomial" and roles.trials is None else None)
     _check_roles(given, training_set, roles)
     if names is not None:
-        _report_rare_classes(what, summary, names, values)
+        _report_rare_classes(training_set, names, values)
     moments = _moments(summary, training_set.covariates, roles)
     scaling = Scaling(*given.scaling(moments))
     design = Design(
@@ -202,13 +202,13 @@ def _check_domain(family: Family, what: str, training_set: TrainingSet, *, with_
     if inside and family.auxiliary == "trials" and not with_trials and summary.maximum > 1:
         raise InputError(
             f"{what} must be 0 or 1 for family {family.name} without trials{_first(training_set, lambda y: y > 1)}; "
-            f"name the column of the trials with trials={_other_family(summary)}"
+            f"name the column of the trials with trials={_other_family(family, summary)}"
         )
     if inside:
         return
     where = _first(training_set, lambda y: ~(family.domain.contains(y) | np.isnan(y)))
     raise InputError(
-        f"{what} must be {family.domain} for family {family.name}{where}{_other_family(summary)}"
+        f"{what} must be {family.domain} for family {family.name}{where}{_other_family(family, summary)}"
     )
 
 
@@ -218,8 +218,8 @@ def _first(training_set: TrainingSet, wrong: Callable[[NDArray[np.float64]], NDA
     return "" if found is None else f", got {found[1]:g} in {training_set.source.name_of(found[0])}"
 
 
-def _other_family(summary: ResponseSummary) -> str:
-    if summary.minimum < 0 or not summary.whole:
+def _other_family(family: Family, summary: ResponseSummary) -> str:
+    if family.name != "binomial" or summary.minimum < 0 or not summary.whole:
         return "; family gaussian takes any number"
     return "; family categorical takes numbers that stand for classes"
 
@@ -262,28 +262,38 @@ def _check_roles(family: Family, training_set: TrainingSet, roles: Roles) -> Non
 
 
 def _report_rare_classes(
-    what: str, summary: ResponseSummary, names: Sequence[str], values: tuple[float, ...] | None
+    training_set: TrainingSet, names: Sequence[str], values: tuple[float, ...] | None
 ) -> None:
-    counts = _counts(summary, names, values)
+    what, counts = training_set.what, _counts(training_set.summary, names, values)
     if counts is None:
         return
-    single = [names[code] for code in np.flatnonzero(counts == 1)]
+    single = np.flatnonzero(counts == 1).tolist()
     if single:
+        first = float(single[0]) if values is None else values[single[0]]
+        found = training_set.source.find(lambda y: y == first)
+        where = "" if found is None else f"; the first in {training_set.source.name_of(found[0])}"
         warnings.warn(
             f"{what}: {number_of(len(single), 'class', 'classes')} of a single document ("
-            f"{', '.join(map(repr, single[:5]))}{', ...' if len(single) > 5 else ''}) cannot be learned; merge or "
-            "leave them out",
+            f"{_some(names, single)}{where}) cannot be learned; merge or leave them out",
             DataWarning,
             stacklevel=5,
         )
-    elif len(names) == 2 and counts.min() < RARE_CLASS * counts.sum():
-        rare = int(counts.argmin())
+        return
+    rare = [code for code in np.argsort(counts, kind="stable").tolist() if counts[code] > 0]
+    rare = [code for code in rare if counts[code] < RARE_CLASS / len(names) * counts.sum()]
+    if rare:
+        each = "" if len(rare) == 1 else " at most, each,"
         warnings.warn(
-            f"{what}: only {counts[rare] / counts.sum():.1%} of the documents are {names[rare]!r}; judge by "
-            "probabilities, or weigh classes with class_weight='balanced'",
+            f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; judge by "
+            "probabilities, or give rare classes more weight with class_weight ('balanced')",
             DataWarning,
             stacklevel=5,
         )
+
+
+def _some(names: Sequence[str], codes: Sequence[int]) -> str:
+    """The first few of the names with these codes."""
+    return ", ".join(repr(names[code]) for code in codes[:5]) + (", ..." if len(codes) > 5 else "")
 
 
 def _counts(

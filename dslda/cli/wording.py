@@ -24,6 +24,7 @@ UNMISTAKABLE = (
         "min_df",
         "max_df",
         "max_features",
+        "class_weight",
         "partition_tokens",
         "stop_words",
         "token_pattern",

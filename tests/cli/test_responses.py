@@ -261,3 +261,95 @@ def test_each_class_tells_which_topics_raise_it(folder: Path, dslda: Dslda, tmp_
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(class_table(dslda_package.load_model(model)))
     assert "Health" in console.export_text()
+
+
+Y = Callable[[int], Any]
+BAD: dict[str, tuple[Y, tuple[str, ...], int, str]] = {
+    "negative count": (
+        lambda i: -2 if i == 7 else i % 3,
+        ("--family", "poisson"),
+        2,
+        r"error: response 'y' must be whole numbers in .* for family poisson, got -2 in document 'b7'; family gaussian",
+    ),
+    "0 for gamma": (
+        lambda i: 0 if i == 7 else 1 + i % 3,
+        ("--family", "gamma"),
+        2,
+        r"error: response 'y' must be numbers in \(0, inf\) for family gamma, got 0 in document 'b7'; family gaussian takes",
+    ),
+    "1.5 for binomial": (
+        lambda i: 1.5 if i == 7 else i % 2,
+        ("--family", "binomial"),
+        2,
+        r"error: response 'y' must be whole numbers in .* for family binomial, got 1.5 in document 'b7'; family gaussian",
+    ),
+    "names for a family of numbers": (
+        lambda i: list(AREAS)[i % 3],
+        ("--family", "gaussian"),
+        2,
+        r"error: family gaussian needs numbers, and response 'y' has 3 names .*; use family 'categorical'",
+    ),
+    "measurements for classes": (
+        lambda i: i // 2 + 0.5,
+        ("--family", "categorical"),
+        0,
+        "warning: response 'y' has 45 different numbers, which are taken for classes without order",
+    ),
+    "a class of one document": (
+        lambda i: "once" if i == 7 else list(AREAS)[i % 3],
+        ("--family", "categorical"),
+        0,
+        r"warning: response 'y': 1 class of a single document \('once'; the first in document 'b7'\) cannot be learned",
+    ),
+    "a rare class of two": (
+        lambda i: int(i in (7, 8)),
+        ("--family", "binomial"),
+        0,
+        r"warning: response 'y': only 2.2% of the documents are '1'; .* more weight with --class-weight \('balanced'\)",
+    ),
+    "a rare class of three": (
+        lambda i: "rare" if i in (7, 8) else ("no", "yes")[i % 2],
+        ("--family", "categorical"),
+        0,
+        "warning: response 'y': only 2.2% of the documents are 'rare'; ",
+    ),
+    "a constant covariate": (
+        lambda i: i % 4,
+        ("--covariates", "constant"),
+        2,
+        "error: covariate 'constant' must differ between documents by more than rounding, got 3 in all; leave it out",
+    ),
+    "collinear covariates": (
+        lambda i: i % 4,
+        ("--covariates", "days,twice"),
+        0,
+        "warning: covariates 'days', 'twice' cannot be told apart from each other or from the topics",
+    ),
+    "no weight above 0": (
+        lambda i: i % 4,
+        ("--weight", "nothing"),
+        2,
+        "error: weight 'nothing' must be above 0 for some document, got 0 for all",
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_responses_are_one_clear_error_or_a_warning(
+    dslda: Dslda, tmp_path: Path, case: str, ending: str
+) -> None:
+    response, arguments, code, message = BAD[case]
+    records = [
+        bill | {"y": response(i), "constant": 3, "twice": 2 * bill["days"] + 1, "nothing": 0}
+        for i, bill in enumerate(bills())
+    ]
+    source = write(tmp_path / f"bills.{ending}", records)
+    names = ["--categorical", "y"] if isinstance(records[0]["y"], str) else []
+    columns = ("--response", "y", "--covariates", "days,constant,twice,nothing", *names)
+    assert dslda("ingest", source, "--out", tmp_path / "b.corpus", *INGEST, *columns).code == 0
+    train = ("train", tmp_path / "b.corpus", "--response", "y", "--topics", 2, "--tol", 0.01)
+    done = dslda(*train, "--out", tmp_path / "m.model", *arguments)
+    assert done.code == code, done.err
+    assert re.search(f"^dslda: {message}", done.err, re.MULTILINE), done.err
+    assert "Traceback" not in done.err
