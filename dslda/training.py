@@ -314,14 +314,15 @@ def _fit(
     family, design = model.family, model.design
     spec = replace(spec, family=family.name, family_options=family.options)
     source = training_set.source.with_design(design)
-    initial = initial_parameters(
-        source.n_terms,
-        spec=spec,
-        family=family,
-        moments=model.moments,
-        n_covariates=len(design.covariates),
-    )
     with _executor(source, family, spec, client) as executor:
+        # in here: of many topics and terms they take seconds, in which workers read, and have said what they will do
+        initial = initial_parameters(
+            source.n_terms,
+            spec=spec,
+            family=family,
+            moments=model.moments,
+            n_covariates=len(design.covariates),
+        )
         result = fit(executor, initial, family=family, spec=spec, progress=progress)
     statistics = result.statistics
     if statistics.n_labelled > 0 and not statistics.response_weight > 0.0:
