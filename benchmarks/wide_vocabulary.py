@@ -39,6 +39,7 @@ COLUMNS = {
     "own_terms": ("terms of a partition", ",.0f"),
     "wire": ("sent as", ""),
     "first": ("first line after, s", ".1f"),
+    "start": ("iteration 1 begins after, s", ".1f"),
     "publish": ("publish, s", ".1f"),
     "e_step": ("E-step, s", ".1f"),
     "reduce": ("rest of the sums, s", ".1f"),
@@ -50,16 +51,16 @@ COLUMNS = {
 }
 
 
-class _TimedProgress(LogProgress):
-    """Also notes when the first line came."""
+class _FirstLine(logging.Handler):
+    """Notes when the first line comes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first_line: float | None = None
+        self.came: float | None = None
 
-    def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
-        super().started(n_documents, n_partitions, spec)
-        self.first_line = time.perf_counter()
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.came is None:
+            self.came = time.perf_counter()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,23 +102,26 @@ def _run(corpus: Corpus, arguments: argparse.Namespace) -> dict[str, Any]:
     family = get_family("gaussian")
     own_terms = len(set(corpus.read(0).terms.tolist()))
     options = ClusterOptions(workers=arguments.workers, threads=1, memory_limit=arguments.memory)
-    progress = _TimedProgress()
     with cluster(options=options) as client:
+        first_line = _FirstLine()
+        logging.getLogger("dslda.engine").addHandler(first_line)
         began = time.perf_counter()
         source = CorpusSource(corpus, design=Design("y")).standardised(family)
-        initial = initial_parameters(source.n_terms, spec=spec, family=family, moments=STANDARDISED)
         with DaskExecutor(client, source, family, spec) as executor:
-            result = fit(executor, initial, family=family, spec=spec, progress=progress)
+            initial = initial_parameters(source.n_terms, spec=spec, family=family, moments=STANDARDISED)
+            started = time.perf_counter()
+            result = fit(executor, initial, family=family, spec=spec, progress=LogProgress())
         state = worker_state(client)
     last: IterationRecord = result.trace[-1]
-    assert progress.first_line is not None
+    assert first_line.came is not None
     return {
         "topics": arguments.topics,
         "terms": arguments.terms,
         "matrix": 8 * arguments.topics * arguments.terms / 2**30,
         "own_terms": own_terms,
         "wire": "float32" if arguments.float32 else "float64",
-        "first": progress.first_line - began,
+        "first": first_line.came - began,
+        "start": started - began,
         "publish": last.publish_seconds,
         "e_step": last.e_step_seconds,
         "reduce": last.reduce_seconds,

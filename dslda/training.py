@@ -44,7 +44,7 @@ from dslda.training_set import (
 )
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import prior_precision
-from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
+from dslda.variational.parameters import FitSpec, Granularity, Parameters, TopicEstimation
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -365,20 +365,25 @@ def _fit(
     family, design = model.family, model.design
     spec = replace(spec, family=family.name, family_options=family.options)
     source = training_set.source.with_design(design)
-    initial = initial_parameters(
-        source.n_terms,
-        spec=spec,
-        family=family,
-        moments=model.moments,
-        n_covariates=len(design.covariates),
-    )
-    start, checkpoints = Position(initial), None
+
+    def initial() -> Parameters:
+        return initial_parameters(
+            source.n_terms,
+            spec=spec,
+            family=family,
+            moments=model.moments,
+            n_covariates=len(design.covariates),
+        )
+
+    start, checkpoints = None, None
     if options is not None:
         identity = fit_identity(training_set, source, spec, classes=model.classes, versions=_versions())
         checkpoint = FitCheckpoint(options, identity)
-        start = checkpoint.start(initial)
+        start = checkpoint.start(initial())
         checkpoints = checkpoint.schedule(start)
     with where as client, _executor(source, family, spec, client) as executor:
+        # in here: of many topics and terms they take seconds, in which workers read, and have said what they will do
+        start = Position(initial()) if start is None else start
         result = fit(
             executor,
             start.parameters,
