@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
 from dslda.corpus.bag import check_fields, count_collection, is_dask_collection
-from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import count_chunk
 from dslda.corpus.growth import NamedFields, grown_settings, with_fields_of
 from dslda.corpus.leftovers import clear_leftovers
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
-from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
-from dslda.corpus.partitioning import Piece, assemble, choose_partition_tokens
-from dslda.corpus.passes import PlannedCorpus, plan_corpus
+from dslda.corpus.partitioning import choose_partition_tokens
+from dslda.corpus.passes import plan_corpus
 from dslda.corpus.readers import Fields, Source
 from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
 from dslda.corpus.sources import (
@@ -39,6 +37,7 @@ from dslda.corpus.sources import (
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.text import Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.write_plan import write_plan
 from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError
 from dslda.own_cluster import ClientLater
@@ -272,7 +271,7 @@ def ingest(
                 "storage_options": storage_options,
             }
             if before is not None:
-                _write(runner, CorpusAppender(before, vocabulary=plan.vocabulary, **sizes), plan)
+                write_plan(runner, CorpusAppender(before, vocabulary=plan.vocabulary, **sizes), plan)
             else:
                 writer = CorpusWriter(
                     target,
@@ -285,7 +284,7 @@ def ingest(
                     overwrite=overwrite,
                     **sizes,
                 )
-                _write(runner, writer, plan)
+                write_plan(runner, writer, plan)
         corpus = open_corpus(target, storage_options=storage_options)
     _report_empty(corpus, plan.n_missing_text, before)
     return corpus
@@ -297,36 +296,6 @@ def _settings(kind: Literal["text", "counts"], given: Mapping[str, Any], *, filt
     unfiltered = {} if filters else {"min_df": 1, "max_df": 1.0, "max_features": None}
     named = {name: value for name, value in given.items() if value is not None}
     return TextSettings(kind=kind, **(named | unfiltered))
-
-
-def _write(runner: Runner, writer: CorpusWriter | CorpusAppender, plan: PlannedCorpus) -> None:
-    """Write every partition where its blocks are, then the manifest; or leave nothing."""
-    pieces = [partition.pieces for partition in plan.partitions]
-    blocks = [[plan.blocks[b] for b in partition.blocks] for partition in plan.partitions]
-    n = len(pieces)
-    try:
-        writer.prepare()
-        if writer.path.startswith("memory://") and isinstance(runner, DaskRunner):
-            # the memory of this process, which workers do not share
-            made = runner.map(assemble, pieces, blocks)
-            written = [writer.write_partition(i, runner.results([made[i]])[0]) for i in range(n)]
-        else:
-            tasks = runner.map(_write_partition, [writer] * n, range(n), pieces, blocks, stage="write")
-            plan.blocks.clear()
-            blocks.clear()
-            written = runner.results(tasks, stage="write")
-        writer.finish(written)
-    except BaseException:
-        # workers first, so that none writes into what is being removed
-        runner.cancel()
-        writer.abort()
-        raise
-
-
-def _write_partition(
-    writer: PartitionWriter, partition: int, pieces: Sequence[Piece], blocks: Sequence[DocumentBlock]
-) -> WrittenPartition:
-    return writer.write_partition(partition, assemble(pieces, blocks))
 
 
 @contextlib.contextmanager

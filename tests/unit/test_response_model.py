@@ -373,7 +373,9 @@ def test_doubtful_classes_are_warned_of() -> None:
     )
     names = np.where(y[:60] > 0, "up", "down").astype(object)
     names[3] = "lost"
-    with pytest.warns(DataWarning, match=r"1 class of a single document \('lost'; .*document 3 .*\) cannot be learned"):
+    with pytest.warns(
+        DataWarning, match=r"1 class of a single document \('lost'; .*document 3 .*\) cannot be learned"
+    ):
         train(few, response=names, **settings)
 
 
