@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dslda.config import EngineSettings
 from dslda.corpus.json_fields import canonical_json
 from dslda.engine.checkpoints import Checkpoints
 from dslda.engine.em import IterationRecord, Position
@@ -198,7 +199,8 @@ def fit_identity(
         "settings": {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in asdict(spec).items()
-        },
+        }
+        | {"float32_parameters": EngineSettings.load().float32_parameters},
         "versions": dict(versions),
     }
     # as it comes back from a file: lists for tuples
