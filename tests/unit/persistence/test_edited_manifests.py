@@ -102,7 +102,7 @@ def use_model(path: Path) -> None:
 
 def use_checkpoint(path: Path) -> None:
     read_checkpoint(path)
-    list(_describe(str(path)))
+    list(_describe(str(path), None))
     again = {"n_topics": 2, "tol": 1e-3, "resume": True}
     with TemporaryDirectory() as folder:  # the fit writes into what it resumes
         train(path.with_name("b.corpus"), **again, checkpoint=shutil.copytree(path, Path(folder) / "c"))
