@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,21 @@ PACKAGE = Path(__file__).resolve().parents[1] / "dslda"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-def pytest_configure() -> None:
-    """Have the kernels compiled anew after a change in what they inline: numba looks at the file of the kernel alone."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the kernels compiled anew after a change in what they inline: numba looks at the file of the kernel alone.
+
+    Before processes that run tests side by side (pytest-xdist) start: once, and none writes a cache that another reads.
+    """
+    if hasattr(config, "workerinput"):
+        return
     for room in (PACKAGE / "families", PACKAGE / "variational"):
         newest = max(path.stat().st_mtime for path in room.rglob("*.py"))
         for index in room.rglob("*.nbi"):
             if index.stat().st_mtime < newest:
                 index.unlink(missing_ok=True)
+    if getattr(config.option, "numprocesses", None):
+        kernels = "import dslda.variational.estep, dslda.variational.kernels.classes"
+        subprocess.run([sys.executable, "-c", kernels], cwd=PACKAGE.parent, check=True)
 
 
 @pytest.fixture(scope="session")
