@@ -14,10 +14,11 @@ import numpy as np
 from dslda.config import EngineSettings
 from dslda.corpus.json_fields import canonical_json
 from dslda.engine.checkpoints import Checkpoints
-from dslda.engine.em import IterationRecord, Position
+from dslda.engine.em import IterationRecord, Position, trace_columns
 from dslda.engine.fingerprint import data_hash, selection_hash
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.checkpoint import CheckpointRecord, CheckpointStore
+from dslda.persistence.manifest import settings_to_json
 from dslda.variational.parameters import Parameters
 from dslda.wording import number_of
 
@@ -158,11 +159,7 @@ class FitCheckpoint:
             values = getattr(position.parameters, field.name)
             if values is not None and values.size:
                 parameters[field.name] = np.ascontiguousarray(values, dtype=np.float64)
-        trace = {
-            field.name: np.array([getattr(record, field.name) for record in position.trace], dtype=np.float64)
-            for field in fields(IterationRecord)
-        }
-        self._store.write(CheckpointRecord(parameters, trace, self._identity))
+        self._store.write(CheckpointRecord(parameters, trace_columns(position.trace), self._identity))
 
 
 def fit_identity(
@@ -196,11 +193,7 @@ def fit_identity(
         },
         "design": asdict(source.design),
         "classes": classes,
-        "settings": {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in asdict(spec).items()
-        }
-        | {"float32_parameters": EngineSettings.load().float32_parameters},
+        "settings": settings_to_json(spec) | {"float32_parameters": EngineSettings.load().float32_parameters},
         "versions": dict(versions),
     }
     # as it comes back from a file: lists for tuples

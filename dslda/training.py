@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.cluster import cluster
 from dslda.engine.driver import FitResult, fit
-from dslda.engine.em import IterationRecord, Position
+from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor, single_threaded_blas
 from dslda.engine.sources import Source
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
@@ -435,10 +435,7 @@ def _fit(
                 converged=result.converged,
                 interrupted=result.interrupted,
             ),
-            trace={
-                f.name: np.array([getattr(record, f.name) for record in result.trace], dtype=np.float64)
-                for f in fields(IterationRecord)
-            },
+            trace=trace_columns(result.trace),
             vocabulary=training_set.vocabulary,
             text_settings=training_set.text_settings,
             fields=training_set.fields or {},

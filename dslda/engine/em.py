@@ -5,11 +5,22 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dslda.variational.parameters import FitSpec, Parameters
 
-__all__ = ["Decision", "EMState", "IterationRecord", "Position", "checkpoint_is_due", "remaining_iterations"]
+__all__ = [
+    "Decision",
+    "EMState",
+    "IterationRecord",
+    "Position",
+    "checkpoint_is_due",
+    "remaining_iterations",
+    "trace_columns",
+]
 
 CHECKPOINT_SHARE = 0.05
 """Of the time of a fit that may go into checkpoints, where the user does not say how often to write one."""
@@ -169,6 +180,14 @@ def checkpoint_is_due(*, every: int | None, iterations: int, seconds: float, cos
         What it took in seconds, 0 before the first.
     """
     return iterations >= every if every is not None else cost <= CHECKPOINT_SHARE * seconds
+
+
+def trace_columns(trace: Sequence[IterationRecord]) -> dict[str, NDArray[np.float64]]:
+    """The measurements of the iterations by name, shape (n_iterations,) each, as models and checkpoints hold them."""
+    return {
+        field.name: np.array([getattr(record, field.name) for record in trace], dtype=np.float64)
+        for field in fields(IterationRecord)
+    }
 
 
 def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int:

@@ -24,7 +24,7 @@ from dslda.corpus.location import METADATA, Location
 from dslda.corpus.output import check_writable, writing
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.persistence.arrays import damaged, entries, read_arrays, write_array
-from dslda.persistence.manifest import MANIFEST_CHECKSUM
+from dslda.persistence.manifest import MANIFEST_CHECKSUM, manifest_checksum
 
 __all__ = ["ENCODING_TYPE", "CheckpointRecord", "CheckpointStore", "read_checkpoint"]
 
@@ -285,7 +285,7 @@ def _attributes(
         "trace": list(record.trace),
         "arrays": entries(arrays),
     }
-    return data | {MANIFEST_CHECKSUM: json_sha256(data)}
+    return data | {MANIFEST_CHECKSUM: manifest_checksum(data)}
 
 
 def _check_manifest(data: Mapping[str, Any], path: str) -> None:
@@ -298,8 +298,7 @@ def _check_manifest(data: Mapping[str, Any], path: str) -> None:
             f"{path} is a checkpoint of version {version!r}, this release of dslda reads version {ENCODING_VERSION!r}; go "
             "on with the release that wrote it"
         )
-    rest = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
-    if data.get(MANIFEST_CHECKSUM) != json_sha256(rest):
+    if data.get(MANIFEST_CHECKSUM) != manifest_checksum(data):
         raise FormatError(
             f"{path}: the attributes do not agree with their checksum, the checkpoint was damaged or edited; copy it "
             "again, or train from the beginning"

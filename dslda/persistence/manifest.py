@@ -17,7 +17,16 @@ from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Scaling
 
-__all__ = ["ENCODING_TYPE", "ENCODING_VERSION", "check_manifest", "read_fields", "to_json"]
+__all__ = [
+    "ENCODING_TYPE",
+    "ENCODING_VERSION",
+    "MANIFEST_CHECKSUM",
+    "check_manifest",
+    "manifest_checksum",
+    "read_fields",
+    "settings_to_json",
+    "to_json",
+]
 
 ENCODING_TYPE = "dslda-model"
 ENCODING_VERSION = "1"
@@ -43,7 +52,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "classes": None if record.classes is None else list(record.classes),
         "levels": {name: list(names) for name, names in record.levels.items()},
         "response": {"name": record.response} | record.response_summary.to_json(),
-        "settings": _settings(record.spec),
+        "settings": settings_to_json(record.spec),
         "training": asdict(record.training),
         "trace": list(record.trace),
         "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
@@ -53,7 +62,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "versions": dict(record.versions),
         "arrays": {name: dict(entry) for name, entry in arrays.items()},
     }
-    data[MANIFEST_CHECKSUM] = _checksum(data)
+    data[MANIFEST_CHECKSUM] = manifest_checksum(data)
     return data
 
 
@@ -71,7 +80,7 @@ def check_manifest(data: Mapping[str, Any], path: str) -> None:
             f"{path} is a model of version {version!r}, this release of dslda reads version "
             f"{ENCODING_VERSION!r}; update dslda"
         )
-    if data.get(MANIFEST_CHECKSUM) != _checksum(data):
+    if data.get(MANIFEST_CHECKSUM) != manifest_checksum(data):
         raise FormatError(
             f"{path}: the attributes do not agree with their checksum, the model was damaged or edited; copy "
             "it again or train again"
@@ -168,7 +177,8 @@ def _names(data: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _settings(spec: FitSpec) -> dict[str, Any]:
+def settings_to_json(spec: FitSpec) -> dict[str, Any]:
+    """The settings of a fit as plain values, for models and checkpoints."""
     # numpy scalars are accepted as settings but are no JSON
     return {
         name: value.item() if isinstance(value, np.generic) else value for name, value in asdict(spec).items()
@@ -199,5 +209,6 @@ def _known(record: type[Any], data: Mapping[str, Any]) -> Any:
     return record(**{f.name: data[f.name] for f in fields(record)})
 
 
-def _checksum(data: Mapping[str, Any]) -> str:
+def manifest_checksum(data: Mapping[str, Any]) -> str:
+    """Of all attributes but the checksum itself, for models and checkpoints."""
     return json_sha256({name: value for name, value in data.items() if name != MANIFEST_CHECKSUM})
