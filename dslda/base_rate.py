@@ -20,17 +20,23 @@ __all__ = ["base_predictor", "class_shares"]
 FARTHEST = 2.0**40
 
 
-def class_shares(counts: NDArray[np.int64], class_weight: Sequence[float] | None) -> NDArray[np.float64]:
+def class_shares(
+    masses: NDArray[np.float64], n: int, class_weight: Sequence[float] | None
+) -> NDArray[np.float64]:
     """Share of each class in the training responses as the fit has weighed them, shape (C,); none is 0.
 
     Parameters
     ----------
-    counts : ndarray of int64, shape (C,)
-        Documents of each class.
+    masses : ndarray of float64, shape (C,)
+        Documents of each class, by their weights.
+    n : int
+        Documents.
     class_weight : sequence of float, length C, optional
     """
     # as if half a document had been seen of a class without any: its logarithm is finite
-    weighed = np.maximum(counts, 0.5) * (1.0 if class_weight is None else np.asarray(class_weight))
+    weighed = np.maximum(masses, 0.5 * masses.sum() / n) * (
+        1.0 if class_weight is None else np.asarray(class_weight)
+    )
     weighed = np.maximum(weighed, 1e-12 * weighed.sum())
     shares: NDArray[np.float64] = weighed / weighed.sum()
     return shares

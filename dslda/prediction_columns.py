@@ -220,8 +220,15 @@ def extras_of(
     """What inference is told of each document; None where there is nothing to tell.
 
     `y` holds the responses where they are known, and is left out for predictions.
+
+    Raises
+    ------
+    InputError
+        One is none that the family takes.
     """
     from dataclasses import replace
+
+    from dslda.families.registry import get_family
 
     design = record.design
     # a document's weight plays no part in what is inferred of it; nor, without a response, does its class or event
@@ -229,6 +236,14 @@ def extras_of(
     if y is None:
         y = np.full(n_documents, np.nan)
         plain = replace(plain, class_weight=None, auxiliary=design.auxiliary if design.trials else None)
+    elif record.parameters.n_classes is None:
+        auxiliary = columns.get(design.auxiliary or "")
+        family = get_family(record.spec.family, record.spec.family_options)
+        if (bad := ~family.check(y, auxiliary)).any():
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"y must be one that family {record.spec.family} takes, got {y[row]:g} in row {row}"
+            )
     if not (plain.columns or plain.class_weight):
         return None
     needed = dict.fromkeys(plain.columns, np.ones(n_documents)) | dict(columns)

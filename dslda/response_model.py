@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from dslda.base_rate import class_shares
 from dslda.corpus.levels import level_name
+from dslda.engine.survey import Moments, Survey
 from dslda.exceptions import DataWarning, InputError
 from dslda.families.base import Family, ResponseMoments
 from dslda.families.categorical import Categorical
@@ -34,6 +36,14 @@ MANY_CLASSES = 50
 """Numbers with more distinct values than this are rather measured than names of classes."""
 RARE_CLASS = 0.1
 """A class with a smaller part of the documents than this of its equal share, 1 / C, is learned badly: of two, below 5%."""
+
+RULES = {
+    "weight": "numbers of at least 0",
+    "exposure": "numbers above 0",
+    "trials": "whole numbers of at least 1",
+    "event": "1 where the duration ended and 0 where it was cut off",
+}
+"""What the column of a role must hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +93,15 @@ class ResponseModel:
         Of the scaled response: where EM starts.
     classes : tuple of str or None
         Names of the classes, by code.
-    rate : ndarray of float64, shape (1,) or (C,), or None
-        Mean of the scaled response, or shares of the classes as they are weighed; None where they were not counted.
+    rate : ndarray of float64, shape (1,) or (C,)
+        Mean of the scaled response, or shares of the classes, as documents and classes are weighed.
     """
 
     family: Family
     design: Design
     moments: ResponseMoments
     classes: tuple[str, ...] | None
-    rate: NDArray[np.float64] | None
+    rate: NDArray[np.float64]
 
 
 def chosen_family(family: str | Family) -> Family | None:
@@ -150,12 +160,16 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
             "use family 'categorical'"
         )
     else:
-        _check_domain(given, what, training_set, with_trials=roles.trials is not None)
         names = levels or (("0", "1") if given.name == "binomial" and roles.trials is None else None)
     _check_roles(given, training_set, roles)
+    survey = _survey(given, training_set, roles, names or (), values)
+    _check_values(given, training_set, roles, survey)
     if names is not None:
         _report_rare_classes(training_set, names, values)
-    moments = _moments(summary, training_set.covariates, roles)
+    moments = _moments(survey, training_set, roles)
+    masses = survey.masses.get(training_set.column)
+    if names is not None and masses is None:
+        masses = survey.moments[training_set.column].weight * np.array([1.0 - moments.mean, moments.mean])
     scaling = Scaling(*given.scaling(moments))
     design = Design(
         response=training_set.column,
@@ -165,15 +179,14 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
         weight=roles.weight,
         trials=roles.trials is not None,
         classes=values,
-        class_weight=_class_weight(roles.class_weight, summary, names, values),
-        covariates=_covariate_columns(roles.covariates, training_set.covariates, training_set.levels),
+        class_weight=_class_weight(roles.class_weight, masses, names),
+        covariates=_covariate_columns(roles.covariates, survey, training_set.levels),
     )
     scaled = moments.scaled(scaling.center, scaling.scale)
-    rate: NDArray[np.float64] | None = np.array([scaled.mean])
-    if names is not None:
-        counts = _counts(summary, names, values)
-        rate = None if counts is None else class_shares(counts, design.class_weight)
-        if rate is not None and not isinstance(given, Categorical):
+    rate = np.array([scaled.mean])
+    if masses is not None:
+        rate = class_shares(masses, summary.n, design.class_weight)
+        if not isinstance(given, Categorical):
             rate = rate[1:]
     return ResponseModel(given, design, scaled, names, rate)
 
@@ -195,27 +208,69 @@ def _values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]
     return summary.distinct
 
 
-def _check_domain(family: Family, what: str, training_set: TrainingSet, *, with_trials: bool) -> None:
-    summary = training_set.summary
-    ends = np.array([summary.minimum, summary.maximum])
-    inside = family.domain.contains(ends).all() and (summary.whole or not family.domain.integer)
-    if inside and family.auxiliary == "trials" and not with_trials and summary.maximum > 1:
+def _survey(
+    family: Family,
+    training_set: TrainingSet,
+    roles: Roles,
+    names: Sequence[str],
+    values: tuple[float, ...] | None,
+) -> Survey:
+    """Of the documents trained on: by reading their columns, unless the summary of the response tells it all."""
+    source, column, summary = training_set.source, training_set.column, training_set.summary
+    if not roles.columns and not source.weighted:
+        moments = {column: Moments.of_summary(summary)}
+        if isinstance(family, Categorical):
+            if (counts := _counts(summary, names, values)) is not None:
+                return Survey(moments, {column: counts.astype(np.float64)})
+        elif summary.distinct is not None:
+            if family.check(np.array(summary.distinct), None).all():
+                return Survey(moments)
+        elif type(family).check is Family.check and (
+            family.domain.contains(np.array([summary.minimum, summary.maximum])).all()
+            and (summary.whole or not family.domain.integer)
+        ):
+            return Survey(moments)
+    n_levels = {name: len(training_set.levels[name]) for name in roles.columns if name in training_set.levels}
+    if isinstance(family, Categorical):
+        n_levels[column] = len(names)
+    return source.with_design(replace(source.design, classes=values)).survey(family, n_levels)
+
+
+def _check_values(family: Family, training_set: TrainingSet, roles: Roles, survey: Survey) -> None:
+    """Refuse values that columns must not have."""
+    for role, rule in RULES.items():
+        name = getattr(roles, role)
+        if (wrong := survey.wrong.get(role)) is not None:
+            where = training_set.source.name_of(wrong.row)
+            raise InputError(f"{role} {name!r} must hold {rule}, got {wrong.value:g} in {where}")
+        if role == "weight" and name is not None and not survey.moments[name].weight > 0.0:
+            raise InputError(
+                f"weight {name!r} must be above 0 for some document with {training_set.what}, got 0 for all"
+            )
+        if role == "event" and name is not None and not survey.moments[name].maximum > 0.0:
+            raise InputError(f"event {name!r} must be 1 for some document, got 0 for all")
+    what, summary, column = training_set.what, training_set.summary, training_set.column
+    if not survey.moments[column].weight > 0.0:
+        raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
+    if (wrong := survey.wrong.get("response")) is None:
+        return
+    y = np.array([wrong.value])
+    where = f"in {training_set.source.name_of(wrong.row)}"
+    if not family.domain.contains(y).all():
         raise InputError(
-            f"{what} must be 0 or 1 for family {family.name} without trials{_first(training_set, lambda y: y > 1)}; "
+            f"{what} must be {family.domain} for family {family.name}, got {wrong.value:g} {where}"
+            f"{_other_family(family, summary)}"
+        )
+    if family.auxiliary == "trials" and roles.trials is not None:
+        raise InputError(
+            f"{what} must not exceed its trials {roles.trials!r}, got {wrong.value:g} of {wrong.auxiliary:g} {where}"
+        )
+    if family.auxiliary == "trials":
+        raise InputError(
+            f"{what} must be 0 or 1 for family {family.name} without trials, got {wrong.value:g} {where}; "
             f"name the column of the trials with trials={_other_family(family, summary)}"
         )
-    if inside:
-        return
-    where = _first(training_set, lambda y: ~(family.domain.contains(y) | np.isnan(y)))
-    raise InputError(
-        f"{what} must be {family.domain} for family {family.name}{where}{_other_family(family, summary)}"
-    )
-
-
-def _first(training_set: TrainingSet, wrong: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> str:
-    """The first response that is wrong, as messages have it."""
-    found = training_set.source.find(wrong)
-    return "" if found is None else f", got {found[1]:g} in {training_set.source.name_of(found[0])}"
+    raise InputError(f"{what} must be one that family {family.name} takes, got {wrong.value:g} {where}")
 
 
 def _other_family(family: Family, summary: ResponseSummary) -> str:
@@ -239,26 +294,10 @@ def _check_roles(family: Family, training_set: TrainingSet, roles: Roles) -> Non
         if named is not None and family.auxiliary != role:
             takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.auxiliary == role))
             raise InputError(f"{role} must be left out for family {family.name}; it belongs to {takers}")
-    for role, named, low, rule in (
-        ("weight", roles.weight, 0.0, "numbers of at least 0"),
-        ("exposure", roles.exposure, np.nextafter(0.0, 1.0), "numbers above 0"),
-        ("trials", roles.trials, 1.0, "whole numbers of at least 1"),
-        ("event", roles.event, 0.0, "1 where the duration ended and 0 where it was cut off"),
-    ):
-        if named is None:
-            continue
+    for role, rule in RULES.items():
+        named = getattr(roles, role)
         if named in training_set.levels and role != "event":
             raise InputError(f"{role} {named!r} must hold {rule}, got names; ingest it as a number")
-        summary = training_set.covariates[named]
-        good = summary.minimum >= low and (summary.whole or role not in ("trials", "event"))
-        if role == "event":
-            good = good and summary.maximum <= 1.0
-        if not good:
-            raise InputError(
-                f"{role} {named!r} must hold {rule}, got values from {summary.minimum:g} to {summary.maximum:g}"
-            )
-        if role in ("weight", "event") and summary.maximum == 0.0:
-            raise InputError(f"{role} {named!r} must be above 0 for some document, got 0 for all")
 
 
 def _report_rare_classes(
@@ -270,8 +309,8 @@ def _report_rare_classes(
     single = np.flatnonzero(counts == 1).tolist()
     if single:
         first = float(single[0]) if values is None else values[single[0]]
-        found = training_set.source.find(lambda y: y == first)
-        where = "" if found is None else f"; the first in {training_set.source.name_of(found[0])}"
+        row = training_set.source.first_with(first)
+        where = "" if row is None else f"; the first in {training_set.source.name_of(row)}"
         warnings.warn(
             f"{what}: {number_of(len(single), 'class', 'classes')} of a single document ("
             f"{_some(names, single)}{where}) cannot be learned; merge or leave them out",
@@ -309,25 +348,20 @@ def _counts(
 
 
 def _class_weight(
-    given: ClassWeight | None,
-    summary: ResponseSummary,
-    names: Sequence[str] | None,
-    values: tuple[float, ...] | None,
+    given: ClassWeight | None, masses: NDArray[np.float64] | None, names: Sequence[str] | None
 ) -> tuple[float, ...] | None:
+    """Weight of each class; `masses` are the weights of their documents."""
     if given is None:
         return None
-    if names is None:
+    if names is None or masses is None:
         raise InputError("class_weight must be left out: the response has no classes")
     if isinstance(given, str):
-        counts = _counts(summary, names, values)
         if given != "balanced":
             raise InputError(
                 f"class_weight must be 'balanced' or a mapping of class to weight, got {given!r}"
             )
-        if counts is None:
-            raise InputError("class_weight must be a mapping where there are more than 256 classes")
-        seen = np.maximum(counts, 1)
-        return tuple((counts.sum() / (np.count_nonzero(counts) * seen)).tolist())
+        seen = np.where(masses > 0.0, masses, 1.0)
+        return tuple((masses.sum() / (np.count_nonzero(masses) * seen)).tolist())
     weights = {_class_name(name): weight for name, weight in given.items()}
     unknown = set(weights) - set(names)
     if unknown:
@@ -348,42 +382,42 @@ def _class_name(given: Any) -> str:
     return level_name(given, "a class of class_weight") or ""
 
 
-def _moments(
-    summary: ResponseSummary, covariates: Mapping[str, ResponseSummary], roles: Roles
-) -> ResponseMoments:
-    """Moments of the response per trial, unit of exposure or event, as well as summaries tell them."""
+def _moments(survey: Survey, training_set: TrainingSet, roles: Roles) -> ResponseMoments:
+    """Moments of the response per trial, unit of exposure or event, as well as those of the columns tell them."""
     per = 1.0
     # of durations, some of which were cut off: of all the time that went by for each that ended
     for name in (roles.trials, roles.exposure, roles.event):
         if name is not None:
-            per *= covariates[name].mean
-    return ResponseMoments(
-        summary.n, summary.mean / per, summary.variance / per**2, summary.minimum / per, summary.maximum / per
-    )
+            per *= survey.moments[name].mean
+    y = survey.moments[training_set.column]
+    n = training_set.summary.n
+    return ResponseMoments(n, y.mean / per, y.variance / per**2, y.minimum / per, y.maximum / per)
 
 
 def _covariate_columns(
-    names: Sequence[str],
-    summaries: Mapping[str, ResponseSummary],
-    levels: Mapping[str, tuple[str, ...]],
+    names: Sequence[str], survey: Survey, levels: Mapping[str, tuple[str, ...]]
 ) -> tuple[CovariateColumn, ...]:
-    """Centred columns: numbers standardised; of names one for each level but the first, the reference."""
+    """Columns centred over the documents with a response: numbers standardised; of names one for each level but the first."""
     columns: list[CovariateColumn] = []
     for name in names:
-        summary = summaries[name]
-        low, high = summary.minimum, summary.maximum
-        if summary.variance == 0.0 or high - low <= ROUNDING * max(abs(low), abs(high)):
-            got = repr(levels[name][int(low)]) if name in levels else f"{low:g}"
-            raise InputError(
-                f"covariate {name!r} must differ between documents by more than rounding, got {got} in all; leave it out"
-            )
         if name in levels:
-            # not counted where there are very many: then coefficients of topics are those at the reference
-            counts = _counts(summary, levels[name], None)
-            shares = np.zeros(len(levels[name])) if counts is None else counts / counts.sum()
+            shares = survey.masses[name] / survey.masses[name].sum()
+            if np.count_nonzero(shares) == 1:
+                raise _constant(name, repr(levels[name][int(shares.argmax())]))
             columns += [
                 CovariateColumn(name, code, float(shares[code]), 1.0) for code in range(1, len(shares))
             ]
-        else:
-            columns.append(CovariateColumn(name, None, summary.mean, float(np.sqrt(summary.variance))))
+            continue
+        moments = survey.moments[name]
+        low, high = moments.minimum, moments.maximum
+        if moments.variance == 0.0 or high - low <= ROUNDING * max(abs(low), abs(high)):
+            raise _constant(name, f"{low:g}")
+        columns.append(CovariateColumn(name, None, moments.mean, math.sqrt(moments.variance)))
     return tuple(columns)
+
+
+def _constant(name: str, value: str) -> InputError:
+    return InputError(
+        f"covariate {name!r} must differ between documents with a response by more than rounding, got {value} in all; leave "
+        "it out"
+    )

@@ -412,7 +412,7 @@ def _fit(
             DataWarning,
             stacklevel=3,
         )
-    base = None if model.rate is None else base_predictor(family, model.rate, result.parameters.delta)
+    base = base_predictor(family, model.rate, result.parameters.delta)
     return Model(
         ModelRecord(
             parameters=result.parameters,

@@ -28,8 +28,14 @@ def pytest_configure(config: pytest.Config) -> None:
             if index.stat().st_mtime < newest:
                 index.unlink(missing_ok=True)
     if getattr(config.option, "numprocesses", None):
-        kernels = "import dslda.variational.estep, dslda.variational.kernels.classes"
-        subprocess.run([sys.executable, "-c", kernels], cwd=PACKAGE.parent, check=True)
+        block = "from dslda.variational.kernels import block_kernel; block_kernel"
+        compilers = [
+            subprocess.Popen([sys.executable, "-c", kernels], cwd=PACKAGE.parent)
+            for kernels in (f"{block}(False)", f"{block}(True); import dslda.variational.kernels.classes")
+        ]
+        codes = [compiler.wait() for compiler in compilers]
+        if any(codes):
+            pytest.exit("the kernels do not compile", returncode=1)
 
 
 @pytest.fixture(scope="session")

@@ -87,8 +87,10 @@ class DsldaPlugin(WorkerPlugin):
         import zarr
         from threadpoolctl import threadpool_limits
 
-        # the kernels have explicit signatures, so they are compiled, or loaded from the cache, on import
-        import dslda.variational.estep  # noqa: F401
+        from dslda.variational.kernels import block_kernel
+
+        # what most families need, compiled or loaded from the cache; others compile theirs in the first task
+        block_kernel(product=False)
 
         zarr.config.set({"async.concurrency": ZARR_CONCURRENCY, "threading.max_workers": ZARR_CONCURRENCY})
         self._blas = threadpool_limits(limits=1, user_api="blas")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.partitioning import choose_partition_tokens, cut, join_pieces, number_of_partitions, work
 from dslda.corpus.summary import ResponseSummary
+from dslda.engine.survey import Survey, survey_block
 from dslda.exceptions import InputError
 from dslda.families.base import Family, ResponseMoments
 from dslda.variational.design import Design
@@ -34,6 +36,8 @@ __all__ = [
     "TrainingView",
     "document_mask",
 ]
+
+T = TypeVar("T")
 
 # one (document, term) entry: an int32 term and an int32 count; one document: its indptr entry and its
 # response
@@ -171,6 +175,8 @@ class Source(ABC):
         Documents of each partition that are trained on.
     nbytes : ndarray of int64, shape (P,)
         Size in memory of each partition, before documents are left out.
+    weighted : bool
+        The stored documents have weights.
 
     Raises
     ------
@@ -190,6 +196,7 @@ class Source(ABC):
     ) -> None:
         stored = np.asarray(n_documents, dtype=np.int64)
         self.n_terms = n_terms
+        self.weighted = False
         self.design = design
         self.nbytes = np.asarray(n_entries, dtype=np.int64) * _ENTRY_BYTES + stored * _DOCUMENT_BYTES
         self._first = np.concatenate([[0], np.cumsum(stored)])
@@ -227,6 +234,10 @@ class Source(ABC):
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
         """What reads the stored documents of a partition."""
 
+    def each(self, function: Callable[[DocumentBlock, TrainingView], T]) -> Iterator[T]:
+        """`function` of every partition and its view, in order; picklable where the documents live on workers."""
+        return (function(self.reader(i)(), self.view(i)) for i in range(self.n_partitions))
+
     def response_summary(self) -> ResponseSummary:
         """Summary of the responses trained on, in the user's units; same bits for every kind of source.
 
@@ -235,27 +246,26 @@ class Source(ABC):
         InputError
             A response is infinite.
         """
-        return ResponseSummary.merge_all(
-            self.view(i).summary(self.reader(i)()) for i in range(self.n_partitions)
+        return ResponseSummary.merge_all(self.each(_summarise))
+
+    def survey(self, family: Family, n_levels: Mapping[str, int]) -> Survey:
+        """What the columns of the documents trained on hold; see :func:`~dslda.engine.survey.survey_block`."""
+        parts = self.each(partial(survey_block, family=family, n_levels=n_levels))
+        return Survey.merge_all(
+            [part.moved(int(first)) for first, part in zip(self._first, parts, strict=False)]
         )
 
-    def find(self, test: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> tuple[int, float] | None:
-        """The first response that `test` is true of: the row of its document, and its value."""
-        for i in range(self.n_partitions):
-            block, view = self.reader(i)(), self.view(i)
-            y = view.raw(block)
-            hits = np.flatnonzero(test(y))
-            if len(hits):
-                return int(self._first[i] + view.rows(block)[hits[0]]), float(y[hits[0]])
+    def first_with(self, y: float) -> int | None:
+        """The row of the first document trained on with this response."""
+        for first, row in zip(self._first, self.each(partial(_first_with, y=y)), strict=False):
+            if row is not None:
+                return int(first) + row
         return None
 
     def left_out(self) -> list[int]:
         """Rows of the documents whose response is left out since they lack one of the design's columns."""
-        return [
-            int(self._first[i]) + row
-            for i in range(self.n_partitions)
-            for row in self.view(i).left_out(self.reader(i)()).tolist()
-        ]
+        parts = zip(self._first, self.each(_left_out), strict=False)
+        return [int(first) + row for first, rows in parts for row in rows.tolist()]
 
     def name_of(self, row: int) -> str:
         """A document, as messages name it."""
@@ -296,6 +306,7 @@ class CorpusSource(Source):
             documents=documents,
         )
         self._corpus = corpus
+        self.weighted = corpus.has_weight
         # refuses unknown columns now, not on a worker
         corpus.reader(0, responses=[design.response], covariates=design.columns)
 
@@ -344,6 +355,7 @@ class MemorySource(Source):
             design=design,
             documents=documents,
         )
+        self.weighted = block.weight is not None
         self._blocks = [_rows(block, piece.start, piece.stop) for piece in pieces]
 
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
@@ -384,20 +396,12 @@ class FutureSource(Source):
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
         return self.futures[partition].result
 
-    def response_summary(self) -> ResponseSummary:
+    def each(self, function: Callable[[DocumentBlock, TrainingView], T]) -> Iterator[T]:
         views = [self.view(i) for i in range(self.n_partitions)]
         client = self.futures[0].client
         # the blocks stay where they are
-        summaries = client.map(_summarise, self.futures, views, pure=False)
-        return ResponseSummary.merge_all(client.gather(summaries))
-
-    def left_out(self) -> list[int]:
-        views = [self.view(i) for i in range(self.n_partitions)]
-        rows = self.futures[0].client.map(_left_out, self.futures, views, pure=False)
-        found: list[NDArray[np.int64]] = self.futures[0].client.gather(rows)
-        return [
-            int(first) + row for first, part in zip(self._first, found, strict=False) for row in part.tolist()
-        ]
+        found: list[T] = client.gather(client.map(function, self.futures, views, pure=False))
+        return iter(found)
 
 
 def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
@@ -460,6 +464,11 @@ def _rows(block: DocumentBlock, start: int, stop: int) -> DocumentBlock:
 
 def _summarise(block: DocumentBlock, view: TrainingView) -> ResponseSummary:
     return view.summary(block)
+
+
+def _first_with(block: DocumentBlock, view: TrainingView, *, y: float) -> int | None:
+    hits = np.flatnonzero(view.raw(block) == y)
+    return int(view.rows(block)[hits[0]]) if len(hits) else None
 
 
 def _left_out(block: DocumentBlock, view: TrainingView) -> NDArray[np.int64]:

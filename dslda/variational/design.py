@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.exceptions import InputError
+from dslda.families.base import Interval
 from dslda.variational.parameters import Scaling
 
 UNSCALED = Scaling()
@@ -20,7 +20,15 @@ FIRST_COVARIATE = len(EXTRAS)
 # of a document that lacks one, whose response is left out; without a weight it is left out altogether
 NEUTRAL = (0.0, 1.0, 0.0, 1.0)
 
-__all__ = ["EXTRAS", "CovariateColumn", "Design"]
+__all__ = ["EXTRAS", "ROLES", "CovariateColumn", "Design"]
+
+ROLES = {
+    "weight": Interval(0.0, low_closed=True),
+    "exposure": Interval(0.0),
+    "trials": Interval(1.0, low_closed=True, integer=True),
+    "event": Interval(0.0, 1.0, low_closed=True, high_closed=True, integer=True),
+}
+"""What the columns beside the response may hold; missing values are none of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ class Design:
     weight : str or None
         Covariate that holds document weights; they multiply the weights of the block, if it has any.
     trials : bool
-        `auxiliary` holds trials: no response may exceed them.
+        `auxiliary` holds trials, not events.
     classes : tuple of float or None
         The values that a response of classes takes, in rising order: its code is the position. None where the response is
         no class, or a code already.
@@ -123,11 +131,6 @@ class Design:
             Responses in the user's units.
         weight : ndarray of float64, shape (D,), optional
             Document weights of the corpus.
-
-        Raises
-        ------
-        InputError
-            A response exceeds its trials.
         """
         if not self.columns and weight is None and self.class_weight is None:
             return None
@@ -138,12 +141,6 @@ class Design:
             known = ~np.isnan(y)
             emphasis = ones.copy()
             emphasis[known] = np.asarray(self.class_weight)[self.to_model(y)[known].astype(np.int64)]
-        if self.trials and self.auxiliary is not None and (beyond := y > columns[self.auxiliary]).any():
-            d = int(np.argmax(beyond))
-            raise InputError(
-                f"{self.response!r} must not exceed its trials {self.auxiliary!r}, got {y[d]:g} of "
-                f"{columns[self.auxiliary][d]:g} in document {d} of the partition"
-            )
         parts: Sequence[NDArray[np.float64]] = [
             offset,
             ones if self.auxiliary is None else columns[self.auxiliary],

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
 from dslda.variational.design import EXTRAS
-from dslda.variational.kernels import PER_DOCUMENT, SCALARS, e_step_block
+from dslda.variational.kernels import PER_DOCUMENT, SCALARS, block_kernel
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import in_e_step
@@ -236,13 +236,12 @@ def _run(
             per_document,
         )
         return
-    e_step_block(
+    block_kernel(product)(
         *inputs,
         _plain(deltas, np.float64),
         spec.rho,
         spec.granularity == "term",
         family.is_quadratic,
-        product,
         spec.max_sweeps,
         spec.sweep_tol,
         family.log_likelihood,

@@ -44,13 +44,7 @@ def simulated() -> tuple[sparse.csr_array, np.ndarray]:
             "check_class_weight_classifiers": "its rows have negative numbers, whatever the tags say; counts have none"
         }
         if isinstance(estimator, SLDAClassifier)
-        else dict.fromkeys(
-            (
-                "check_sample_weight_equivalence_on_dense_data",
-                "check_sample_weight_equivalence_on_sparse_data",
-            ),
-            "EM starts at the mean and scale of the responses as they are, so that it ends at another optimum",
-        )
+        else {}
     ),
 )
 def test_scikit_learn_accepts_the_estimators(estimator: Any, check: Callable[[Any], None]) -> None:

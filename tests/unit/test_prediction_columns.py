@@ -340,7 +340,7 @@ def test_a_corpus_with_a_covariate_that_is_no_exposure_is_refused(model: Model, 
     )
     with pytest.raises(InputError, match="document 7: exposure 'days' must be a number above 0, got 0"):
         model.predict(other)
-    with pytest.raises(InputError, match="exposure 'days' must hold numbers above 0, got values from 0 to"):
+    with pytest.raises(InputError, match="exposure 'days' must hold numbers above 0, got 0 in document 'b7'"):
         train(other, family="poisson", exposure="days", n_topics=2)
 
 

@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.linear_model import PoissonRegressor
 
 from dslda.datasets import simulate_corpus
-from dslda.exceptions import DataWarning, InputError
+from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.registry import FAMILIES
 from dslda.model import Model, load_model
 from dslda.training import train
@@ -175,10 +175,12 @@ def test_with_one_topic_covariates_are_a_weighted_regression_in_the_users_units(
     assert_allclose(errors, classical[1:], rtol=1e-6)
     # the topic's coefficient is that of a document with average covariates
     (topic,) = model.coefficients()
-    assert topic.coefficient == pytest.approx(X.mean(axis=0) @ expected, rel=1e-7)
+    average = np.average(X, axis=0, weights=weight)
+    assert topic.coefficient == pytest.approx(average @ expected, rel=1e-7)
     # of unknown words: the covariates count all the same, around the mean of training
     unknown = model.predict(counts[:2] * 0, covariates={"age": age[:2], "party": party[:2]})
-    assert_allclose(unknown, y.mean() + (X[:2] - X.mean(axis=0)) @ expected, rtol=1e-7)
+    mean = np.average(y, weights=weight)
+    assert_allclose(unknown, mean + (X[:2] - average) @ expected, rtol=1e-7)
 
 
 def test_an_exposure_multiplies_the_expected_count_as_in_a_poisson_regression() -> None:
@@ -234,6 +236,41 @@ def test_a_document_of_weight_two_is_two_documents() -> None:
     assert one.standard_error == pytest.approx(other.standard_error, rel=1e-7)
 
 
+@pytest.mark.parametrize("family", SAMPLERS)
+def test_documents_of_weight_two_start_a_fit_as_two_documents_do(family: str) -> None:
+    counts, y = drawn(SAMPLERS[family], n=120)
+    weight = 1.0 + np.arange(120) % 2
+    age = np.random.default_rng(0).normal(size=120)
+    twice = np.repeat(np.arange(120), weight.astype(int))
+    settings = {"family": family, "n_topics": K, "max_iter": 3, "tol": 0.0}
+    if family in ("binomial", "categorical"):
+        settings["class_weight"] = "balanced"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        weighted = train(counts, response=y, weight=weight, covariates={"age": age}, **settings)
+        repeated = train(counts[twice], response=y[twice], covariates={"age": age[twice]}, **settings)
+    one, other = weighted.record, repeated.record
+    for name in ("topics", "eta", "zeta", "delta"):
+        assert_allclose(getattr(one.parameters, name), getattr(other.parameters, name), rtol=1e-4, atol=1e-9)
+    assert_allclose(one.base, other.base, rtol=1e-6)
+
+
+def test_what_documents_left_out_hold_does_not_matter() -> None:
+    counts, y = drawn(SAMPLERS["binomial"])
+    trials = np.full(D, 2.0)
+    y[7], trials[9], y[11] = 3.0, 0.5, -1.0
+    settings = {"family": "binomial", "trials": trials, "n_topics": 2, "tol": 1e-2}
+    good = np.setdiff1d(np.arange(D), [7, 9, 11])
+    train(counts, response=y, documents=good, **settings)
+    for row, message in (
+        (7, "the response must not exceed its trials 'trials', got 3 of 2 in document 7 "),
+        (9, "trials 'trials' must hold whole numbers of at least 1, got 0.5 in document 9 "),
+        (11, r"the response must be whole numbers in \[0, inf\) for family binomial, got -1 in document 11 "),
+    ):
+        with pytest.raises(InputError, match=message):
+            train(counts, response=y, documents=[*good, row], **settings)
+
+
 def test_with_trials_the_prediction_is_the_expected_number_of_successes() -> None:
     generator = np.random.default_rng(3)
     trials = generator.integers(1, 9, D)
@@ -248,10 +285,13 @@ def test_with_trials_the_prediction_is_the_expected_number_of_successes() -> Non
     assert model.classes is None
     too_many = y.copy()
     too_many[7] = trials[7] + 1
-    with pytest.raises(
-        InputError, match=rf"must not exceed its trials 'trials', got {too_many[7]:g} of {trials[7]}.*7"
-    ):
+    message = rf"must not exceed its trials 'trials', got {too_many[7]:g} of {trials[7]} in document 7"
+    with pytest.raises(InputError, match=message):
         train(counts, response=too_many, family="binomial", trials=trials, n_topics=K)
+    with pytest.raises(
+        InputError, match=rf"y must be one that family binomial takes, got {too_many[7]:g} in row 7"
+    ):
+        model.training_topic_proportions(counts, too_many, covariates={"trials": trials})
 
 
 def test_censored_durations_recover_what_ignoring_the_censoring_does_not() -> None:
@@ -417,21 +457,27 @@ def test_responses_outside_the_domain_are_named(family: str, value: float, messa
         ({"event": np.ones(D)}, "event must be left out for family gaussian; it belongs to weibull"),
         (
             {"family": "weibull", "event": np.zeros(D)},
-            "event 'event' must be above 0 for some document, got 0 for all",
+            "event 'event' must be 1 for some document, got 0 for all",
         ),
-        ({"family": "weibull", "event": np.full(D, 0.5)}, "event 'event' must hold 1 where"),
+        (
+            {"family": "weibull", "event": np.full(D, 0.5)},
+            "event 'event' must hold 1 where.*got 0.5 in document 0",
+        ),
         ({"family": "poisson", "exposure": np.zeros(D)}, "exposure 'exposure' must hold numbers above 0"),
         (
             {"family": "poisson", "exposure": ["a"] * D},
             "exposure 'exposure' must hold numbers above 0, got names",
         ),
-        ({"weight": np.zeros(D)}, "weight 'weight' must be above 0 for some document, got 0 for all"),
-        ({"weight": -np.ones(D)}, "weight 'weight' must hold numbers of at least 0, got values from -1"),
+        (
+            {"weight": np.zeros(D)},
+            "weight 'weight' must be above 0 for some document with the response, got 0 for all",
+        ),
+        ({"weight": -np.ones(D)}, "weight 'weight' must hold numbers of at least 0, got -1 in document 0"),
         ({"weight": ["a"] * D}, "weight 'weight' must hold numbers of at least 0, got names"),
         ({"weight": np.ones(3)}, "weight must have one number for each of 240 rows"),
         (
             {"covariates": {"age": np.full(D, 3.0)}},
-            "covariate 'age' must differ between documents by more than rounding, got 3 in all",
+            "covariate 'age' must differ between documents with a response by more than rounding, got 3 in all",
         ),
         (
             {"covariates": {"age": [None] * D}},
