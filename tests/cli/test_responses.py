@@ -317,7 +317,7 @@ BAD: dict[str, tuple[Y, tuple[str, ...], int, str]] = {
         lambda i: i % 4,
         ("--covariates", "constant"),
         2,
-        "error: covariate 'constant' must differ between documents by more than rounding, got 3 in all; leave it out",
+        "error: covariate 'constant' must differ between documents with a response by more than rounding, got 3 in all; leave it out",
     ),
     "collinear covariates": (
         lambda i: i % 4,
