@@ -12,20 +12,26 @@ from difflib import get_close_matches
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dslda.base_rate import base_predictor
 from dslda.checkpoints import CheckpointOptions, FitCheckpoint, fit_identity
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.diagnostics import (
+    check_learned,
+    covariance_of,
+    report_convergence,
+    report_entangled,
+    report_separation,
+)
 from dslda.engine.cluster import cluster
-from dslda.engine.driver import FitResult, fit
+from dslda.engine.driver import fit
 from dslda.engine.em import Position, trace_columns
-from dslda.engine.executor import Executor, SerialExecutor, single_threaded_blas
+from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import Source
-from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
+from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
 from dslda.own_cluster import ClientLater
 from dslda.persistence.record import ModelRecord, TrainingSummary
@@ -52,18 +58,12 @@ if TYPE_CHECKING:
 
     from dslda.engine.progress import FitProgress
     from dslda.families.base import Family
-    from dslda.variational.design import Design
 
 __all__ = ["train"]
 
 logger = logging.getLogger("dslda.training")
 
 DEFAULTS = FitSpec()
-MANY_UNCONVERGED = 0.01
-ENTANGLED = 1e-10
-"""Eigenvalues below this fraction of the largest are directions that the data say nothing about."""
-TAKES_PART = 0.01
-"""Smallest share of a covariate in such a direction that is more than rounding."""
 OTHER_NAMES = {
     "K": "n_topics",
     "topics": "n_topics",
@@ -394,24 +394,11 @@ def _fit(
             progress=progress,
         )
     statistics = result.statistics
-    if statistics.n_labelled > 0 and not statistics.response_weight > 0.0:
-        raise InputError(f"weights must be above 0 for some document with {training_set.what}, got 0 for all")
-    if statistics.n_labelled == 0:
-        raise InputError(
-            f"{training_set.what} must be known for a document that has a word of the vocabulary, got "
-            f"{number_of(statistics.n_documents, 'document')}, {statistics.n_empty:,} of them without such a word; there is "
-            "nothing to learn"
-        )
-    _report(result, spec)
-    covariance = _covariance(statistics.information + prior_precision(result.parameters, family, spec))
-    # of the data alone: a ridge makes every matrix regular
-    if entangled := _entangled(statistics.information, design):
-        warnings.warn(
-            f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one is "
-            "a combination of the others): their coefficients are one choice of many; leave one out",
-            DataWarning,
-            stacklevel=3,
-        )
+    check_learned(statistics, training_set.what)
+    report_convergence(result, spec)
+    report_separation(statistics, family, training_set.what)
+    covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
+    report_entangled(statistics.information, design)
     base = base_predictor(family, model.rate, result.parameters.delta)
     return Model(
         ModelRecord(
@@ -445,65 +432,6 @@ def _fit(
             base=base,
         )
     )
-
-
-def _report(result: FitResult, spec: FitSpec) -> None:
-    """Say what did not converge."""
-    statistics = result.statistics
-    if not result.converged and not result.interrupted:
-        change = result.trace[-1].relative_change
-        moved = (
-            "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
-        )
-        warnings.warn(
-            f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}; raise max_iter, or tol",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    if statistics.n_unconverged:
-        message = (
-            f"{statistics.n_unconverged:,} of {number_of(statistics.n_documents, 'document')} reached the cap of "
-            f"{number_of(spec.max_sweeps, 'sweep')} in the last E-step"
-        )
-        if statistics.n_unconverged > MANY_UNCONVERGED * statistics.n_documents:
-            warnings.warn(f"{message}; raise max_sweeps, or sweep_tol", ConvergenceWarning, stacklevel=4)
-        else:
-            logger.info("%s", message)
-
-
-def _covariance(information: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Inverse of the information matrix, or of each class's, None where one is singular."""
-    if information.ndim == 3:
-        inverses = [_covariance(block) for block in information]
-        return None if any(one is None for one in inverses) else np.array(inverses)
-    # scaled to a unit diagonal, so that a rare topic is not taken for a singular direction
-    diagonal = np.diagonal(information)
-    if not (np.isfinite(information).all() and (diagonal > 0).all()):
-        return None
-    scale = 1.0 / np.sqrt(diagonal)
-    with single_threaded_blas():
-        values, vectors = np.linalg.eigh(information * np.outer(scale, scale))
-        if values[0] <= len(values) * np.finfo(np.float64).eps * values[-1]:
-            return None
-        inverse: NDArray[np.float64] = (vectors / values) @ vectors.T
-    return inverse * np.outer(scale, scale)
-
-
-def _entangled(information: NDArray[np.float64], design: Design) -> tuple[str, ...]:
-    """Covariates that take part in a direction the data say nothing about."""
-    names = [column.name for column in design.covariates]
-    if not names:
-        return ()
-    found: set[str] = set()
-    for block in information if information.ndim == 3 else information[np.newaxis]:
-        diagonal = np.diagonal(block)
-        # a topic without words, or a level without documents, is a direction of its own
-        scale = np.where(diagonal > 0.0, 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0)), 0.0)
-        with single_threaded_blas():
-            values, vectors = np.linalg.eigh(block * np.outer(scale, scale))
-        parts = np.abs(vectors[-len(names) :, values <= ENTANGLED * values[-1]]).max(axis=1, initial=0.0)
-        found.update(name for name, part in zip(names, parts, strict=True) if part > TAKES_PART)
-    return tuple(name for name in dict.fromkeys(names) if name in found)
 
 
 @contextmanager

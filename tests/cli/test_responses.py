@@ -317,7 +317,7 @@ BAD: dict[str, tuple[Y, tuple[str, ...], int, str]] = {
         lambda i: i % 4,
         ("--covariates", "constant"),
         2,
-        "error: covariate 'constant' must differ between documents with a response by more than rounding, got 3 in all; leave it out",
+        "error: covariate 'constant' must differ between documents with a response by more than rounding, got 3 in all",
     ),
     "collinear covariates": (
         lambda i: i % 4,
@@ -329,7 +329,7 @@ BAD: dict[str, tuple[Y, tuple[str, ...], int, str]] = {
         lambda i: i % 4,
         ("--weight", "nothing"),
         2,
-        "error: weight 'nothing' must be above 0 for some document, got 0 for all",
+        "error: weight 'nothing' must be above 0 for some document with response 'y', got 0 for all",
     ),
 }
 

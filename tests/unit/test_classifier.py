@@ -20,6 +20,9 @@ from dslda.exceptions import DataWarning, InputError
 from dslda.model import load_model
 from dslda.training import train
 
+# each class has words of its own
+pytestmark = pytest.mark.filterwarnings("ignore:.*all but perfectly:dslda.exceptions.DataWarning")
+
 WORDS = {
     "sport": "match goal team score",
     "politics": "vote party law debate",

@@ -513,6 +513,23 @@ def test_what_does_not_fit_together_is_refused(arguments: dict[str, Any], messag
         train(counts, n_topics=2, **given)
 
 
+@pytest.mark.parametrize("family", ["binomial", "categorical"])
+def test_classes_that_topics_tell_apart_without_error_are_warned_of(family: str) -> None:
+    # each class has words of its own
+    y = np.arange(60) % 2
+    counts = np.zeros((60, 4), dtype=int)
+    counts[np.arange(60), 2 * y] = 30
+    counts[np.arange(60), 2 * y + 1] = 20
+    with pytest.warns(
+        DataWarning, match=r"the response: topics .* all but perfectly .* probability of 0\.9.* larger ridge"
+    ):
+        model = train(counts, response=y, family=family, n_topics=2)
+    assert all(np.isfinite(c.coefficient) and abs(c.coefficient) < 20 for c in model.coefficients())
+    mixed = y.copy()
+    mixed[:12] = 1 - mixed[:12]
+    train(counts, response=mixed, family=family, n_topics=2)
+
+
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical"])
 def test_covariates_that_cannot_be_told_apart_are_warned_of(family: str) -> None:
     counts, age, party, _ = with_covariates()

@@ -1,0 +1,138 @@
+"""What a finished fit is judged by: whether it learned anything, converged, and can tell its coefficients apart."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.engine.driver import FitResult
+from dslda.engine.executor import single_threaded_blas
+from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
+from dslda.families.base import Family
+from dslda.variational.design import Design
+from dslda.variational.parameters import FitSpec
+from dslda.variational.statistics import SufficientStatistics
+from dslda.wording import number_of
+
+__all__ = ["check_learned", "covariance_of", "report_convergence", "report_entangled", "report_separation"]
+
+logger = logging.getLogger("dslda.training")
+
+MANY_UNCONVERGED = 0.01
+ENTANGLED = 1e-10
+"""Eigenvalues below this fraction of the largest are directions that the data say nothing about."""
+TAKES_PART = 0.01
+"""Smallest share of a covariate in such a direction that is more than rounding."""
+SEPARATED = 0.98
+"""Geometric mean of the probabilities of the classes seen, from which on the ridge alone says how large coefficients are."""
+
+
+def check_learned(statistics: SufficientStatistics, what: str) -> None:
+    """Refuse a fit in which no response counted.
+
+    Raises
+    ------
+    InputError
+    """
+    if statistics.n_labelled > 0 and not statistics.response_weight > 0.0:
+        raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
+    if statistics.n_labelled == 0:
+        raise InputError(
+            f"{what} must be known for a document that has a word of the vocabulary, got "
+            f"{number_of(statistics.n_documents, 'document')}, {statistics.n_empty:,} of them without such a word; there is "
+            "nothing to learn"
+        )
+
+
+def report_convergence(result: FitResult, spec: FitSpec) -> None:
+    """Warn where EM, or the sweeps over many documents, stopped at their caps."""
+    statistics = result.statistics
+    if not result.converged and not result.interrupted:
+        change = result.trace[-1].relative_change
+        moved = (
+            "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
+        )
+        warnings.warn(
+            f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}; raise max_iter, or tol",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if statistics.n_unconverged:
+        message = (
+            f"{statistics.n_unconverged:,} of {number_of(statistics.n_documents, 'document')} reached the cap of "
+            f"{number_of(spec.max_sweeps, 'sweep')} in the last E-step"
+        )
+        if statistics.n_unconverged > MANY_UNCONVERGED * statistics.n_documents:
+            warnings.warn(f"{message}; raise max_sweeps, or sweep_tol", ConvergenceWarning, stacklevel=4)
+        else:
+            logger.info("%s", message)
+
+
+def report_separation(statistics: SufficientStatistics, family: Family, what: str) -> None:
+    """Warn where topics tell the classes of the training documents apart all but without error.
+
+    The likelihood then rises for ever with the coefficients (Albert and Anderson 1984): the ridge chooses where they stop.
+    """
+    if family.name not in ("binomial", "categorical"):
+        return
+    probability = math.exp(statistics.profile[0] / statistics.response_weight)
+    if probability > SEPARATED:
+        warnings.warn(
+            f"{what}: topics (and covariates) tell its classes apart all but perfectly in training (the class seen has a "
+            f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from growing "
+            "without end, so read their signs and not their sizes; a larger ridge makes them smaller",
+            DataWarning,
+            stacklevel=4,
+        )
+
+
+def covariance_of(information: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Inverse of the information matrix, shape (M, M), or of each class's, (C, M, M); None where one is singular."""
+    if information.ndim == 3:
+        inverses = [covariance_of(block) for block in information]
+        return None if any(one is None for one in inverses) else np.array(inverses)
+    # scaled to a unit diagonal, so that a rare topic is not taken for a singular direction
+    diagonal = np.diagonal(information)
+    if not (np.isfinite(information).all() and (diagonal > 0).all()):
+        return None
+    scale = 1.0 / np.sqrt(diagonal)
+    with single_threaded_blas():
+        values, vectors = np.linalg.eigh(information * np.outer(scale, scale))
+        if values[0] <= len(values) * np.finfo(np.float64).eps * values[-1]:
+            return None
+        inverse: NDArray[np.float64] = (vectors / values) @ vectors.T
+    return inverse * np.outer(scale, scale)
+
+
+def report_entangled(information: NDArray[np.float64], design: Design) -> None:
+    """Warn of covariates that take part in a direction the data say nothing about.
+
+    Parameters
+    ----------
+    information : ndarray of float64, shape (M, M) or (C, M, M)
+        Of the data alone: a ridge makes every matrix regular.
+    design : Design
+    """
+    names = [column.name for column in design.covariates]
+    if not names:
+        return
+    found: set[str] = set()
+    for block in information if information.ndim == 3 else information[np.newaxis]:
+        diagonal = np.diagonal(block)
+        # a topic without words, or a level without documents, is a direction of its own
+        scale = np.where(diagonal > 0.0, 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0)), 0.0)
+        with single_threaded_blas():
+            values, vectors = np.linalg.eigh(block * np.outer(scale, scale))
+        parts = np.abs(vectors[-len(names) :, values <= ENTANGLED * values[-1]]).max(axis=1, initial=0.0)
+        found.update(name for name, part in zip(names, parts, strict=True) if part > TAKES_PART)
+    if entangled := [name for name in dict.fromkeys(names) if name in found]:
+        warnings.warn(
+            f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one is "
+            "a combination of the others): their coefficients are one choice of many; leave one out",
+            DataWarning,
+            stacklevel=4,
+        )
