@@ -128,9 +128,10 @@ def _numbers(values: NDArray[np.object_], *, what: str) -> tuple[NDArray[np.floa
 
 def _no_number(value: object, row: int, what: str) -> InputError:
     plain = value.item() if isinstance(value, np.generic) else value
+    hint = "; names of classes are for family categorical (binomial, where there are two)"
     return InputError(
         f"{what} must hold numbers, got {plain!r:.60} in row {row}; give a number for each document, NaN where it is "
-        "missing; names of classes are for family categorical (binomial, where there are two)"
+        f"missing{hint if what in ('response', 'y') else ''}"
     )
 
 

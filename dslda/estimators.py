@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pandas import Categorical, DataFrame
+from pandas import Categorical, DataFrame, isna
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import accuracy_score, r2_score
@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_non_negative, validate_data
 
 from dslda.arrays import response_array
+from dslda.corpus.levels import encodable
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
@@ -420,13 +421,12 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         InputError
             A parameter or the data are not usable; a ValueError.
         """
+        _check_classes(y)
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2)
         except ValueError as error:
             _explain(self, error, X)
             raise
-        if any(label is None for label in np.asarray(y, dtype=object).tolist()):
-            raise InputError("y must have a class for each document, got None; leave these documents out")
         check_classification_targets(y)
         check_non_negative(X, "SLDAClassifier")
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -434,7 +434,11 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         if n_classes < 2:
             raise InputError(f"y must have at least 2 classes, got 1 class, {self.classes_.tolist()[0]!r}")
         of_numbers = self.classes_.dtype.kind in "iuf"
-        names = [number_name(v) if of_numbers else str(v) for v in self.classes_.tolist()]
+        names = [number_name(v) if of_numbers else encodable(str(v)) for v in self.classes_.tolist()]
+        if len(set(names)) < len(names):
+            raise InputError(
+                f"y must have classes whose names differ as UTF-8, got {self.classes_.tolist()!r:.60}"
+            )
         settings = self.get_params(deep=False)
         if settings["family"] not in ("auto", "binomial", "categorical"):
             raise InputError(
@@ -520,9 +524,9 @@ def _table_columns(covariates: Any, n_documents: int) -> dict[str, Any]:
         It is no table, or has another number of rows, or missing values.
     """
     if not isinstance(covariates, DataFrame):
-        if isinstance(covariates, Mapping) or np.ndim(covariates) != 2:
+        if isinstance(covariates, Mapping) or sparse.issparse(covariates) or np.ndim(covariates) != 2:
             raise InputError(
-                "covariates must be a DataFrame or a two-dimensional array with a row for each document, got "
+                "covariates must be a DataFrame or a dense two-dimensional array with a row for each document, got "
                 f"{type(covariates).__name__}; of named arrays make a pandas.DataFrame"
             )
         values = covariates if hasattr(covariates, "dtype") else np.asarray(covariates, dtype=object)
@@ -563,6 +567,17 @@ def _explain(estimator: _SLDA, error: ValueError, X: Any, y: Any = None) -> None
     # the rest is as clear as it can be in scikit-learn's words, which its checks insist on
     if y is not None and str(error).startswith(("Input y contains NaN", "could not convert")):
         _responses(np.asarray(y, dtype=object))
+
+
+def _check_classes(y: Any) -> None:
+    """Refuse missing classes, of which scikit-learn would make a class or a TypeError."""
+    given = np.asarray(y, dtype=object)
+    missing = np.asarray(isna(given))
+    if given.ndim == 1 and missing.any():
+        row = int(np.argmax(missing))
+        raise InputError(
+            f"y must have a class for each document, got {given[row]!r} in row {row}; leave these documents out"
+        )
 
 
 def _responses(y: Any) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What our own clusters on this machine share, those that train and those that ingest."""
+"""What training and ingestion share of clients, and of our own clusters on this machine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from dslda.exceptions import InputError
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["ClientLater", "quiet_distributed"]
+__all__ = ["ClientLater", "check_client", "quiet_distributed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,28 @@ class ClientLater:
     """
 
     open: Callable[[], AbstractContextManager[Client]]
+
+
+def check_client(client: Any) -> None:
+    """Refuse a client that nothing can be asked of; None and `ClientLater` are not asked.
+
+    Raises
+    ------
+    InputError
+        It is no client of Dask, asynchronous or closed.
+    """
+    if client is None or isinstance(client, ClientLater):
+        return
+    from distributed import Client
+
+    if not isinstance(client, Client):
+        raise InputError(
+            f"client must be a distributed.Client, got {client!r:.60}; write client=Client('tcp://...') of an address"
+        )
+    if client.asynchronous:
+        raise InputError("client must not be asynchronous: make it with Client(..., asynchronous=False)")
+    if client.status != "running":
+        raise InputError(f"client must be connected, got one that is {client.status}; make a new one")
 
 
 @contextmanager

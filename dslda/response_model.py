@@ -252,6 +252,11 @@ def _check_values(family: Family, training_set: TrainingSet, roles: Roles, surve
     what, summary, column = training_set.what, training_set.summary, training_set.column
     if not survey.moments[column].weight > 0.0:
         raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
+    if survey.moments[column].minimum == survey.moments[column].maximum:
+        raise InputError(
+            f"{what} must have at least two distinct values in documents with a weight above 0, got one; there is nothing to "
+            "learn"
+        )
     if (wrong := survey.wrong.get("response")) is None:
         return
     y = np.array([wrong.value])

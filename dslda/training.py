@@ -33,7 +33,7 @@ from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import Source
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
-from dslda.own_cluster import ClientLater
+from dslda.own_cluster import ClientLater, check_client
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.response_model import ClassWeight, Roles, chosen_family, response_model
 from dslda.training_set import (
@@ -246,6 +246,7 @@ def train(
     --------
     >>> model = train("reviews.corpus", response="rating", n_topics=10)  # doctest: +SKIP
     """
+    check_client(client)
     chosen_family(family)  # an unknown one is refused now
     spec = FitSpec(
         n_topics=n_topics,
@@ -428,7 +429,7 @@ def _fit(
             fields=training_set.fields or {},
             corpus_hash=training_set.corpus_hash,
             versions=_versions(),
-            prevalence=statistics.topic_word.sum(axis=0) / statistics.n_tokens,
+            prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
             base=base,
         )
     )

@@ -303,8 +303,15 @@ def _column(
     if hasattr(values, "categories") and hasattr(values, "codes"):
         values = values.remove_unused_categories()
         order = [level_name(value, f"{what}, category {i}") for i, value in enumerate(values.categories)]
-        if None in order or len(set(order)) < len(order):
-            raise InputError(f"{what} must have categories with different names, got {order!r:.60}")
+        if None in order:
+            raise InputError(
+                f"{what} must have categories with names, got one that is empty or of white space alone"
+            )
+        if len(set(order)) < len(order):
+            raise InputError(
+                f"{what} must have categories whose names differ in more than the white space around them, got "
+                f"{values.categories.tolist()!r:.60}"
+            )
         if len(values) != n_documents:
             raise InputError(f"{what} must have one value for each of {n_documents} rows, got {len(values)}")
         levels[name] = tuple(map(str, order))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dslda.corpus.block import MAX_COUNT
-from dslda.corpus.levels import check_number, level_name
+from dslda.corpus.levels import check_number, encodable, level_name
 from dslda.corpus.readers import Fields, Record, Source
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import Analyzer, Document
@@ -199,7 +199,7 @@ class _Columns:
                 return ""
             if not isinstance(text, str):
                 raise InputError(f"text {fields.text!r} must be a string, got {text!r:.60}")
-            return _encodable(text)
+            return encodable(text)
         assert fields.words is not None
         assert fields.counts is not None
         words = _list(record, fields.words, "words")
@@ -212,7 +212,7 @@ class _Columns:
                 f"words {fields.words!r} and counts {fields.counts!r} must be lists of the same length, got "
                 f"{0 if words is None else len(words)} and {0 if counts is None else len(counts)}"
             )
-        return [_encodable(word) if isinstance(word, str) else word for word in words], counts
+        return [encodable(word) if isinstance(word, str) else word for word in words], counts
 
     def add(self, record: Record) -> None:
         fields = self.fields
@@ -233,7 +233,7 @@ class _Columns:
         if fields.id is not None:
             given = record.get(fields.id)
             missing = given is None or given == "" or (isinstance(given, float) and given != given)
-            self.ids.append(None if missing else _encodable(str(given)))
+            self.ids.append(None if missing else encodable(str(given)))
 
     def _value(self, value: Any, name: str, what: str) -> float:
         """The number of a response or covariate, or the code of its name; NaN when it is missing."""
@@ -243,7 +243,7 @@ class _Columns:
         level = level_name(value, what)
         if level is None:
             return math.nan
-        code = codes.setdefault(_encodable(level), len(codes))
+        code = codes.setdefault(level, len(codes))
         check_number(len(codes), name)
         return code
 
@@ -294,17 +294,6 @@ def _not_a_number(value: object, what: str, categorical: str | None) -> str:
     # a weight may not be missing
     missing = "; leave it empty where it is not known" if categorical is not None else ""
     return f"{what} must be a number, got {value!r:.60}{missing}{hint}"
-
-
-def _encodable(text: str) -> str:
-    """The text with lone surrogates, which JSON can hold and UTF-8 cannot, as question marks."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
-    return text
 
 
 def merge_responses(names: Iterable[str], summaries: Sequence[ChunkSummary]) -> dict[str, ResponseSummary]:

@@ -40,7 +40,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.write_plan import write_plan
 from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError
-from dslda.own_cluster import ClientLater
+from dslda.own_cluster import ClientLater, check_client
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -194,6 +194,7 @@ def ingest(
     """
     if append and out is None:
         raise InputError("out must be the corpus to append to, got None")
+    check_client(client)
     target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
     check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)

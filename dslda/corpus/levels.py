@@ -22,7 +22,16 @@ from dslda.exceptions import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_LEVELS", "are_codes", "are_levels", "check_number", "level_name", "merge_levels", "recode"]
+__all__ = [
+    "MAX_LEVELS",
+    "are_codes",
+    "are_levels",
+    "check_number",
+    "encodable",
+    "level_name",
+    "merge_levels",
+    "recode",
+]
 
 MAX_LEVELS = 10_000
 """More names than any classification has; what exceeds it are texts, identifiers or measurements."""
@@ -48,7 +57,7 @@ def level_name(value: Any, what: str) -> str | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return value.strip() or None
+        return encodable(value).strip() or None
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, numbers.Integral):
@@ -62,6 +71,17 @@ def level_name(value: Any, what: str) -> str | None:
     raise InputError(
         f"{what} must be a name to be categorical (a string, a number, true or false), got {value!r:.60}"
     )
+
+
+def encodable(text: str) -> str:
+    """The text with lone surrogates, which JSON can hold and UTF-8 cannot, as question marks."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
 
 
 def check_number(n_levels: int, name: str) -> None:

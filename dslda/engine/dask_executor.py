@@ -60,7 +60,7 @@ class DaskExecutor:
     Raises
     ------
     InputError
-        The client is asynchronous or the documents are in memory.
+        The documents are in memory.
     EngineError
         There is no worker, or workers run other versions than the client.
     """
@@ -68,8 +68,6 @@ class DaskExecutor:
     def __init__(self, client: Client, source: Source, family: Family, spec: FitSpec) -> None:
         from dslda.engine.plugin import register
 
-        if client.asynchronous:
-            raise InputError("client must not be asynchronous: make it with Client(..., asynchronous=False)")
         if isinstance(source, MemorySource):
             raise InputError(
                 "documents in memory are trained on in this process: ingest them to a corpus to train on a "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -16,9 +17,11 @@ import psutil
 import pytest
 from distributed import Client, get_worker
 
+from dslda.corpus.ingest import ingest
 from dslda.engine.cluster import ClusterOptions, _shape, cluster
 from dslda.engine.plugin import DsldaPlugin, register, versions
 from dslda.exceptions import EngineError, InputError
+from dslda.training import train
 
 
 def test_the_users_client_is_used_and_left_open(problem: Any, expected: str, in_process: Client) -> None:
@@ -141,6 +144,29 @@ def test_workers_are_prepared(in_process: Client) -> None:
         assert {p["num_threads"] for p in blas} == {1}
     finally:
         in_process.unregister_worker_plugin("dslda")
+
+
+def test_a_client_that_cannot_be_asked_is_refused(problem: Any, in_process: Client, tmp_path: Path) -> None:
+    address = in_process.scheduler.address
+    closed = Client(address, set_as_default=False)
+    closed.close()
+    missing = tmp_path / "nothing.jsonl"
+
+    def refused(client: Any, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            train(problem.corpus, client=client)
+        with pytest.raises(InputError, match=message):
+            ingest(missing, tmp_path / "nothing.corpus", client=client)
+
+    async def refused_in_a_loop() -> None:
+        async with Client(address, asynchronous=True, set_as_default=False) as client:
+            refused(
+                client, r"client must not be asynchronous: make it with Client\(\.\.\., asynchronous=False\)"
+            )
+
+    refused(closed, "client must be connected, got one that is closed; make a new one")
+    refused(address, r"client must be a distributed\.Client, got '.*'; write client=Client")
+    asyncio.run(refused_in_a_loop())
 
 
 def test_a_scheduler_that_does_not_answer_is_an_error() -> None:

@@ -133,6 +133,13 @@ def test_weights_of_classes_go_by_the_users_labels(counted: tuple[pd.DataFrame, 
 @pytest.mark.parametrize(
     ("settings", "y", "message"),
     [
+        (
+            {},
+            pd.array(["a", "b", pd.NA] * 30, dtype="string"),
+            "a class for each document, got <NA> in row 2; leave",
+        ),
+        ({}, ["a", None] * 45, "y must have a class for each document, got None in row 1; leave"),
+        ({}, ["a", "\ud800", "?"] * 30, "classes whose names differ as UTF-8"),
         ({}, ["a"] * 90, "y must have at least 2 classes, got 1 class, 'a'"),
         ({"family": "poisson"}, None, "family must be 'auto', 'binomial' or 'categorical', got 'poisson'"),
         ({"family": "binomial"}, None, "Only binary classification is supported by family 'binomial', got 3"),

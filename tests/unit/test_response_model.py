@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -253,6 +254,8 @@ def test_documents_of_weight_two_start_a_fit_as_two_documents_do(family: str) ->
     for name in ("topics", "eta", "zeta", "delta"):
         assert_allclose(getattr(one.parameters, name), getattr(other.parameters, name), rtol=1e-4, atol=1e-9)
     assert_allclose(one.base, other.base, rtol=1e-6)
+    assert_allclose(one.prevalence, other.prevalence, rtol=1e-4)
+    assert one.prevalence.sum() == pytest.approx(1.0, rel=1e-12)
 
 
 def test_what_documents_left_out_hold_does_not_matter() -> None:
@@ -474,6 +477,26 @@ def test_responses_outside_the_domain_are_named(family: str, value: float, messa
         ),
         ({"weight": -np.ones(D)}, "weight 'weight' must hold numbers of at least 0, got -1 in document 0"),
         ({"weight": ["a"] * D}, "weight 'weight' must hold numbers of at least 0, got names"),
+        (
+            {"weight": np.arange(D) < 1},
+            "the response must have at least two distinct values in documents with a weight above 0, got one",
+        ),
+        (
+            {"family": "categorical", "response": pd.Categorical(["1", "1 "] * (D // 2))},
+            r"categories whose names differ in more than the white space around them, got \['1', '1 '\]",
+        ),
+        (
+            {"family": "categorical", "response": pd.Categorical([" ", "b"] * (D // 2))},
+            "categories with names, got one that is empty or of white space alone",
+        ),
+        (
+            {"covariates": {"age": np.full(D, np.datetime64("2020"))}},
+            r"age must hold numbers, .* where it is missing$",
+        ),
+        (
+            {"client": "tcp://127.0.0.1:8786"},
+            r"client must be a distributed\.Client, got 'tcp:.*Client\('tcp:",
+        ),
         ({"weight": np.ones(3)}, "weight must have one number for each of 240 rows"),
         (
             {"covariates": {"age": np.full(D, 3.0)}},
