@@ -61,6 +61,11 @@ def with_fields_of(corpus: Corpus, fields: Fields, files: InputFiles | None) -> 
         They have other columns than the corpus.
     """
     if files is not None and files.format in ("text", "ldac"):
+        if corpus.has_weight:
+            raise InputError(
+                f"{files.format} files have no weights, and the documents of {corpus.path} have: append them as "
+                "JSON lines, CSV or Parquet with a weight"
+            )
         # such files have words only: their documents lack the rest
         fields = replace(
             fields,

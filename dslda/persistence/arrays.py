@@ -79,7 +79,7 @@ def read_arrays(location: Location, described: Mapping[str, Any], *, what: str) 
         try:
             stored = zarr.open_array(store, path=name, mode="r", zarr_format=3)
             # before it is read: a size that somebody wrote there would be allocated
-            intact = list(stored.shape) == entry["shape"] and stored.dtype == entry["dtype"]
+            intact = list(stored.shape) == entry["shape"] and stored.dtype.name == entry["dtype"]
             array = np.asarray(stored[...]) if intact else np.zeros(0)
             intact = intact and checksum(array) == entry["checksum"]
         except (*DAMAGE, FileNotFoundError) as error:

@@ -102,6 +102,10 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
         named = object_(data, "levels", where)
         levels = {name: _names(named, name, f"{where}, levels") for name in named}
         object_(object_(data, "settings", where), "family_options", f"{where}, settings")
+        if text(data, "family", where) != data["settings"].get("family"):
+            raise FormatError(
+                f"{where}: family and that of the settings must be the same, got {data['family']!r:.60}"
+            )
         return {
             "design": _design(object_(data, "design", where), f"{where}, design", classes, levels),
             "classes": classes,

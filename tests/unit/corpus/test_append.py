@@ -256,6 +256,11 @@ def test_identifiers_and_weights_are_there_for_all_or_for_none(tmp_path):
     bag = dask.bag.from_sequence(["apple pear"], npartitions=1)
     with pytest.raises(InputError, match="has no field 'w' for the weight"):
         ingest(bag, tmp_path / "weighted.corpus", append=True)
+    (tmp_path / "letter.txt").write_text("apple pear")
+    with pytest.raises(
+        InputError, match="text files have no weights, and the documents of .* have: append them as JSON"
+    ):
+        ingest(tmp_path / "letter.txt", tmp_path / "weighted.corpus", append=True, format="text")
 
 
 def test_every_kind_of_input_can_be_appended(tmp_path):

@@ -333,6 +333,11 @@ def edit_attributes(model: Path, **changes: object) -> None:
     (model / "zarr.json").write_bytes(canonical_json(metadata))
 
 
+def edit_array(model: Path, name: str, **changes: object) -> None:
+    arrays = json.loads((model / "zarr.json").read_text())["attributes"]["arrays"]
+    edit_attributes(model, arrays=arrays | {name: arrays[name] | changes})
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 
@@ -363,6 +368,9 @@ DAMAGE = {
     ),
     "field gone": (lambda m: edit_attributes(m, settings=...), "'settings' is missing"),
     "wrong size": (lambda m: edit_attributes(m, n_topics=4), "'topics' must be float64 of shape"),
+    "family gone": (lambda m: edit_attributes(m, family=...), "'family'"),
+    "another family": (lambda m: edit_attributes(m, family="poisson"), "that of the settings .*'poisson'"),
+    "type of an array gone": (lambda m: edit_array(m, "topics", dtype=None), "'topics' does not agree"),
     "chunk gone": (lambda m: (m / "topics/c/0/0").unlink(), "'topics' does not agree"),
     "chunk truncated": (lambda m: truncate(m / "topics/c/0/0"), "'topics' cannot be read"),
     "bit flipped": (lambda m: flip(m / "eta/c/0"), "'eta' cannot be read"),
