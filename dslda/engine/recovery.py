@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from distributed import CancelledError, KilledWorker
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
-__all__ = ["Action", "Failure", "Retries", "Step", "WorkersLostError", "classify"]
+__all__ = ["Action", "Failure", "Retries", "Step", "WorkersHungError", "WorkersLostError", "classify"]
 
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
@@ -18,10 +18,25 @@ class WorkersLostError(Exception):
     """Workers, or what they held, went away under an iteration."""
 
 
+class WorkersHungError(WorkersLostError):
+    """Workers stand still.
+
+    Attributes
+    ----------
+    workers : frozenset of str
+        Their addresses.
+    """
+
+    def __init__(self, message: str, workers: frozenset[str]) -> None:
+        super().__init__(message)
+        self.workers = workers
+
+
 class Failure(enum.Enum):
     """Why an iteration did not complete."""
 
     LOST = "workers or data were lost"
+    HUNG = "workers hang"
     KILLED = "a task was on several workers as they died"
 
 
@@ -37,6 +52,8 @@ def classify(error: BaseException, *, raised_by_task: bool) -> Failure | None:
     """
     if isinstance(error, KilledWorker):
         return Failure.KILLED
+    if isinstance(error, WorkersHungError):
+        return Failure.HUNG
     # distributed#3149: data that was scattered goes with its worker, and what needs it is cancelled;
     # distributed#7346, #8600: tasks that found no worker for too long
     if isinstance(error, (WorkersLostError, CancelledError, NoWorkerError, NoValidWorkerError)):
@@ -85,6 +102,8 @@ class Retries:
         if now - self._began >= self._budget:
             return Step(Action.GIVE_UP)
         delay = min(FIRST_DELAY * 2.0 ** (self.n_failures - 1), LONGEST_DELAY)
+        if failure is Failure.HUNG:  # it is known who it was
+            return Step(Action.RETRY, delay)
         # Once is no proof: every task assigned to a dead worker is blamed, not only the one that ran
         # (distributed#5234), and preemptible machines die by themselves. On a cluster of one worker no task is
         # blamed at all, since the parameters are lost first.

@@ -103,21 +103,21 @@ def test_a_worker_killed_between_iterations_changes_no_bit(
 def test_a_worker_killed_while_parameters_are_sent_changes_no_bit(
     problem: Any, expected: str, two_workers: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pids = worker_pids(two_workers)
+    worker_pids(two_workers)
+    pids = two_workers.run(os.getpid)
     scatter: Callable[..., Any] = two_workers.scatter
     calls = 0
 
-    def scatter_and_kill(*arguments: Any, **keywords: Any) -> Any:
+    async def scatter_and_kill(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
         calls += 1
-        sent = scatter(*arguments, **keywords)
+        sent = await scatter(*arguments, **keywords)
         if calls == 2:
             # the one that holds them, before any other has fetched them
-            holder = two_workers.who_has([sent])[sent.key][0]
-            os.kill(two_workers.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
+            holder = (await two_workers.who_has([sent]))[sent.key][0]
+            os.kill(pids[holder], signal.SIGKILL)
         return sent
 
-    assert pids
     monkeypatch.setattr(two_workers, "scatter", scatter_and_kill)
     assert problem.fit_on(two_workers) == expected
     assert calls > problem.spec.max_iter - 1

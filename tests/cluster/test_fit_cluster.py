@@ -17,7 +17,7 @@ import pytest
 from distributed import Client, get_worker
 
 from dslda.engine.cluster import ClusterOptions, _shape, cluster
-from dslda.engine.plugin import DsldaPlugin, register, versions
+from dslda.engine.plugin import register
 from dslda.exceptions import EngineError, InputError
 
 
@@ -111,12 +111,6 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
     assert "Traceback" not in err
 
 
-def test_workers_of_other_versions_are_refused(in_process: Client) -> None:
-    plugin = DsldaPlugin(versions() | {"numpy": "1.2.3"})
-    with pytest.raises(EngineError, match=r"same versions as the client, got numpy .* \(client: 1\.2\.3\)"):
-        in_process.register_plugin(plugin)
-
-
 def test_a_worker_of_other_versions_that_joins_later_runs_no_task(problem: Any, in_process: Client) -> None:
     with problem.executor(in_process) as executor:
 
@@ -132,7 +126,7 @@ def test_workers_are_prepared(in_process: Client) -> None:
     import threadpoolctl
     import zarr
 
-    register(in_process)
+    register(in_process, patience=60)
     before = zarr.config.get("async.concurrency")
     try:
         assert before == 4
