@@ -13,6 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -20,7 +21,7 @@ from dslda.config import EngineSettings
 from dslda.engine.events import AttemptWatch, EventHub
 from dslda.engine.executor import IterationTimes, PartitionListener
 from dslda.engine.futures import release, wait_for
-from dslda.engine.hung_workers import WorkerWatch, partitions_of, restart
+from dslda.engine.hung_workers import WaitingTasks, WorkerWatch, restart
 from dslda.engine.placement import place
 from dslda.engine.publish import number_of_parts, publish, publish_recomputable
 from dslda.engine.recovery import Action, Failure, Retries, WorkersHungError, WorkersLostError, classify
@@ -142,6 +143,8 @@ class DaskExecutor:
                     error, failure = self._diagnosed(error)
             step = retries.failed(failure, time.monotonic())
             if step.action is Action.GIVE_UP:
+                with suppress(_AttemptError):
+                    self._restart_hung(error)  # for whoever uses the cluster next
                 self._give_up(f"it was tried {retries.n_failures} times", error)
             logger.warning(
                 "iteration %d is run again: %s (%s)", self._iteration, failure.value, _brief(error)
@@ -275,16 +278,16 @@ class DaskExecutor:
     def _look_into_stall(self, watch: AttemptWatch, attempt: str) -> None:
         """No partition was done for long: go on if that is because they take long."""
         idle = time.perf_counter() - watch.last_progress
-        waiting = partitions_of(self._client, attempt, f"dslda-load-{self._id}", watch.done)
-        diagnosis = self._workers.look(waiting)
+        waiting = WaitingTasks.find(self._client, self._id, attempt)
+        diagnosis = self._workers.look(waiting.keys)
         if time.perf_counter() - watch.last_progress < idle:
             return
-        report = diagnosis.report(self._source.describe)
+        report = waiting.report(self._client, diagnosis, watch.done, self._source.describe)
         stall = f"no partition was done for {idle:.0f} seconds: {report}"
         if diagnosis.hung:
             self._last_stall = f"; before, {stall}"
             raise WorkersHungError(stall, diagnosis.hung)
-        if not waiting:
+        if not waiting.keys:
             raise WorkersLostError(stall)
         if idle > self._settings.iteration_budget:
             raise EngineError(
@@ -301,8 +304,9 @@ class DaskExecutor:
             return error, Failure.LOST
         if not diagnosis.hung:
             return error, Failure.LOST
-        self._last_stall = f"; before, {diagnosis.report(self._source.describe)}"
-        message = f"{_brief(error)}; {diagnosis.report(self._source.describe)}"
+        named = ", ".join(f"worker {worker} {diagnosis.of(worker)}" for worker in sorted(diagnosis.hung))
+        self._last_stall = f"; before, {named}"
+        message = f"{_brief(error)}; {named}"
         return WorkersHungError(message, diagnosis.hung), Failure.HUNG
 
     def _restart_hung(self, error: Exception | None) -> None:

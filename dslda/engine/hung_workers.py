@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Diagnosis", "WorkerWatch", "partitions_of", "restart"]
+__all__ = ["Diagnosis", "WaitingTasks", "WorkerWatch", "restart"]
 
 SILENCE_SECONDS = 30.0
 """A worker that sends no heartbeat for so long hangs: it sends one or two a second, also while kernels run, which leave
@@ -34,6 +35,9 @@ RESTART_SECONDS = 15.0
 MOST_NAMED = 4
 """Workers, and partitions of each, that a message lists."""
 
+ANSWER_SECONDS = 5.0
+"""For workers to say what they are doing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -45,43 +49,21 @@ class Diagnosis:
         Addresses of workers whose event loop stands still: the process is stopped, or its machine is gone.
     idle : frozenset of str
         Workers that answer and have tasks, but use no processor: a task waits for something that does not come.
-    waiting : mapping of str to sequence of int
-        For each worker with tasks of the iteration, its partitions that are not done; none where it has only to
-        add up.
     """
 
     silent: frozenset[str]
     idle: frozenset[str]
-    waiting: Mapping[str, Sequence[int]]
 
     @property
     def hung(self) -> frozenset[str]:
         """Workers to restart. One that is idle may just be waiting for what a silent one holds."""
         return self.silent or self.idle
 
-    def report(self, describe: Callable[[int], str]) -> str:
-        """Which partitions wait on which worker, in words."""
-        first = sorted(self.hung) + sorted(set(self.waiting) - self.hung)
-        lines = [self._line(worker, describe) for worker in first[:MOST_NAMED]]
-        if len(first) > MOST_NAMED:
-            lines.append(f"and {number_of(len(first) - MOST_NAMED, 'more worker')}")
-        return "; ".join(lines) if lines else "no worker has a task of it"
-
-    def _line(self, worker: str, describe: Callable[[int], str]) -> str:
-        how = (
-            "sends no heartbeat"
-            if worker in self.silent
-            else "answers but uses no processor"
-            if worker in self.idle
-            else "is at work"
-        )
-        partitions = self.waiting.get(worker)
-        if partitions is None:
-            return f"worker {worker} {how}"
-        named = [describe(i) for i in partitions[:MOST_NAMED]]
-        if len(partitions) > MOST_NAMED:
-            named.append(f"{len(partitions) - MOST_NAMED} more")
-        return f"worker {worker} {how} and has " + (", ".join(named) if named else "only sums to do")
+    def of(self, worker: str) -> str:
+        """How a worker is, in words."""
+        if worker in self.silent:
+            return "sends no heartbeat"
+        return "answers but uses no processor" if worker in self.idle else "is at work"
 
 
 class WorkerWatch:
@@ -108,20 +90,19 @@ class WorkerWatch:
         now = time.monotonic()
         self._joined = {worker: self._joined.get(worker, now) for worker in workers}
 
-    def look(self, waiting: Mapping[str, Sequence[int]] | None = None) -> Diagnosis:
+    def look(self, suspects: Collection[str] = ()) -> Diagnosis:
         """Look at the workers until all are known to live, about a second, or some to hang.
 
         Parameters
         ----------
-        waiting : mapping, optional
-            See :class:`Diagnosis`; only these may be idle.
+        suspects : collection of str
+            Workers with tasks of which none gets done: these may be idle.
         """
-        waiting = {} if waiting is None else waiting
         began = time.monotonic()
         first: dict[str, float] = {}
         beating: set[str] = set()
         shares: defaultdict[str, list[float]] = defaultdict(list)
-        observed = min(IDLE_SECONDS, self._patience) if waiting else 0.0
+        observed = min(IDLE_SECONDS, self._patience) if suspects else 0.0
         while True:
             workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
             self.note(workers)
@@ -138,35 +119,83 @@ class WorkerWatch:
             # many workers send fewer heartbeats, as in the scheduler's own check
             patience = max(min(SILENCE_SECONDS, self._patience), 3 * (1 + len(workers) / 200))
             if now - began >= (patience if quiet else observed):
-                idle = {w for w in waiting.keys() & beating if _mean(shares[w]) < IDLE_PERCENT}
-                return Diagnosis(frozenset(quiet), frozenset(idle & workers.keys()), waiting)
+                idle = {w for w in beating.intersection(suspects, workers) if _mean(shares[w]) < IDLE_PERCENT}
+                return Diagnosis(frozenset(quiet), frozenset(idle))
             time.sleep(0.5)
 
 
-def partitions_of(client: Client, attempt: str, load: str, done: Collection[int]) -> dict[str, list[int]]:
-    """The partitions that each worker has to do in an attempt of an iteration.
+@dataclass(frozen=True, slots=True)
+class WaitingTasks:
+    """The tasks that an attempt of an iteration waits for.
 
-    Parameters
+    Attributes
     ----------
-    client : distributed.Client
-    attempt, load : str
-        In the keys of the attempt's tasks, and of those that read its partitions.
-    done : collection of int
-        Partitions of tasks that go on.
+    load, e_step : str
+        First part of the keys of tasks that read partitions, and that compute.
+    keys : mapping of str to sequence of key
+        By worker.
     """
-    found: dict[str, list[int]] = {}
-    for worker, keys in client.processing().items():
-        partitions: set[int] = set()
-        ours = False
-        for name, *numbers in (key for key in keys if isinstance(key, tuple)):
-            if name == f"dslda-estep-{attempt}":
-                partitions.update(range(*numbers))
-            elif name == load:
-                partitions.add(numbers[0])
-            ours = ours or attempt in name or name == load
-        if ours:
-            found[worker] = sorted(partitions - set(done))
-    return found
+
+    load: str
+    e_step: str
+    keys: Mapping[str, Sequence[tuple[Any, ...]]]
+
+    @classmethod
+    def find(cls, client: Client, fit: str, attempt: str) -> WaitingTasks:
+        """Those of an attempt of a fit that the scheduler has given to workers."""
+        load = f"dslda-load-{fit}"
+        found = {
+            worker: ours
+            for worker, keys in client.processing().items()
+            if (ours := [k for k in keys if isinstance(k, tuple) and (attempt in k[0] or k[0] == load)])
+        }
+        return cls(load, f"dslda-estep-{attempt}", found)
+
+    def report(
+        self, client: Client, diagnosis: Diagnosis, done: Collection[int], describe: Callable[[int], str]
+    ) -> str:
+        """Which partitions wait on which worker, in words; first those that are being worked on, where that is known.
+
+        Parameters
+        ----------
+        client : distributed.Client
+        diagnosis : Diagnosis
+        done : collection of int
+            Partitions of tasks that go on.
+        describe : callable
+            Gives a partition in words.
+        """
+        running = self._running(client, without=diagnosis.silent)
+        workers = sorted(diagnosis.hung) + sorted(self.keys.keys() - diagnosis.hung)
+        lines = []
+        for worker in workers[:MOST_NAMED]:
+            tasks = self.keys.get(worker, ())
+            now = self._partitions(running.intersection(tasks)) - set(done)
+            then = self._partitions(tasks) - now - set(done)
+            named = [describe(i) for i in [*sorted(now), *sorted(then)][:MOST_NAMED]]
+            if len(now) + len(then) > MOST_NAMED:
+                named.append(f"{len(now) + len(then) - MOST_NAMED} more")
+            has = f" and has {', '.join(named)}" if named else " and has only sums to do" if tasks else ""
+            lines.append(f"worker {worker} {diagnosis.of(worker)}{has}")
+        if len(workers) > MOST_NAMED:
+            lines.append(f"and {number_of(len(workers) - MOST_NAMED, 'more worker')}")
+        return "; ".join(lines) if lines else "no worker has a task of it"
+
+    def _partitions(self, keys: Iterable[tuple[Any, ...]]) -> set[int]:
+        found: set[int] = set()
+        for name, *numbers in keys:
+            if name == self.load:
+                found.add(numbers[0])
+            elif name == self.e_step:
+                found.update(range(*numbers))
+        return found
+
+    def _running(self, client: Client, *, without: Collection[str]) -> set[tuple[Any, ...]]:
+        asked = [key for worker, keys in self.keys.items() if worker not in without for key in keys]
+        stacks: Mapping[str, Any] = {}
+        with suppress(Exception):  # a task may be done meanwhile, which is an error to the scheduler
+            stacks = within(client, ANSWER_SECONDS, client.call_stack, keys=asked) if asked else {}
+        return {key for of_worker in stacks.values() for key in of_worker}
 
 
 def restart(client: Client, workers: Collection[str]) -> None:
