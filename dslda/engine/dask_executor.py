@@ -12,22 +12,32 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dslda.config import EngineSettings
 from dslda.engine.events import AttemptWatch, EventHub
+from dslda.engine.examination import deadly_partition
 from dslda.engine.executor import IterationTimes, PartitionListener
 from dslda.engine.futures import release, wait_for
 from dslda.engine.hung_workers import WaitingTasks, WorkerWatch, restart
 from dslda.engine.placement import place
 from dslda.engine.publish import number_of_parts, publish, publish_recomputable
-from dslda.engine.recovery import Action, Failure, Retries, WorkersHungError, WorkersLostError, classify
+from dslda.engine.recovery import (
+    Action,
+    AttemptError,
+    Failure,
+    Retries,
+    WorkersHungError,
+    WorkersLostError,
+    brief,
+    classify,
+)
 from dslda.engine.reduction import FAN_IN, number_of_levels, number_of_nodes
 from dslda.engine.sources import MemorySource, Source
-from dslda.engine.tasks import GroupTask, add_up, run_group, take_part, try_partition
+from dslda.engine.tasks import GroupTask, add_up, run_group, take_part
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
@@ -132,7 +142,7 @@ class DaskExecutor:
                     self._restart_hung(error)
                     self._recover(retries, parameters, examine=recovery is Action.EXAMINE)
                 return self._run_once(parameters, on_partition)
-            except _AttemptError as failed:
+            except AttemptError as failed:
                 error = failed.error
                 failure = classify(error, raised_by_task=failed.raised_by_task)
                 if failure is None:
@@ -143,12 +153,10 @@ class DaskExecutor:
                     error, failure = self._diagnosed(error)
             step = retries.failed(failure, time.monotonic())
             if step.action is Action.GIVE_UP:
-                with suppress(_AttemptError):
+                with suppress(AttemptError):
                     self._restart_hung(error)  # for whoever uses the cluster next
                 self._give_up(f"it was tried {retries.n_failures} times", error)
-            logger.warning(
-                "iteration %d is run again: %s (%s)", self._iteration, failure.value, _brief(error)
-            )
+            logger.warning("iteration %d is run again: %s (%s)", self._iteration, failure.value, brief(error))
             time.sleep(step.delay)
             recovery = step.action
 
@@ -189,7 +197,7 @@ class DaskExecutor:
             complete = True
         except Exception as error:
             by_task = any(root.status == "error" for root in roots)
-            raise _AttemptError(error, raised_by_task=by_task) from error
+            raise AttemptError(error, raised_by_task=by_task) from error
         finally:
             watch.close(failed=not complete)
             self._hub.forget(attempt)
@@ -306,7 +314,7 @@ class DaskExecutor:
             return error, Failure.LOST
         named = ", ".join(f"worker {worker} {diagnosis.of(worker)}" for worker in sorted(diagnosis.hung))
         self._last_stall = f"; before, {named}"
-        message = f"{_brief(error)}; {named}"
+        message = f"{brief(error)}; {named}"
         return WorkersHungError(message, diagnosis.hung), Failure.HUNG
 
     def _restart_hung(self, error: Exception | None) -> None:
@@ -318,7 +326,7 @@ class DaskExecutor:
             self._partitions.leave(error.workers)
             restart(self._client, error.workers)
         except Exception as problem:
-            raise _AttemptError(problem, raised_by_task=False) from problem
+            raise AttemptError(problem, raised_by_task=False) from problem
 
     def _bring_home(self, roots: list[Future[SufficientStatistics]]) -> SufficientStatistics:
         """The sum of all, a part at a time."""
@@ -347,7 +355,7 @@ class DaskExecutor:
         except EngineError:
             raise
         except Exception as error:
-            raise _AttemptError(error, raised_by_task=False) from error
+            raise AttemptError(error, raised_by_task=False) from error
         if deadly is not None:
             raise EngineError(
                 f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of its "
@@ -356,45 +364,17 @@ class DaskExecutor:
             )
 
     def _examine(self, parameters: Parameters) -> int | None:
-        """The partition that crashes its worker, None if all are run without a crash.
-
-        The task that Dask names is often not the one that did it: all tasks assigned to a dead worker are
-        blamed (distributed#5234), above all those pinned to it. So every partition is run by itself, its
-        statistics thrown away, and those that fail once more alone on the cluster.
-        """
-        from distributed import KilledWorker
-
-        logger.warning("looking for a partition that crashes its worker")
         published = publish_recomputable(
             self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
         )
-        token = uuid.uuid4().hex[:8]
-
-        def suspects(partitions: Sequence[int], round_: str) -> list[int]:
-            tasks = [
-                self._client.submit(
-                    try_partition,
-                    *self._partitions.argument(i, kept=False),
-                    published,
-                    self._task(range(i, i + 1), 0, ""),
-                    key=(f"dslda-try-{token}", round_, i),
-                )
-                for i in partitions
-            ]
-            wait_for(self._client, tasks, timeout=self._settings.iteration_budget)
-            outcomes = [task.exception() if task.status == "error" else None for task in tasks]
-            release(tasks)
-            return [
-                i
-                for i, outcome in zip(partitions, outcomes, strict=True)
-                if isinstance(outcome, KilledWorker)
-            ]
-
         try:
-            found = suspects(range(self.n_partitions), "all")
-            if len(found) > 1:
-                found = next(([i] for i in found if suspects([i], f"alone-{i}")), [])
-            return found[0] if found else None
+            return deadly_partition(
+                self._client,
+                self._partitions,
+                [self._task(range(i, i + 1), 0, "") for i in range(self.n_partitions)],
+                published,
+                timeout=self._settings.iteration_budget,
+            )
         finally:
             release(published)
 
@@ -434,23 +414,9 @@ class DaskExecutor:
     def _give_up(self, why: str, error: Exception) -> NoReturn:
         raise EngineError(
             f"iteration {self._iteration} could not be completed: {why}, last with: "
-            f"{_brief(error)}; see the workers' logs, and the settings dslda.engine in "
+            f"{brief(error)}; see the workers' logs, and the settings dslda.engine in "
             "Dask's configuration for how long to go on"
         ) from error
-
-
-class _AttemptError(Exception):
-    """Carries the error of an attempt, and where it came from, out of it."""
-
-    def __init__(self, error: Exception, *, raised_by_task: bool) -> None:
-        self.error = error
-        self.raised_by_task = raised_by_task
-
-
-def _brief(error: Exception) -> str:
-    """The first line of an error, for a line of the log."""
-    text = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {text[:1000]}" if text else type(error).__name__
 
 
 def task_level(n_partitions: int, n_threads: int) -> int:

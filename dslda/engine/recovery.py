@@ -8,10 +8,22 @@ from dataclasses import dataclass
 from distributed import CancelledError, KilledWorker
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
-__all__ = ["Action", "Failure", "Retries", "Step", "WorkersHungError", "WorkersLostError", "classify"]
+__all__ = [
+    "Action",
+    "AttemptError",
+    "Failure",
+    "Retries",
+    "Step",
+    "WorkersHungError",
+    "WorkersLostError",
+    "brief",
+    "classify",
+]
 
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
+LONGEST_TEXT = 1000
+"""Characters: enough for the partitions of some workers that hang."""
 
 
 class WorkersLostError(Exception):
@@ -30,6 +42,22 @@ class WorkersHungError(WorkersLostError):
     def __init__(self, message: str, workers: frozenset[str]) -> None:
         super().__init__(message)
         self.workers = workers
+
+
+class AttemptError(Exception):
+    """Carries the error of an attempt, and where it came from, out of it.
+
+    Attributes
+    ----------
+    error : exception
+    raised_by_task : bool
+        See :func:`classify`.
+    """
+
+    def __init__(self, error: Exception, *, raised_by_task: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.raised_by_task = raised_by_task
 
 
 class Failure(enum.Enum):
@@ -62,6 +90,12 @@ def classify(error: BaseException, *, raised_by_task: bool) -> Failure | None:
     if isinstance(error, OSError) and not raised_by_task:
         return Failure.LOST
     return None
+
+
+def brief(error: Exception) -> str:
+    """The first line of an error, for a line of the log."""
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text[:LONGEST_TEXT]}" if text else type(error).__name__
 
 
 class Action(enum.Enum):

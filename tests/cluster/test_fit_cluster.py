@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from distributed import Client, get_worker
+from distributed import Client
 
 from dslda.engine.cluster import ClusterOptions, _shape, cluster
 from dslda.engine.plugin import register
@@ -109,17 +109,6 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
     assert last == [f"interrupted True {done}"], err
     assert process.returncode == 0
     assert "Traceback" not in err
-
-
-def test_a_worker_of_other_versions_that_joins_later_runs_no_task(problem: Any, in_process: Client) -> None:
-    with problem.executor(in_process) as executor:
-
-        def spoil() -> None:
-            get_worker().plugins["dslda"].problem = "this worker is different"
-
-        in_process.submit(spoil, pure=False).result()
-        with pytest.raises(EngineError, match="this worker is different"):
-            problem.fit(executor)
 
 
 def test_workers_are_prepared(in_process: Client) -> None:

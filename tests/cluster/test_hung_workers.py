@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -16,10 +17,13 @@ import cloudpickle
 import dask.config
 import psutil
 import pytest
-from distributed import Client
+from distributed import Client, Worker
+from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.protocol.pickle import dumps
 
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.engine.hung_workers import WorkerWatch
 from dslda.engine.sources import CorpusSource
 from dslda.exceptions import EngineError
 
@@ -139,6 +143,35 @@ class WorkOnce:
             until = time.monotonic() + 4 * STALL
             while time.monotonic() < until:
                 sum(range(1000))
+
+
+class Preparation(WorkerPlugin):
+    """Takes longer than a worker may be silent, and Dask sends no heartbeat before it is done."""
+
+    name = "preparation"
+
+    def __init__(self, until: Path) -> None:
+        self.until = until
+
+    async def setup(self, worker: Worker) -> None:
+        while not self.until.exists():
+            await asyncio.sleep(0.1)
+
+
+def test_a_worker_that_is_being_prepared_is_not_taken_for_one_that_hangs(
+    in_process: Client, tmp_path: Path
+) -> None:
+    watch = WorkerWatch(in_process, 1.0)
+    in_process.cluster.scheduler.worker_plugins["preparation"] = dumps(Preparation(tmp_path / "end"))
+    old = set(in_process.nthreads())
+    in_process.cluster.scale(2)
+    while len(in_process.nthreads()) < 2:
+        time.sleep(0.05)
+    (new,) = set(in_process.nthreads()) - old
+    assert watch.look().silent == frozenset()
+    # one that had been there before
+    assert WorkerWatch(in_process, 1.0).look().silent == {new}
+    (tmp_path / "end").touch()
 
 
 def test_a_worker_that_is_stopped_is_restarted_and_changes_no_bit(
