@@ -98,7 +98,7 @@ class DaskExecutor:
         self._attempt = 0
         self._last_stall = ""
         self._wait_for_a_worker(self._settings.stall_timeout)
-        register(client, patience=self._settings.stall_timeout)
+        register(client)
         self._workers = WorkerWatch(client, self._settings.stall_timeout)
         self._hub = EventHub.of(client)
         level, groups = self._groups()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections import defaultdict
@@ -29,7 +30,7 @@ IDLE_PERCENT = 10.0
 FIRST_HEARTBEAT_SECONDS = 300.0
 """For a worker that has just joined: it sends none before it is prepared, and that may be to compile the kernels."""
 
-RESTART_SECONDS = 15.0
+RESTART_SECONDS = 10.0
 """For a nanny to answer. It waits 4 seconds for its worker to end by itself before it kills it."""
 
 MOST_NAMED = 4
@@ -80,10 +81,10 @@ class WorkerWatch:
         Seconds; where that is less than what is looked at otherwise, no longer than this.
     """
 
-    def __init__(self, client: Client, stall_timeout: float) -> None:
+    def __init__(self, client: Client, stall_timeout: float = math.inf) -> None:
         self._client = client
         self._patience = stall_timeout
-        self._joined = dict.fromkeys(client.nthreads(), float("-inf"))
+        self._joined = dict.fromkeys(client.nthreads(), -math.inf)
 
     def note(self, workers: Iterable[str]) -> None:
         """Take note of the workers that are there now, to know newcomers."""

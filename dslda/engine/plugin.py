@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dslda.engine.futures import within
+from dslda.engine.hung_workers import WorkerWatch, restart
 from dslda.exceptions import EngineError
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ logger = logging.getLogger("dslda.engine")
 
 PLUGIN_NAME = "dslda"
 ATTEMPTS = 3
+PREPARATION_SECONDS = 120.0
+"""For all workers to be prepared, each time: compiling the kernels takes 30 seconds of a core that is free."""
+
 MOST_NAMED = 10
 """Workers that a message lists for one difference."""
 
@@ -112,14 +116,8 @@ class DsldaPlugin(WorkerPlugin):
             self._blas.restore_original_limits()
 
 
-def register(client: Client, *, patience: float) -> None:
+def register(client: Client) -> None:
     """Prepare all workers of a cluster, those that join later too.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    patience : float
-        Seconds for all workers to be prepared, which may be to compile the kernels.
 
     Raises
     ------
@@ -129,8 +127,8 @@ def register(client: Client, *, patience: float) -> None:
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            _compare_versions(client, patience)
-            within(client, patience, client.register_plugin, DsldaPlugin(versions()))
+            _compare_versions(client)
+            within(client, PREPARATION_SECONDS, client.register_plugin, DsldaPlugin(versions()))
             return
         # of the connection to a worker that dies meanwhile; the one in its place is prepared when it joins
         except OSError as error:
@@ -139,13 +137,17 @@ def register(client: Client, *, patience: float) -> None:
                     f"workers must stay while they are prepared, got {error} at each of {ATTEMPTS} attempts; look "
                     "at the workers' logs, most often they run out of memory"
                 ) from error
-            logger.warning("a worker was lost while it was prepared: once more")
+            logger.warning("a worker was lost while it was prepared, or hangs: once more")
+            # an answer of all workers does not come while one of them hangs
+            if isinstance(error, TimeoutError) and (hung := WorkerWatch(client).look().silent):
+                logger.warning("restarting %s", ", ".join(sorted(hung)))
+                restart(client, hung)
             time.sleep(1)
 
 
-def _compare_versions(client: Client, patience: float) -> None:
+def _compare_versions(client: Client) -> None:
     """Ask all workers, before any of them unpickles more than the name of a function."""
-    answers: dict[str, Any] = within(client, patience, client.run, versions, on_error="return")
+    answers: dict[str, Any] = within(client, PREPARATION_SECONDS, client.run, versions, on_error="return")
     wanted = versions()
     found: dict[str, list[str]] = {}
     for worker, answer in sorted(answers.items()):

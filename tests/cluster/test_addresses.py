@@ -106,7 +106,7 @@ def test_a_worker_that_dies_while_it_is_prepared_is_replaced(
         os.kill(pids[victim], signal.SIGSTOP)  # so that it cannot be done before it dies
         killer = threading.Timer(2.0, os.kill, (pids[victim], signal.SIGKILL))
         killer.start()
-        register(client, patience=60)
+        register(client)
         killer.join()
         deadline = time.monotonic() + 60
         while (pids[victim] in client.run(os.getpid).values()) or len(client.nthreads()) < 2:

@@ -115,7 +115,7 @@ def test_workers_are_prepared(in_process: Client) -> None:
     import threadpoolctl
     import zarr
 
-    register(in_process, patience=60)
+    register(in_process)
     before = zarr.config.get("async.concurrency")
     try:
         assert before == 4

@@ -200,6 +200,23 @@ def test_a_worker_that_is_stopped_between_iterations_changes_no_bit(
     assert f"restarting {worker}" in caplog.text
 
 
+def test_a_worker_that_is_stopped_before_the_fit_changes_no_bit(
+    problem: Any,
+    expected: str,
+    two_programs: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dslda.engine import hung_workers, plugin
+
+    (worker, pid), _ = both(two_programs).items()
+    monkeypatch.setattr(plugin, "PREPARATION_SECONDS", 8.0)
+    monkeypatch.setattr(hung_workers, "SILENCE_SECONDS", STALL)
+    os.kill(pid, signal.SIGSTOP)
+    assert problem.fit_on(two_programs) == expected
+    assert f"restarting {worker}" in caplog.text
+
+
 def test_a_task_that_waits_for_ever_is_run_elsewhere(
     problem: Any, expected: str, two_programs: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,17 +255,27 @@ def test_a_partition_that_takes_long_is_waited_for(
     assert both(two_programs) == workers
 
 
-def test_a_worker_and_its_nanny_that_are_stopped_are_left_out_and_change_no_bit(
+def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_is_left(
     problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (worker, pid), (other, _) = both(two_programs).items()
-    nanny = psutil.Process(pid).ppid()
+    (worker, pid), (other, other_pid) = both(two_programs).items()
+    pids, other_pids = ([psutil.Process(p).ppid(), p] for p in (pid, other_pid))
+    at = problem.source.n_partitions + 3
     try:
-        stopper = Stopper([nanny, pid], at=problem.source.n_partitions + 3)
+        stopper = Stopper(pids, at=at)
         assert problem.fit_on(two_programs, progress=stopper) == expected
         assert stopper.left <= 0
         assert f"worker {worker} sends no heartbeat" in caplog.text
         assert list(two_programs.nthreads()) == [other]
-    finally:  # they end as soon as they hear that they are left out, so this is the last test
-        for process in (nanny, pid):
+        with (
+            dask.config.set({"dslda.engine.iteration-budget": STALL}),
+            pytest.raises(
+                EngineError,
+                match=r"at least one worker, got none within \d seconds; .*"
+                rf"no partition was done for .* worker {other} sends no heartbeat and has partition \d+ \(documents",
+            ),
+        ):
+            problem.fit_on(two_programs, progress=Stopper(other_pids, at=at))
+    finally:  # they end as soon as they hear that they are left out: no test can come after this one
+        for process in pids + other_pids:
             os.kill(process, signal.SIGCONT)
