@@ -10,13 +10,12 @@ import contextlib
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dslda.exceptions import DsldaError, EngineError, InputError, OutputError
-from dslda.own_cluster import quiet_distributed
+from dslda.own_cluster import quiet_distributed, scratch_folder
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "embedded_client", "merge_in_tree"]
 
@@ -210,7 +209,7 @@ def embedded_client(n_workers: int | None = None) -> Iterator[Any]:
     n = n_workers or _cores()
     with (
         quiet_distributed(),
-        tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch,
+        scratch_folder() as scratch,
     ):
         if sys.platform == "win32":  # no subprocess workers there: distributed#7434
             cluster: Any = LocalCluster(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslda.config import ClusterSettings
 from dslda.exceptions import EngineError, InputError
-from dslda.own_cluster import ClientLater, quiet_distributed
+from dslda.own_cluster import ClientLater, quiet_distributed, scratch_folder
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -243,7 +242,7 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
     memory = options.memory_limit if options.memory_limit is not None else MEMORY_LIMIT // n_workers
     memory_limit = parse_memory_limit(memory, threads, n_workers, logger=logger)
     with (
-        tempfile.TemporaryDirectory(prefix="dslda-", ignore_cleanup_errors=True) as scratch,
+        scratch_folder() as scratch,
         dask.config.set(CONFIG),
         quiet_distributed(),
     ):

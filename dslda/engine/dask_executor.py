@@ -12,20 +12,32 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dslda.config import EngineSettings
 from dslda.engine.events import AttemptWatch, EventHub
+from dslda.engine.examination import deadly_partition
 from dslda.engine.executor import IterationTimes, PartitionListener
 from dslda.engine.futures import release, wait_for
+from dslda.engine.hung_workers import WaitingTasks, WorkerWatch, restart
 from dslda.engine.placement import place
 from dslda.engine.publish import number_of_parts, publish, publish_recomputable
-from dslda.engine.recovery import Action, Retries, WorkersLostError, classify
-from dslda.engine.reduction import FAN_IN, add_children, number_of_levels, number_of_nodes
+from dslda.engine.recovery import (
+    Action,
+    AttemptError,
+    Failure,
+    Retries,
+    WorkersHungError,
+    WorkersLostError,
+    brief,
+    classify,
+)
+from dslda.engine.reduction import FAN_IN, number_of_levels, number_of_nodes
 from dslda.engine.sources import MemorySource, Source
-from dslda.engine.tasks import GroupTask, run_group, take_part, try_partition
+from dslda.engine.tasks import GroupTask, add_up, run_group, take_part
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
@@ -82,8 +94,10 @@ class DaskExecutor:
         self._n_parts = number_of_parts(source.n_terms, spec.n_topics)
         self._iteration = 0
         self._attempt = 0
+        self._last_stall = ""
         self._wait_for_a_worker(self._settings.stall_timeout)
         register(client)
+        self._workers = WorkerWatch(client, self._settings.stall_timeout)
         self._hub = EventHub.of(client)
         level, groups = self._groups()
         self._partitions = place(
@@ -112,30 +126,35 @@ class DaskExecutor:
         Raises
         ------
         EngineError
-            A partition crashes every worker that runs it, or workers were lost for longer than the setting
-            ``dslda.engine.iteration-budget``.
+            A partition crashes every worker that runs it, or for longer than the setting
+            ``dslda.engine.iteration-budget`` workers were lost or hung, or no partition was done.
         """
         self._iteration += 1
+        self._last_stall = ""
         retries = Retries(self._settings.iteration_budget)
         recovery: Action | None = None
+        error: Exception | None = None
         while True:
             try:
                 if recovery is not None:
+                    self._restart_hung(error)
                     self._recover(retries, parameters, examine=recovery is Action.EXAMINE)
                 return self._run_once(parameters, on_partition)
-            except _AttemptError as failed:
+            except AttemptError as failed:
                 error = failed.error
                 failure = classify(error, raised_by_task=failed.raised_by_task)
                 if failure is None:
                     raise error from error.__cause__
                 if self._client.status in ("closing", "closed"):
                     self._give_up("the connection to the scheduler is gone", error)
+                if failure is Failure.LOST:
+                    error, failure = self._diagnosed(error)
             step = retries.failed(failure, time.monotonic())
             if step.action is Action.GIVE_UP:
+                with suppress(AttemptError):
+                    self._restart_hung(error)  # for whoever uses the cluster next
                 self._give_up(f"it was tried {retries.n_failures} times", error)
-            logger.warning(
-                "iteration %d is run again: %s (%s)", self._iteration, failure.value, _brief(error)
-            )
+            logger.warning("iteration %d is run again: %s (%s)", self._iteration, failure.value, brief(error))
             time.sleep(step.delay)
             recovery = step.action
 
@@ -171,12 +190,12 @@ class DaskExecutor:
             )
             sent = time.perf_counter()
             roots, pinned = self._submit(published, attempt)
-            self._await(roots, watch, pinned)
+            self._await(roots, watch, pinned, attempt)
             statistics = self._bring_home(roots)
             complete = True
         except Exception as error:
             by_task = any(root.status == "error" for root in roots)
-            raise _AttemptError(error, raised_by_task=by_task) from error
+            raise AttemptError(error, raised_by_task=by_task) from error
         finally:
             watch.close(failed=not complete)
             self._hub.forget(attempt)
@@ -232,7 +251,7 @@ class DaskExecutor:
                 nodes[first]
                 if first + 1 == len(nodes)
                 else self._client.submit(
-                    add_children,
+                    add_up,
                     nodes[first : first + FAN_IN],
                     key=(key, level, first // FAN_IN),
                     priority=10 * level,
@@ -242,22 +261,70 @@ class DaskExecutor:
         return nodes[0]
 
     def _await(
-        self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str]
+        self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str], attempt: str
     ) -> None:
-        """Wait for the roots for as long as partitions go on being done."""
+        """Wait for the roots for as long as partitions go on being done, or workers at work on them."""
+        looked = 0.0
         while True:
             try:
                 wait_for(self._client, roots, timeout=POLL_SECONDS)
                 return
             except TimeoutError:
                 pass
-            idle = time.perf_counter() - watch.last_progress
-            if idle > self._settings.stall_timeout:
-                raise WorkersLostError(f"no partition was done for {idle:.0f} seconds")
+            if time.perf_counter() - max(watch.last_progress, looked) > self._settings.stall_timeout:
+                self._look_into_stall(watch, attempt)
+                looked = time.perf_counter()
+            workers = self._client.nthreads()
+            self._workers.note(workers)
             # Pins are loose, but tasks whose workers are all gone while no other is there stay unrun for
             # ever when new ones join (related: distributed#7346, #8600).
-            if pinned and pinned.isdisjoint(self._client.nthreads()):
+            if pinned and pinned.isdisjoint(workers):
                 raise WorkersLostError("all workers that held partitions are gone")
+
+    def _look_into_stall(self, watch: AttemptWatch, attempt: str) -> None:
+        """No partition was done for long: go on if that is because they take long."""
+        idle = time.perf_counter() - watch.last_progress
+        waiting = WaitingTasks.find(self._client, self._id, attempt)
+        diagnosis = self._workers.look(waiting.keys)
+        if time.perf_counter() - watch.last_progress < idle:
+            return
+        report = waiting.report(self._client, diagnosis, watch.done, self._source.describe)
+        stall = f"no partition was done for {idle:.0f} seconds: {report}"
+        if diagnosis.hung:
+            self._last_stall = f"; before, {stall}"
+            raise WorkersHungError(stall, diagnosis.hung)
+        if not waiting.keys:
+            raise WorkersLostError(stall)
+        if idle > self._settings.iteration_budget:
+            raise EngineError(
+                f"iteration {self._iteration} could not be completed: {stall}; if a partition may take that long, "
+                "raise the setting dslda.engine.iteration-budget in Dask's configuration"
+            )
+        logger.warning("iteration %d: %s; waiting on", self._iteration, stall)
+
+    def _diagnosed(self, error: Exception) -> tuple[Exception, Failure]:
+        """What failed, or that workers hang where it may come of that: whoever sends to one waits in vain."""
+        try:
+            diagnosis = self._workers.look()
+        except Exception:  # the scheduler does not answer: that is for the next attempt to find
+            return error, Failure.LOST
+        if not diagnosis.hung:
+            return error, Failure.LOST
+        named = ", ".join(f"worker {worker} {diagnosis.of(worker)}" for worker in sorted(diagnosis.hung))
+        self._last_stall = f"; before, {named}"
+        message = f"{brief(error)}; {named}"
+        return WorkersHungError(message, diagnosis.hung), Failure.HUNG
+
+    def _restart_hung(self, error: Exception | None) -> None:
+        """Leave workers that hang out of the next attempt, and have them restarted where they have a nanny."""
+        if not isinstance(error, WorkersHungError):
+            return
+        logger.warning("restarting %s", ", ".join(sorted(error.workers)))
+        try:
+            self._partitions.leave(error.workers)
+            restart(self._client, error.workers)
+        except Exception as problem:
+            raise AttemptError(problem, raised_by_task=False) from problem
 
     def _bring_home(self, roots: list[Future[SufficientStatistics]]) -> SufficientStatistics:
         """The sum of all, a part at a time."""
@@ -286,7 +353,7 @@ class DaskExecutor:
         except EngineError:
             raise
         except Exception as error:
-            raise _AttemptError(error, raised_by_task=False) from error
+            raise AttemptError(error, raised_by_task=False) from error
         if deadly is not None:
             raise EngineError(
                 f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of its "
@@ -295,45 +362,17 @@ class DaskExecutor:
             )
 
     def _examine(self, parameters: Parameters) -> int | None:
-        """The partition that crashes its worker, None if all are run without a crash.
-
-        The task that Dask names is often not the one that did it: all tasks assigned to a dead worker are
-        blamed (distributed#5234), above all those pinned to it. So every partition is run by itself, its
-        statistics thrown away, and those that fail once more alone on the cluster.
-        """
-        from distributed import KilledWorker
-
-        logger.warning("looking for a partition that crashes its worker")
         published = publish_recomputable(
             self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
         )
-        token = uuid.uuid4().hex[:8]
-
-        def suspects(partitions: Sequence[int], round_: str) -> list[int]:
-            tasks = [
-                self._client.submit(
-                    try_partition,
-                    *self._partitions.argument(i, kept=False),
-                    published,
-                    self._task(range(i, i + 1), 0, ""),
-                    key=(f"dslda-try-{token}", round_, i),
-                )
-                for i in partitions
-            ]
-            wait_for(self._client, tasks, timeout=self._settings.iteration_budget)
-            outcomes = [task.exception() if task.status == "error" else None for task in tasks]
-            release(tasks)
-            return [
-                i
-                for i, outcome in zip(partitions, outcomes, strict=True)
-                if isinstance(outcome, KilledWorker)
-            ]
-
         try:
-            found = suspects(range(self.n_partitions), "all")
-            if len(found) > 1:
-                found = next(([i] for i in found if suspects([i], f"alone-{i}")), [])
-            return found[0] if found else None
+            return deadly_partition(
+                self._client,
+                self._partitions,
+                [self._task(range(i, i + 1), 0, "") for i in range(self.n_partitions)],
+                published,
+                timeout=self._settings.iteration_budget,
+            )
         finally:
             release(published)
 
@@ -367,29 +406,15 @@ class DaskExecutor:
         except TimeoutError as error:
             raise EngineError(
                 f"the cluster must have at least one worker, got none within {timeout:.0f} seconds; start "
-                "workers, or leave out client and scheduler to work on this machine"
+                f"workers, or leave out client and scheduler to work on this machine{self._last_stall}"
             ) from error
 
     def _give_up(self, why: str, error: Exception) -> NoReturn:
         raise EngineError(
             f"iteration {self._iteration} could not be completed: {why}, last with: "
-            f"{_brief(error)}; see the workers' logs, and the settings dslda.engine in "
+            f"{brief(error)}; see the workers' logs, and the settings dslda.engine in "
             "Dask's configuration for how long to go on"
         ) from error
-
-
-class _AttemptError(Exception):
-    """Carries the error of an attempt, and where it came from, out of it."""
-
-    def __init__(self, error: Exception, *, raised_by_task: bool) -> None:
-        self.error = error
-        self.raised_by_task = raised_by_task
-
-
-def _brief(error: Exception) -> str:
-    """The first line of an error, for a line of the log."""
-    text = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
 def task_level(n_partitions: int, n_threads: int) -> int:

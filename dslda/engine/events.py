@@ -55,6 +55,12 @@ class AttemptWatch:
             self._done[partition] = n_documents
             self._tell(n_documents)
 
+    @property
+    def done(self) -> frozenset[int]:
+        """Partitions that are done."""
+        with self._lock:
+            return frozenset(self._done)
+
     def close(self, *, failed: bool) -> None:
         """Stop telling; take back what was told if the attempt failed."""
         with self._lock:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["release", "wait_for"]
+__all__ = ["release", "wait_for", "within"]
 
 
 def wait_for(client: Client, futures: Sequence[Future[Any]], *, timeout: float) -> None:
@@ -33,3 +33,17 @@ def release(futures: Sequence[Future[Any] | None]) -> None:
     for future in futures:
         if future is not None:
             future.release()
+
+
+def within(
+    client: Client, seconds: float, method: Callable[..., Any], *arguments: Any, **keywords: Any
+) -> Any:
+    """Call a method of a client that talks to workers: one that hangs answers neither yes nor no.
+
+    Raises
+    ------
+    TimeoutError
+        It takes longer than `seconds`.
+    """
+    # called in the client's event loop, a method gives a coroutine
+    return client.sync(lambda: method(*arguments, **keywords), callback_timeout=seconds)

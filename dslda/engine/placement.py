@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +53,9 @@ class Partitions(Protocol):
     def drop(self) -> None:
         """Let go of all that can be read again, until :meth:`heal`."""
 
+    def leave(self, workers: Collection[str]) -> None:
+        """Let go of what these workers hold or read, until :meth:`heal`: before they are restarted."""
+
     def heal(self) -> None:
         """After workers were lost: make sure that every partition is there or on its way."""
 
@@ -73,6 +76,9 @@ class StreamedPartitions:
         return [None] * len(groups)
 
     def drop(self) -> None:
+        pass
+
+    def leave(self, workers: Collection[str]) -> None:
         pass
 
     def heal(self) -> None:
@@ -124,6 +130,15 @@ class ResidentPartitions:
         release(self._futures)
         self._futures = []
 
+    def leave(self, workers: Collection[str]) -> None:
+        # Also those that others hold too: a worker that is fetching one from a worker that stands still does so for
+        # ever, even when the scheduler has forgotten that worker, and so cannot use what goes by the same key.
+        holders = self._client.who_has(self._futures)
+        left = [
+            f for f in self._futures if f.status != "finished" or set(holders.get(f.key, ())) & set(workers)
+        ]
+        release(left)
+
     def heal(self) -> None:
         _wait_a_little(self._client, self._futures)
         found = {i: future for i, future in enumerate(self._futures) if future.status == "finished"}
@@ -173,6 +188,9 @@ class BorrowedPartitions:
         return _majorities(self._client, self._futures, groups, {})
 
     def drop(self) -> None:
+        pass
+
+    def leave(self, workers: Collection[str]) -> None:
         pass
 
     def heal(self) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from dslda.engine.futures import within
+from dslda.engine.hung_workers import WorkerWatch, restart
 from dslda.exceptions import EngineError
 
 if TYPE_CHECKING:
@@ -23,21 +25,33 @@ logger = logging.getLogger("dslda.engine")
 
 PLUGIN_NAME = "dslda"
 ATTEMPTS = 3
+PREPARATION_SECONDS = 120.0
+"""For all workers to be prepared, each time: compiling the kernels takes 30 seconds of a core that is free."""
+
+MOST_NAMED = 10
+"""Workers that a message lists for one difference."""
+
 ZARR_CONCURRENCY = 4
 """Reads in flight for each partition that loads. zarr's own default, 10 for each of a worker's threads,
 opens hundreds of connections to an object store."""
 
 
 def versions() -> dict[str, str]:
-    """What must be alike in all processes for a fit to give the same bits."""
+    """What must be alike in all processes, for a fit to give the same bits and for them to understand each other."""
+    import dask
+    import distributed
     import numba
     import numpy
+    import scipy
 
     from dslda._version import __version__
 
-    # the third number of Python's version changes neither pickles nor arithmetic
-    python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, "dslda": __version__, "numpy": numpy.__version__, "numba": numba.__version__}
+    return {
+        # the third number of Python's version changes neither pickles nor arithmetic
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "dslda": __version__,
+        **{module.__name__: module.__version__ for module in (numpy, numba, scipy, dask, distributed)},
+    }
 
 
 class DsldaPlugin(WorkerPlugin):
@@ -64,24 +78,28 @@ class DsldaPlugin(WorkerPlugin):
     def __init__(self, expected: Mapping[str, str]) -> None:
         self.expected = dict(expected)
         #: why this worker must not be used; None when all is well
-        self.problem: str | None = None
+        self.problem: str | None = "it is not prepared yet"
         self._blas: threadpool_limits | None = None
 
     async def setup(self, worker: Worker) -> None:
-        here = versions()
-        different = [
-            f"{name} {here[name]} (client: {wanted})"
-            for name, wanted in self.expected.items()
-            if here[name] != wanted
-        ]
-        if different:
+        try:
+            different = _differences(versions(), self.expected)
+            if different:
+                # one that was there as the fit began has been asked by `register`
+                raise EngineError(
+                    f"worker {worker.address}, which joined later, must run the same versions as the client, got "
+                    f"{different}; install the same environment on both"
+                )
+            # compiling takes seconds: the worker must go on sending heartbeats (distributed#6324)
+            await asyncio.to_thread(self._prepare)
+        except Exception as error:  # a worker that joins later goes on when its plugin fails
             self.problem = (
-                f"worker {worker.address} must run the same versions as the client, got "
-                f"{', '.join(different)}; install the same environment on both"
+                str(error)
+                if isinstance(error, EngineError)
+                else f"worker {worker.address} could not be prepared: {type(error).__name__}: {error}"
             )
-            raise EngineError(self.problem)
-        # compiling takes seconds: the worker must go on sending heartbeats (distributed#6324)
-        await asyncio.to_thread(self._prepare)
+            raise
+        self.problem = None
 
     def _prepare(self) -> None:
         import zarr
@@ -106,17 +124,14 @@ def register(client: Client) -> None:
     Raises
     ------
     EngineError
-        A worker lacks dslda or runs other versions than the client, or workers die one after the other.
+        Workers lack dslda or run other versions than the client, with all that differs, or workers die one after the
+        other.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            client.register_plugin(DsldaPlugin(versions()))
+            _compare_versions(client)
+            within(client, PREPARATION_SECONDS, client.register_plugin, DsldaPlugin(versions()))
             return
-        except ImportError as error:
-            raise EngineError(
-                f"workers must have dslda and what it needs installed, got {error}; install the client's "
-                "environment on them"
-            ) from error
         # of the connection to a worker that dies meanwhile; the one in its place is prepared when it joins
         except OSError as error:
             if attempt == ATTEMPTS:
@@ -124,5 +139,41 @@ def register(client: Client) -> None:
                     f"workers must stay while they are prepared, got {error} at each of {ATTEMPTS} attempts; look "
                     "at the workers' logs, most often they run out of memory"
                 ) from error
-            logger.warning("a worker was lost while it was prepared: once more")
+            logger.warning("a worker was lost while it was prepared, or hangs: once more")
+            # an answer of all workers does not come while one of them hangs
+            if isinstance(error, TimeoutError) and (hung := WorkerWatch(client).look().silent):
+                logger.warning("restarting %s", ", ".join(sorted(hung)))
+                restart(client, hung)
             time.sleep(1)
+
+
+def _compare_versions(client: Client) -> None:
+    """Ask all workers, before any of them unpickles more than the name of a function."""
+    answers: dict[str, Any] = within(client, PREPARATION_SECONDS, client.run, versions, on_error="return")
+    wanted = versions()
+    found: dict[str, list[str]] = {}
+    for worker, answer in sorted(answers.items()):
+        if isinstance(answer, OSError):  # it is gone
+            continue
+        different = str(answer) if isinstance(answer, Exception) else _differences(answer, wanted)
+        if different:
+            found.setdefault(different, []).append(worker)
+    if found:
+        listed = "; ".join(f"{different} on {_named(workers)}" for different, workers in found.items())
+        raise EngineError(
+            f"workers must have dslda and the same versions as the client, got {listed}; install the client's "
+            "environment on them"
+        )
+
+
+def _differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    return ", ".join(
+        f"{name} {here.get(name, 'missing')} (client: {version})"
+        for name, version in wanted.items()
+        if here.get(name) != version
+    )
+
+
+def _named(workers: Sequence[str]) -> str:
+    more = [f"{len(workers) - MOST_NAMED} more"] if len(workers) > MOST_NAMED else []
+    return ", ".join([*workers[:MOST_NAMED], *more])

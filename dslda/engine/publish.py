@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dslda.engine.futures import release, wait_for
+from dslda.engine.futures import release, wait_for, within
 from dslda.engine.recovery import WorkersLostError
 from dslda.variational.parameters import Parameters
 from dslda.variational.parts import split
@@ -55,7 +56,7 @@ def publish(
     Raises
     ------
     WorkersLostError, OSError, CancelledError
-        A worker died meanwhile, or a part took more than `timeout` seconds.
+        A worker died meanwhile, or did not take a part within `timeout` seconds.
     """
     futures: list[Future[Parameters]] = []
     try:
@@ -72,7 +73,10 @@ def _publish(client: Client, part: Parameters, *, timeout: float) -> Future[Para
         # hash=False: keys made from content race with the release of an array of the same content
         # (distributed#3703, #4612, #8576). No broadcast=True: its loop has no exit when a worker leaves
         # (distributed#5704), and the memory manager drops the replicas (distributed#8657, #8796).
-        future = client.scatter(part, hash=False, timeout=timeout)
+        # Its own timeout is for a worker to be there: sending to one that hangs has none.
+        future: Future[Parameters] = within(
+            client, timeout, client.scatter, part, hash=False, timeout=timeout
+        )
     except KeyError as error:
         # what scatter raises when the worker it sends to is gone
         raise WorkersLostError("a worker left while parameters were sent to it") from error
@@ -92,7 +96,10 @@ def _publish(client: Client, part: Parameters, *, timeout: float) -> Future[Para
             )
             for i, worker in enumerate(workers)
         ]
-        wait_for(client, touches, timeout=timeout)
+        # They are only for speed: a worker whose threads are busy, or that hangs, need not hold up the others.
+        with suppress(TimeoutError):
+            wait_for(client, touches, timeout=timeout)
+        release(touches)
     return future
 
 

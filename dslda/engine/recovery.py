@@ -8,20 +8,63 @@ from dataclasses import dataclass
 from distributed import CancelledError, KilledWorker
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
-__all__ = ["Action", "Failure", "Retries", "Step", "WorkersLostError", "classify"]
+__all__ = [
+    "Action",
+    "AttemptError",
+    "Failure",
+    "Retries",
+    "Step",
+    "WorkersHungError",
+    "WorkersLostError",
+    "brief",
+    "classify",
+]
 
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
+LONGEST_TEXT = 1000
+"""Characters: enough for the partitions of some workers that hang."""
 
 
 class WorkersLostError(Exception):
     """Workers, or what they held, went away under an iteration."""
 
 
+class WorkersHungError(WorkersLostError):
+    """Workers stand still.
+
+    Attributes
+    ----------
+    workers : frozenset of str
+        Their addresses.
+    """
+
+    def __init__(self, message: str, workers: frozenset[str]) -> None:
+        super().__init__(message)
+        self.workers = workers
+
+
+class AttemptError(Exception):
+    """Carries the error of an attempt, and where it came from, out of it.
+
+    Attributes
+    ----------
+    error : exception
+    raised_by_task : bool
+        See :func:`classify`.
+    """
+
+    def __init__(self, error: Exception, *, raised_by_task: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.raised_by_task = raised_by_task
+
+
 class Failure(enum.Enum):
     """Why an iteration did not complete."""
 
     LOST = "workers or data were lost"
+    HUNG = "workers hang"
     KILLED = "a task was on several workers as they died"
 
 
@@ -37,6 +80,8 @@ def classify(error: BaseException, *, raised_by_task: bool) -> Failure | None:
     """
     if isinstance(error, KilledWorker):
         return Failure.KILLED
+    if isinstance(error, WorkersHungError):
+        return Failure.HUNG
     # distributed#3149: data that was scattered goes with its worker, and what needs it is cancelled;
     # distributed#7346, #8600: tasks that found no worker for too long
     if isinstance(error, (WorkersLostError, CancelledError, NoWorkerError, NoValidWorkerError)):
@@ -45,6 +90,12 @@ def classify(error: BaseException, *, raised_by_task: bool) -> Failure | None:
     if isinstance(error, OSError) and not raised_by_task:
         return Failure.LOST
     return None
+
+
+def brief(error: Exception) -> str:
+    """The first line of an error, for a line of the log."""
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text[:LONGEST_TEXT]}" if text else type(error).__name__
 
 
 class Action(enum.Enum):
@@ -85,6 +136,8 @@ class Retries:
         if now - self._began >= self._budget:
             return Step(Action.GIVE_UP)
         delay = min(FIRST_DELAY * 2.0 ** (self.n_failures - 1), LONGEST_DELAY)
+        if failure is Failure.HUNG:  # it is known who it was
+            return Step(Action.RETRY, delay)
         # Once is no proof: every task assigned to a dead worker is blamed, not only the one that ran
         # (distributed#5234), and preemptible machines die by themselves. On a cluster of one worker no task is
         # blamed at all, since the parameters are lost first.

@@ -13,7 +13,7 @@ from dslda.engine.events import report_partition
 from dslda.engine.executor import noting, run_partition
 from dslda.engine.plugin import PLUGIN_NAME
 from dslda.engine.read_ahead import ReadAhead
-from dslda.engine.reduction import sum_subtree
+from dslda.engine.reduction import add_children, sum_subtree
 from dslda.engine.sources import PartitionLoader, TrainingBlock, TrainingView
 from dslda.exceptions import EngineError
 from dslda.families.base import Family
@@ -21,7 +21,7 @@ from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.parts import ParameterParts
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["GroupTask", "read_partition", "run_group", "take_part", "try_partition"]
+__all__ = ["GroupTask", "add_up", "read_partition", "run_group", "take_part", "try_partition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class GroupTask:
 
 def read_partition(loader: PartitionLoader, description: str) -> TrainingBlock:
     """Read a partition to keep it on this worker."""
-    with noting(f"reading {description} on worker {get_worker().address}"):
+    with noting(f"reading {description} on worker {_usable_worker().address}"):
         return loader()
 
 
@@ -83,21 +83,35 @@ def run_group(
 
 def take_part(statistics: SufficientStatistics, start: int, stop: int) -> SufficientStatistics:
     """What belongs to a range of the terms, for statistics that are too large to send or to add up at once."""
+    _usable_worker()
     return statistics.part(start, stop)
+
+
+def add_up(children: Sequence[SufficientStatistics]) -> SufficientStatistics:
+    """A node of the tree above those that tasks compute; see :func:`~dslda.engine.reduction.add_children`."""
+    _usable_worker()
+    return add_children(children)
 
 
 def try_partition(
     part: Any, view: TrainingView | None, parameters: Sequence[Parameters], task: GroupTask
 ) -> None:
     """The E-step of one partition for nothing but to see whether its worker survives."""
+    _usable_worker()
     run_partition(_block(part, view), ParameterParts(parameters), task.family, task.spec)
 
 
 def _usable_worker() -> Worker:
+    """The worker of this task, which must give the bits that any other gives."""
     worker = get_worker()
-    # A worker that joins later runs its plugins too, but goes on if one of them fails.
+    # A worker that joins later runs its plugins too, but goes on when one of them fails.
     plugin = worker.plugins.get(PLUGIN_NAME)
-    problem = getattr(plugin, "problem", None)
+    if plugin is None:
+        raise EngineError(
+            f"worker {worker.address} must be prepared by dslda's plugin before it works, got none; let no other "
+            "program take the plugins of this cluster away while a fit runs"
+        )
+    problem: str | None = plugin.problem
     if problem is not None:
         raise EngineError(problem)
     return worker

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
+import dask.config
 import pytest
 from distributed import Client
 
@@ -100,7 +101,8 @@ def test_an_empty_address_is_refused(address: str) -> None:
 def test_a_worker_that_dies_while_it_is_prepared_is_replaced(
     processes: Callable[[int], AbstractContextManager[Client]],
 ) -> None:
-    with processes(2) as client:
+    # LocalCluster gives up a worker that does not come back in 15 seconds, which a busy machine may take
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "5 minutes"}), processes(2) as client:
         pids = client.run(os.getpid)
         victim = next(iter(pids))
         os.kill(pids[victim], signal.SIGSTOP)  # so that it cannot be done before it dies

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from typing import Any
 
 import cloudpickle
 import dask.config
+import psutil
 import pytest
 from distributed import Client, Status
 
 from dslda.corpus.block import DocumentBlock
+from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.engine.sources import CorpusSource
 from dslda.exceptions import EngineError
 
@@ -103,24 +106,47 @@ def test_a_worker_killed_between_iterations_changes_no_bit(
 def test_a_worker_killed_while_parameters_are_sent_changes_no_bit(
     problem: Any, expected: str, two_workers: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pids = worker_pids(two_workers)
+    worker_pids(two_workers)
+    pids = two_workers.run(os.getpid)
     scatter: Callable[..., Any] = two_workers.scatter
     calls = 0
 
-    def scatter_and_kill(*arguments: Any, **keywords: Any) -> Any:
+    async def scatter_and_kill(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
         calls += 1
-        sent = scatter(*arguments, **keywords)
+        sent = await scatter(*arguments, **keywords)
         if calls == 2:
             # the one that holds them, before any other has fetched them
-            holder = two_workers.who_has([sent])[sent.key][0]
-            os.kill(two_workers.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
+            holder = (await two_workers.who_has([sent]))[sent.key][0]
+            os.kill(pids[holder], signal.SIGKILL)
         return sent
 
-    assert pids
     monkeypatch.setattr(two_workers, "scatter", scatter_and_kill)
     assert problem.fit_on(two_workers) == expected
     assert calls > problem.spec.max_iter - 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="workers with nannies in processes of their own")
+def test_a_machine_that_vanishes_and_a_worker_that_retires_in_mid_iteration_change_no_bit(
+    problem: Any, expected: str
+) -> None:
+    with cluster(options=ClusterOptions(workers=3, threads=1)) as client:
+        (_, pid), (retired, _), (last, _) = client.run(os.getpid).items()
+        n = problem.source.n_partitions
+        machine = Killer([psutil.Process(pid).ppid(), pid], at=n + 3)
+        retiring = threading.Thread(target=client.retire_workers, args=([retired],))
+
+        class Events(Killer):
+            def partition(self, n_documents: int) -> None:
+                machine.partition(n_documents)
+                self.left -= n_documents > 0
+                if self.left == 0:  # not from here, the client's event loop
+                    retiring.start()
+
+        # the iteration that the machine leaves may begin again
+        assert problem.fit_on(client, progress=Events([], at=2 * n + 6)) == expected
+        retiring.join()
+        assert list(client.nthreads()) == [last]
 
 
 @dataclass(frozen=True)

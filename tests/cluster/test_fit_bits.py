@@ -12,7 +12,7 @@ from typing import Any
 import dask.config
 import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from dslda.corpus.ingest import ingest
 from dslda.datasets.simulate import simulate_corpus
@@ -76,6 +76,25 @@ def test_partitions_read_in_every_iteration_give_the_same_bits(
         assert isinstance(executor._partitions, ResidentPartitions)
     with dask.config.set({"dslda.engine.resident-fraction": 1e-9}):
         assert problem.fit_on(in_process) == expected
+
+
+def test_parameters_are_sent_to_all_workers_and_are_gone_when_released(problem: Any) -> None:
+    from dslda.engine.futures import release
+    from dslda.variational.initial import initial_parameters
+
+    parameters = initial_parameters(
+        problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
+    )
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50
+        ) as running,
+        Client(running, set_as_default=False) as client,
+    ):
+        (sent,) = publish.publish(client, parameters, n_parts=1, float32=False, timeout=30)
+        assert set(client.who_has([sent])[sent.key]) == client.nthreads().keys()
+        release([sent])
+        assert wait_until_forgotten(client) == []
 
 
 def test_matrices_sent_in_parts_give_the_same_bits_and_leave_no_task(

@@ -15,11 +15,11 @@ from typing import Any
 
 import psutil
 import pytest
-from distributed import Client, get_worker
+from distributed import Client
 
 from dslda.corpus.ingest import ingest
 from dslda.engine.cluster import ClusterOptions, _shape, cluster
-from dslda.engine.plugin import DsldaPlugin, register, versions
+from dslda.engine.plugin import register
 from dslda.exceptions import EngineError, InputError
 from dslda.training import train
 
@@ -112,23 +112,6 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
     assert last == [f"interrupted True {done}"], err
     assert process.returncode == 0
     assert "Traceback" not in err
-
-
-def test_workers_of_other_versions_are_refused(in_process: Client) -> None:
-    plugin = DsldaPlugin(versions() | {"numpy": "1.2.3"})
-    with pytest.raises(EngineError, match=r"same versions as the client, got numpy .* \(client: 1\.2\.3\)"):
-        in_process.register_plugin(plugin)
-
-
-def test_a_worker_of_other_versions_that_joins_later_runs_no_task(problem: Any, in_process: Client) -> None:
-    with problem.executor(in_process) as executor:
-
-        def spoil() -> None:
-            get_worker().plugins["dslda"].problem = "this worker is different"
-
-        in_process.submit(spoil, pure=False).result()
-        with pytest.raises(EngineError, match="this worker is different"):
-            problem.fit(executor)
 
 
 def test_workers_are_prepared(in_process: Client) -> None:

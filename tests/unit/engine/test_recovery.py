@@ -8,7 +8,7 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 from distributed.scheduler import NoValidWorkerError, NoWorkerError, WorkerState
 
-from dslda.engine.recovery import Action, Failure, Retries, WorkersLostError, classify
+from dslda.engine.recovery import Action, Failure, Retries, WorkersHungError, WorkersLostError, classify
 from dslda.exceptions import EngineError, FormatError
 
 
@@ -47,6 +47,14 @@ def test_killed_workers_are_retried(by_task: bool) -> None:
 )
 def test_what_a_task_raises_is_not_retried(error: Exception) -> None:
     assert classify(error, raised_by_task=True) is None
+
+
+def test_workers_that_hang_are_retried_and_not_examined() -> None:
+    """It is known who it was; to run every partition once more would hang as well."""
+    assert classify(WorkersHungError("one", frozenset({"tcp://a:1"})), raised_by_task=False) is Failure.HUNG
+    retries = Retries(budget=100.0)
+    assert {retries.failed(Failure.HUNG, now).action for now in (0.0, 1.0, 2.0, 3.0)} == {Action.RETRY}
+    assert retries.failed(Failure.HUNG, 101.0).action is Action.GIVE_UP
 
 
 def test_our_own_errors_are_not_retried() -> None:

@@ -1,0 +1,281 @@
+"""Workers that stand still: the same bits without them, or an error that names them; workers that take long do not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import dask.config
+import psutil
+import pytest
+from distributed import Client, Worker
+from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.protocol.pickle import dumps
+
+from dslda.corpus.block import DocumentBlock
+from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.engine.hung_workers import WorkerWatch
+from dslda.engine.sources import CorpusSource
+from dslda.exceptions import EngineError
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="signals and workers of POSIX"),
+]
+
+STALL = 5.0  # a live worker of a busy machine must send a heartbeat within this
+QUICK = {"dslda.engine.stall-timeout": STALL, "dslda.engine.iteration-budget": "100s"}
+
+
+# a worker that hangs, or has no thread free, does not take parameters either
+SENDING = {"dslda.engine.publish-timeout": STALL}
+READ_AGAIN = {"dslda.engine.resident-fraction": 1e-9}
+
+
+@pytest.fixture(scope="module")
+def two_programs() -> Iterator[Client]:
+    """Two workers, each with a nanny in a process of its own."""
+    with dask.config.set(QUICK), cluster(options=ClusterOptions(workers=2, threads=1)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _by_value() -> Iterator[None]:
+    """Workers cannot import this module."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
+
+
+@pytest.fixture(autouse=True)
+def _settings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with dask.config.set(QUICK), caplog.at_level(logging.WARNING, "dslda.engine"):
+        yield
+
+
+def both(client: Client) -> dict[str, int]:
+    """Addresses and processes of two workers that are up."""
+    client.wait_for_workers(2, timeout=60)
+    pids: dict[str, int] = client.run(os.getpid)
+    return pids
+
+
+class Stopper:
+    """Stops processes once, when the n-th partition of a fit is done."""
+
+    def __init__(self, pids: list[int], *, at: int) -> None:
+        self.pids = pids
+        self.left = at
+
+    def partition(self, n_documents: int) -> None:
+        self.left -= n_documents > 0
+        if self.left == 0:
+            for pid in self.pids:
+                os.kill(pid, signal.SIGSTOP)
+
+    def started(self, *_: Any) -> None: ...
+    def iteration(self, _: Any) -> None: ...
+    def __enter__(self) -> Stopper:
+        return self
+
+    def __exit__(self, *_: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Trap:
+    """Reads a partition, unless it is the one that takes time."""
+
+    reader: Callable[[], DocumentBlock]
+    delay: Callable[[], Any] | None
+
+    def __call__(self) -> DocumentBlock:
+        if self.delay is not None:
+            self.delay()
+        return self.reader()
+
+
+class TrappedSource(CorpusSource):
+    """A corpus with one partition that takes time."""
+
+    def __init__(self, problem: Any, partition: int, delay: Callable[[], Any]) -> None:
+        super().__init__(problem.corpus, design=problem.source.design)
+        self.partition, self.delay = partition, delay
+
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        return Trap(super().reader(partition), self.delay if partition == self.partition else None)
+
+
+def wait_for_ever() -> None:
+    time.sleep(1e6)
+
+
+@dataclass(frozen=True)
+class WaitOnce:
+    """Waits for ever, the first time."""
+
+    mark: Path
+
+    def __call__(self) -> None:
+        if not self.mark.exists():
+            self.mark.touch()
+            wait_for_ever()
+
+
+@dataclass(frozen=True)
+class WorkOnce:
+    """Uses the processor for longer than a stall takes, the first time."""
+
+    mark: Path
+
+    def __call__(self) -> None:
+        if not self.mark.exists():
+            self.mark.touch()
+            until = time.monotonic() + 3 * STALL
+            while time.monotonic() < until:
+                sum(range(1000))
+
+
+class Preparation(WorkerPlugin):
+    """Takes longer than a worker may be silent, and Dask sends no heartbeat before it is done."""
+
+    name = "preparation"
+
+    def __init__(self, until: Path) -> None:
+        self.until = until
+
+    async def setup(self, worker: Worker) -> None:
+        while not self.until.exists():
+            await asyncio.sleep(0.1)
+
+
+def test_a_worker_that_is_being_prepared_is_not_taken_for_one_that_hangs(
+    in_process: Client, tmp_path: Path
+) -> None:
+    watch = WorkerWatch(in_process, 1.0)
+    in_process.cluster.scheduler.worker_plugins["preparation"] = dumps(Preparation(tmp_path / "end"))
+    old = set(in_process.nthreads())
+    in_process.cluster.scale(2)
+    while len(in_process.nthreads()) < 2:
+        time.sleep(0.05)
+    (new,) = set(in_process.nthreads()) - old
+    assert watch.look().silent == frozenset()
+    # one that had been there before
+    assert WorkerWatch(in_process, 1.0).look().silent == {new}
+    (tmp_path / "end").touch()
+
+
+def test_a_worker_that_is_stopped_is_restarted_and_changes_no_bit(
+    problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    (worker, pid), _ = both(two_programs).items()
+    stopper = Stopper([pid], at=problem.source.n_partitions + 3)
+    assert problem.fit_on(two_programs, progress=stopper) == expected
+    assert stopper.left <= 0
+    assert f"worker {worker} sends no heartbeat" in caplog.text
+    assert f"restarting {worker}" in caplog.text
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_worker_that_is_stopped_between_iterations_changes_no_bit(
+    problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    (worker, pid), _ = both(two_programs).items()
+
+    def stop(record: Any, parameters: Any) -> None:
+        if record.iteration == 2:
+            os.kill(pid, signal.SIGSTOP)
+
+    with dask.config.set(SENDING):
+        assert problem.fit_on(two_programs, on_iteration=stop) == expected
+    assert f"restarting {worker}" in caplog.text
+
+
+def test_a_worker_that_is_stopped_before_the_fit_changes_no_bit(
+    problem: Any,
+    expected: str,
+    two_programs: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dslda.engine import hung_workers, plugin
+
+    (worker, pid), _ = both(two_programs).items()
+    monkeypatch.setattr(plugin, "PREPARATION_SECONDS", 8.0)
+    monkeypatch.setattr(hung_workers, "SILENCE_SECONDS", STALL)
+    os.kill(pid, signal.SIGSTOP)
+    assert problem.fit_on(two_programs) == expected
+    assert f"restarting {worker}" in caplog.text
+
+
+def test_a_task_that_waits_for_ever_is_run_elsewhere(
+    problem: Any, expected: str, two_programs: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    both(two_programs)
+    source = TrappedSource(problem, 7, WaitOnce(tmp_path / "mark")).standardised(problem.family)
+    (tmp_path / "mark").unlink(missing_ok=True)
+    with dask.config.set(SENDING):
+        assert problem.fit_on(two_programs, source) == expected
+    assert "answers but uses no processor and has partition 7 (documents" in caplog.text
+
+
+def test_a_partition_that_always_hangs_is_named_in_the_end(problem: Any, two_programs: Client) -> None:
+    both(two_programs)
+    source = TrappedSource(problem, 7, wait_for_ever)
+    with (
+        dask.config.set({"dslda.engine.iteration-budget": 1.5 * STALL} | SENDING | READ_AGAIN),
+        pytest.raises(
+            EngineError,
+            match=r"iteration 1 could not be completed: it was tried 2 times, last with: .*"
+            r"worker tcp://\S+ answers but uses no processor and has partition 7 \(documents",
+        ),
+    ):
+        problem.fit_on(two_programs, source)
+
+
+def test_a_partition_that_takes_long_is_waited_for(
+    problem: Any, expected: str, two_programs: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = both(two_programs)
+    source = TrappedSource(problem, 7, WorkOnce(tmp_path / "mark")).standardised(problem.family)
+    (tmp_path / "mark").unlink(missing_ok=True)
+    with dask.config.set(READ_AGAIN):
+        assert problem.fit_on(two_programs, source) == expected
+    assert "is at work and has partition 7 (documents" in caplog.text
+    assert "run again" not in caplog.text
+    assert both(two_programs) == workers
+
+
+def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_is_left(
+    problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    (worker, pid), (other, other_pid) = both(two_programs).items()
+    pids, other_pids = ([psutil.Process(p).ppid(), p] for p in (pid, other_pid))
+    at = problem.source.n_partitions + 3
+    try:
+        stopper = Stopper(pids, at=at)
+        assert problem.fit_on(two_programs, progress=stopper) == expected
+        assert stopper.left <= 0
+        assert f"worker {worker} sends no heartbeat" in caplog.text
+        assert list(two_programs.nthreads()) == [other]
+        with (
+            dask.config.set({"dslda.engine.iteration-budget": STALL}),
+            pytest.raises(
+                EngineError,
+                match=r"at least one worker, got none within \d seconds; .*"
+                rf"no partition was done for .* worker {other} sends no heartbeat and has partition \d+ \(documents",
+            ),
+        ):
+            problem.fit_on(two_programs, progress=Stopper(other_pids, at=at))
+    finally:  # they end as soon as they hear that they are left out: no test can come after this one
+        for process in pids + other_pids:
+            os.kill(process, signal.SIGCONT)
