@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from dslda.config import EngineSettings
 from dslda.engine.events import AttemptWatch, EventHub
@@ -23,9 +23,9 @@ from dslda.engine.futures import release, wait_for
 from dslda.engine.placement import place
 from dslda.engine.publish import number_of_parts, publish, publish_recomputable
 from dslda.engine.recovery import Action, Retries, WorkersLostError, classify
-from dslda.engine.reduction import FAN_IN, add_children, number_of_levels, number_of_nodes
+from dslda.engine.reduction import FAN_IN, add_children, least_level, nodes, task_level
 from dslda.engine.sources import MemorySource, Source
-from dslda.engine.tasks import GroupTask, run_group, take_part, try_partition
+from dslda.engine.tasks import GroupTask, Reading, run_group, take_part, try_partition
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
@@ -35,12 +35,9 @@ from dslda.variational.statistics import SufficientStatistics
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["DaskExecutor", "task_level"]
+__all__ = ["DaskExecutor"]
 
 logger = logging.getLogger("dslda.engine")
-
-GROUPS_PER_THREAD = 6
-"""Tasks of an iteration for each thread, at least: fewer leave threads idle at its end, more cost more."""
 
 POLL_SECONDS = 1.0
 
@@ -87,6 +84,8 @@ class DaskExecutor:
         self._wait_for_a_worker(self._settings.stall_timeout)
         register(client)
         self._hub = EventHub.of(client)
+        self._packed: dict[range, bytes] = {}
+        self._least_level = least_level(source.n_partitions, self._n_threads())
         level, groups = self._groups()
         self._partitions = place(
             client,
@@ -95,6 +94,7 @@ class DaskExecutor:
             self._id,
             groups,
             level=level,
+            bundles=nodes(source.n_partitions, self._least_level),
             resident_fraction=self._settings.resident_fraction,
         )
 
@@ -197,18 +197,23 @@ class DaskExecutor:
         """
         level, groups = self._groups()
         owners = self._partitions.owners(groups)
-        leaves = [
-            self._client.submit(
-                run_group,
-                *self._arguments(group),
-                published,
-                self._task(group, level, attempt),
-                key=(f"dslda-estep-{attempt}", group.start, group.stop),
-                workers=None if owner is None else [owner],
-                allow_other_workers=owner is not None,
+        leaves = []
+        for group, owner in zip(groups, owners, strict=True):
+            held, readings = self._partitions.argument(group)
+            if group not in self._packed:
+                self._packed[group] = self._task(group, level, readings).packed()
+            leaves.append(
+                self._client.submit(
+                    run_group,
+                    held,
+                    published,
+                    self._packed[group],
+                    attempt,
+                    key=(f"dslda-estep-{attempt}", group.start, group.stop),
+                    workers=None if owner is None else [owner],
+                    allow_other_workers=owner is not None,
+                )
             )
-            for group, owner in zip(groups, owners, strict=True)
-        ]
         pinned = {owner for owner in owners if owner is not None}
         if self._n_parts == 1:
             return [self._add_up(leaves, level, f"dslda-sum-{attempt}")], pinned
@@ -312,16 +317,13 @@ class DaskExecutor:
         token = uuid.uuid4().hex[:8]
 
         def suspects(partitions: Sequence[int], round_: str) -> list[int]:
-            tasks = [
-                self._client.submit(
-                    try_partition,
-                    *self._partitions.argument(i, kept=False),
-                    published,
-                    self._task(range(i, i + 1), 0, ""),
-                    key=(f"dslda-try-{token}", round_, i),
-                )
-                for i in partitions
-            ]
+            tasks = []
+            for i in partitions:
+                one = range(i, i + 1)
+                held, readings = self._partitions.argument(one, kept=False)
+                packed = self._task(one, 0, readings).packed()
+                key = (f"dslda-try-{token}", round_, i)
+                tasks.append(self._client.submit(try_partition, held, published, packed, key=key))
             wait_for(self._client, tasks, timeout=self._settings.iteration_budget)
             outcomes = [task.exception() if task.status == "error" else None for task in tasks]
             release(tasks)
@@ -341,23 +343,20 @@ class DaskExecutor:
 
     def _groups(self) -> tuple[int, list[range]]:
         """Level of the tree that one task computes, and the partitions of each task."""
-        n = self.n_partitions
-        level = task_level(n, sum(self._client.nthreads().values()))
-        width = FAN_IN**level
-        return level, [range(start, min(start + width, n)) for start in range(0, n, width)]
+        level = max(task_level(self.n_partitions, self._n_threads()), self._least_level)
+        return level, nodes(self.n_partitions, level)
 
-    def _arguments(self, group: range) -> tuple[list[Any], list[Any]]:
-        arguments = [self._partitions.argument(i) for i in group]
-        return [part for part, _ in arguments], [view for _, view in arguments]
+    def _n_threads(self) -> int:
+        return sum(self._client.nthreads().values())
 
-    def _task(self, group: range, level: int, attempt: str) -> GroupTask:
+    def _task(self, group: range, level: int, readings: Sequence[Reading]) -> GroupTask:
         return GroupTask(
             start=group.start,
             stop=group.stop,
             level=level,
             descriptions=tuple(self._source.describe(i) for i in group),
+            readings=tuple(readings),
             topic=self._hub.topic,
-            attempt=attempt,
             family=self._family,
             spec=self._spec,
         )
@@ -392,18 +391,3 @@ def _brief(error: Exception) -> str:
     """The first line of an error, for a line of the log."""
     text = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
-
-
-def task_level(n_partitions: int, n_threads: int) -> int:
-    """The highest level of the tree with enough nodes to keep all threads busy.
-
-    A task that does a whole node by itself leaves one statistics object instead of ``4**level``. The tree
-    is the same at any level, so that the number of threads may decide this without changing a bit.
-    """
-    level = 0
-    while (
-        level < number_of_levels(n_partitions)
-        and number_of_nodes(n_partitions, level + 1) >= GROUPS_PER_THREAD * n_threads
-    ):
-        level += 1
-    return level

@@ -16,6 +16,8 @@ import pytest
 from distributed import Client, Status
 
 from dslda.corpus.block import DocumentBlock
+from dslda.engine import reduction
+from dslda.engine.reduction import MOST_TASKS
 from dslda.engine.sources import CorpusSource
 from dslda.exceptions import EngineError
 
@@ -79,10 +81,11 @@ class Killer:
     def __exit__(self, *_: Any) -> None: ...
 
 
-@pytest.mark.parametrize("victims", [1, 2])
+@pytest.mark.parametrize(("victims", "most"), [(1, MOST_TASKS), (2, MOST_TASKS), (1, 4)])
 def test_workers_killed_in_mid_iteration_change_no_bit(
-    problem: Any, expected: str, two_workers: Client, victims: int
+    problem: Any, expected: str, two_workers: Client, victims: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reduction, "MOST_TASKS", most)  # few: partitions are kept in bundles
     killer = Killer(worker_pids(two_workers)[:victims], at=problem.source.n_partitions + 3)
     assert problem.fit_on(two_workers, progress=killer) == expected
     assert killer.left <= 0

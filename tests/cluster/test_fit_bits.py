@@ -16,7 +16,7 @@ from distributed import Client
 
 from dslda.corpus.ingest import ingest
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine import publish
+from dslda.engine import publish, reduction
 from dslda.engine.executor import SerialExecutor
 from dslda.engine.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.sources import FutureSource, MemorySource
@@ -76,6 +76,17 @@ def test_partitions_read_in_every_iteration_give_the_same_bits(
         assert isinstance(executor._partitions, ResidentPartitions)
     with dask.config.set({"dslda.engine.resident-fraction": 1e-9}):
         assert problem.fit_on(in_process) == expected
+
+
+def test_partitions_kept_in_bundles_give_the_same_bits(
+    problem: Any, expected: str, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reduction, "MOST_TASKS", 4)
+    with problem.executor(in_process) as executor:
+        assert [len(bundle) for bundle in executor._partitions._bundles] == [4, 4, 4, 1]
+        assert len(executor._partitions._futures) == 4
+    assert problem.fit_on(in_process) == expected
+    assert wait_until_forgotten(in_process) == []
 
 
 def test_matrices_sent_in_parts_give_the_same_bits_and_leave_no_task(
