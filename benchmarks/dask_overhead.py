@@ -12,7 +12,6 @@ E-step. That is no cost of Dask: compare Dask with the two processes side by sid
 from __future__ import annotations
 
 import argparse
-import hashlib
 import multiprocessing
 import tempfile
 import time
@@ -20,11 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from scipy.sparse import csr_array
 
 from benchmarks.report import machine, markdown
-from benchmarks.workers import cpu_of_all
+from benchmarks.workers import cpu_of_all, digest_of
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
@@ -136,11 +134,9 @@ def _measure(run: Callable[[], FitResult]) -> Cost:
     wall, cpu = time.perf_counter(), cpu_of_all()
     result = run()
     wall, cpu = time.perf_counter() - wall, cpu_of_all() - cpu
-    digest = hashlib.sha256(np.ascontiguousarray(result.parameters.topics).tobytes())
-    digest.update(result.parameters.eta.tobytes())
     seconds = sum(record.e_step_cpu_seconds for record in result.trace)
     sweeps = sum(record.sweeps_per_document for record in result.trace)
-    return Cost(wall, cpu, seconds, sweeps, digest.hexdigest())
+    return Cost(wall, cpu, seconds, sweeps, digest_of(result))
 
 
 def _side_by_side(source: CorpusSource, spec: FitSpec) -> Cost:
