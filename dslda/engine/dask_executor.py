@@ -311,35 +311,34 @@ class DaskExecutor:
         from distributed import KilledWorker
 
         logger.warning("looking for a partition that crashes its worker")
-        published = publish_recomputable(
-            self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
-        )
         token = uuid.uuid4().hex[:8]
 
         def suspects(partitions: Sequence[int], round_: str) -> list[int]:
+            published = publish_recomputable(
+                self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
+            )
             tasks = []
-            for i in partitions:
-                one = range(i, i + 1)
-                held, readings = self._partitions.argument(one, kept=False)
-                packed = self._task(one, 0, readings).packed()
-                key = (f"dslda-try-{token}", round_, i)
-                tasks.append(self._client.submit(try_partition, held, published, packed, key=key))
-            wait_for(self._client, tasks, timeout=self._settings.iteration_budget)
-            outcomes = [task.exception() if task.status == "error" else None for task in tasks]
-            release(tasks)
-            return [
-                i
-                for i, outcome in zip(partitions, outcomes, strict=True)
-                if isinstance(outcome, KilledWorker)
-            ]
+            try:
+                for i in partitions:
+                    one = range(i, i + 1)
+                    held, readings = self._partitions.argument(one, kept=False)
+                    packed = self._task(one, 0, readings).packed()
+                    key = (f"dslda-try-{token}", round_, i)
+                    tasks.append(self._client.submit(try_partition, held, published, packed, key=key))
+                wait_for(self._client, tasks, timeout=self._settings.iteration_budget)
+                outcomes = [task.exception() if task.status == "error" else None for task in tasks]
+                # where the parameters are what was on dying workers, that is the outcome of all that need them
+                return [
+                    i
+                    for i, task, outcome in zip(partitions, tasks, outcomes, strict=True)
+                    if isinstance(outcome, KilledWorker) and outcome.task == task.key
+                ]
+            finally:
+                release([*tasks, *published])
 
-        try:
-            found = suspects(range(self.n_partitions), "all")
-            if len(found) > 1:
-                found = next(([i] for i in found if suspects([i], f"alone-{i}")), [])
-            return found[0] if found else None
-        finally:
-            release(published)
+        found = suspects(range(self.n_partitions), "all")
+        # by itself even if it is the only one: workers may have died for reasons of their own
+        return next((i for i in found if suspects([i], f"alone-{i}")), None)
 
     def _groups(self) -> tuple[int, list[range]]:
         """Level of the tree that one task computes, and the partitions of each task."""
