@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -17,6 +18,7 @@ from distributed import Client
 from dslda.corpus.ingest import ingest
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine import publish, reduction
+from dslda.engine.events import EventHub
 from dslda.engine.executor import SerialExecutor
 from dslda.engine.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.sources import FutureSource, MemorySource
@@ -65,6 +67,32 @@ def test_nothing_of_an_iteration_stays_on_the_cluster(problem: Any, in_process: 
             assert {key[0].rsplit("-", 1)[0] for key in scheduler.tasks} == {"dslda-load"}
             assert len(scheduler.tasks) == n
     assert wait_until_forgotten(in_process) == []
+
+
+def test_fits_leave_nothing_in_client_scheduler_and_worker_but_what_one_fit_leaves(
+    problem: Any, in_process: Client
+) -> None:
+    scheduler = in_process.cluster.scheduler
+    (worker,) = in_process.cluster.workers.values()
+    hub = EventHub.of(in_process)
+    left: list[dict[str, int]] = []
+    for fraction in (0.5, 1e-9, 0.5, 1e-9):
+        with dask.config.set({"dslda.engine.resident-fraction": fraction}):
+            problem.fit_on(in_process)
+        assert wait_until_forgotten(in_process) == []
+        assert (in_process.futures, dict(worker.data), worker.state.tasks, hub._watches) == ({}, {}, {}, {})
+        left.append(
+            {
+                "topics": sum("dslda" in topic for topic in scheduler.get_events()),
+                "groups": len(scheduler.task_groups),
+                "plugins": len(worker.plugins) + len(scheduler.worker_plugins) + len(scheduler.plugins),
+                "threads": sum("dslda" in thread.name for thread in threading.enumerate()),
+                "extra": len(scheduler.unrunnable) + len(scheduler.queued),
+            }
+        )
+    assert left[0] == left[-1]
+    assert left[0]["topics"] == 1
+    assert left[0]["threads"] == 0
 
 
 def test_partitions_read_in_every_iteration_give_the_same_bits(
