@@ -171,7 +171,7 @@ class ResidentPartitions:
             read_bundle,
             self._loaders[partitions.start : partitions.stop],
             self._descriptions[partitions.start : partitions.stop],
-            key=(f"dslda-load-{self._fit}", bundle, self._generation),
+            key=(f"dslda-load-{self._fit}", self._generation, partitions.start, partitions.stop),
             workers=None if worker is None else [worker],
             allow_other_workers=worker is not None,
             retries=1,
