@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import dask.config
 import numpy as np
@@ -227,6 +229,7 @@ def _call(maker: Maker) -> DocumentBlock:
 def _cluster() -> Iterator[Client]:
     with (
         dask.config.set(CONFIG),
+        patch.dict(os.environ, DASK_INTERNAL_INHERIT_CONFIG=dask.config.serialize(dask.config.config)),
         SubprocessCluster(
             n_workers=1,
             threads_per_worker=2,

@@ -80,6 +80,10 @@ def test_fits_leave_nothing_in_client_scheduler_and_worker_but_what_one_fit_leav
         with dask.config.set({"dslda.engine.resident-fraction": fraction}):
             problem.fit_on(in_process)
         assert wait_until_forgotten(in_process) == []
+        for _ in range(100):  # the worker hears of it last
+            if not worker.state.tasks:
+                break
+            time.sleep(0.05)
         assert (in_process.futures, dict(worker.data), worker.state.tasks, hub._watches) == ({}, {}, {}, {})
         left.append(
             {
