@@ -14,6 +14,8 @@ COMMANDS = {
     "e_step": "how fast is the E-step beside a bare LDA kernel?",
     "dask_overhead": "how much CPU time does Dask add to a fit?",
     "out_of_core": "does a corpus larger than the workers' memory train as fast as one that fits?",
+    "flat": "do memory and time of iterations and fits stay flat, and how fast are 10,000 partitions submitted?",
+    "soak": "do fits end with the same bits while workers are killed at random?",
     "wide_vocabulary": "does an iteration of very many topics and terms run on this machine, in what memory?",
     "time_to_r2": "how many CPU seconds does each topic model need to reach a given predictive R2?",
 }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 from distributed import Client, Worker
 
-__all__ = ["WorkerState", "cpu_of_all", "peak_bytes", "worker_state"]
+from dslda.engine.driver import FitResult
+
+__all__ = ["WorkerState", "cpu_of_all", "digest_of", "peak_bytes", "worker_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,13 @@ def cpu_of_all() -> float:
     this = psutil.Process()
     times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
     return sum(t.user + t.system for t in times)
+
+
+def digest_of(result: FitResult) -> str:
+    """A hash of the bits of a fit's parameters."""
+    digest = hashlib.sha256(np.ascontiguousarray(result.parameters.topics).tobytes())
+    digest.update(result.parameters.eta.tobytes())
+    return digest.hexdigest()
 
 
 def _state(dask_worker: Worker) -> tuple[int, int, int]:

@@ -31,12 +31,14 @@ class _Settings:
         """
         import dask.config
 
-        _update_defaults()
+        defaults = _defaults()
         values: dict[str, Any] = {}
         for field in fields(cls):
             name = f"{cls._section()}.{field.name.replace('_', '-')}"
             check = _boolean if field.type == "bool" else _positive
-            values[field.name] = check(name, dask.config.get(name))
+            # what was the default at first use is gone where a `dask.config.set` around that use has ended
+            default = dask.config.get(name, config=defaults)
+            values[field.name] = check(name, dask.config.get(name, default=default))
         return cls(**values)
 
 
@@ -68,12 +70,14 @@ class ClusterSettings(_Settings):
 
 
 @cache
-def _update_defaults() -> None:
+def _defaults() -> dict[str, Any]:
+    """What ``dslda.yaml`` says, which Dask's configuration shows from the first use on."""
     import dask.config
     import yaml
 
     defaults: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("dslda.yaml").read_text("utf-8"))
     dask.config.update_defaults(defaults)
+    return defaults
 
 
 def _positive(name: str, value: object) -> float:

@@ -12,10 +12,10 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from dslda.config import EngineSettings
 from dslda.engine.events import AttemptWatch, EventHub
@@ -35,9 +35,9 @@ from dslda.engine.recovery import (
     brief,
     classify,
 )
-from dslda.engine.reduction import FAN_IN, number_of_levels, number_of_nodes
+from dslda.engine.reduction import FAN_IN, least_level, nodes, task_level
 from dslda.engine.sources import MemorySource, Source
-from dslda.engine.tasks import GroupTask, add_up, run_group, take_part
+from dslda.engine.tasks import GroupTask, Reading, add_up, run_group, take_part
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
@@ -47,12 +47,9 @@ from dslda.variational.statistics import SufficientStatistics
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["DaskExecutor", "task_level"]
+__all__ = ["DaskExecutor"]
 
 logger = logging.getLogger("dslda.engine")
-
-GROUPS_PER_THREAD = 6
-"""Tasks of an iteration for each thread, at least: fewer leave threads idle at its end, more cost more."""
 
 POLL_SECONDS = 1.0
 
@@ -99,6 +96,8 @@ class DaskExecutor:
         register(client)
         self._workers = WorkerWatch(client, self._settings.stall_timeout)
         self._hub = EventHub.of(client)
+        self._packed: dict[range, bytes] = {}
+        self._least_level = least_level(source.n_partitions, self._n_threads())
         level, groups = self._groups()
         self._partitions = place(
             client,
@@ -107,6 +106,7 @@ class DaskExecutor:
             self._id,
             groups,
             level=level,
+            bundles=nodes(source.n_partitions, self._least_level),
             resident_fraction=self._settings.resident_fraction,
         )
 
@@ -214,18 +214,23 @@ class DaskExecutor:
         """
         level, groups = self._groups()
         owners = self._partitions.owners(groups)
-        leaves = [
-            self._client.submit(
-                run_group,
-                *self._arguments(group),
-                published,
-                self._task(group, level, attempt),
-                key=(f"dslda-estep-{attempt}", group.start, group.stop),
-                workers=None if owner is None else [owner],
-                allow_other_workers=owner is not None,
+        leaves = []
+        for group, owner in zip(groups, owners, strict=True):
+            held, readings = self._partitions.argument(group)
+            if group not in self._packed:
+                self._packed[group] = self._task(group, level, readings).packed()
+            leaves.append(
+                self._client.submit(
+                    run_group,
+                    held,
+                    published,
+                    self._packed[group],
+                    attempt,
+                    key=(f"dslda-estep-{attempt}", group.start, group.stop),
+                    workers=None if owner is None else [owner],
+                    allow_other_workers=owner is not None,
+                )
             )
-            for group, owner in zip(groups, owners, strict=True)
-        ]
         pinned = {owner for owner in owners if owner is not None}
         if self._n_parts == 1:
             return [self._add_up(leaves, level, f"dslda-sum-{attempt}")], pinned
@@ -362,39 +367,33 @@ class DaskExecutor:
             )
 
     def _examine(self, parameters: Parameters) -> int | None:
-        published = publish_recomputable(
-            self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
+        return deadly_partition(
+            self._client,
+            self._partitions,
+            lambda i, readings: self._task(range(i, i + 1), 0, readings).packed(),
+            lambda: publish_recomputable(
+                self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
+            ),
+            n_partitions=self.n_partitions,
+            timeout=self._settings.iteration_budget,
         )
-        try:
-            return deadly_partition(
-                self._client,
-                self._partitions,
-                [self._task(range(i, i + 1), 0, "") for i in range(self.n_partitions)],
-                published,
-                timeout=self._settings.iteration_budget,
-            )
-        finally:
-            release(published)
 
     def _groups(self) -> tuple[int, list[range]]:
         """Level of the tree that one task computes, and the partitions of each task."""
-        n = self.n_partitions
-        level = task_level(n, sum(self._client.nthreads().values()))
-        width = FAN_IN**level
-        return level, [range(start, min(start + width, n)) for start in range(0, n, width)]
+        level = max(task_level(self.n_partitions, self._n_threads()), self._least_level)
+        return level, nodes(self.n_partitions, level)
 
-    def _arguments(self, group: range) -> tuple[list[Any], list[Any]]:
-        arguments = [self._partitions.argument(i) for i in group]
-        return [part for part, _ in arguments], [view for _, view in arguments]
+    def _n_threads(self) -> int:
+        return sum(self._client.nthreads().values())
 
-    def _task(self, group: range, level: int, attempt: str) -> GroupTask:
+    def _task(self, group: range, level: int, readings: Sequence[Reading]) -> GroupTask:
         return GroupTask(
             start=group.start,
             stop=group.stop,
             level=level,
             descriptions=tuple(self._source.describe(i) for i in group),
+            readings=tuple(readings),
             topic=self._hub.topic,
-            attempt=attempt,
             family=self._family,
             spec=self._spec,
         )
@@ -415,18 +414,3 @@ class DaskExecutor:
             f"{brief(error)}; see the workers' logs, and the settings dslda.engine in "
             "Dask's configuration for how long to go on"
         ) from error
-
-
-def task_level(n_partitions: int, n_threads: int) -> int:
-    """The highest level of the tree with enough nodes to keep all threads busy.
-
-    A task that does a whole node by itself leaves one statistics object instead of ``4**level``. The tree
-    is the same at any level, so that the number of threads may decide this without changing a bit.
-    """
-    level = 0
-    while (
-        level < number_of_levels(n_partitions)
-        and number_of_nodes(n_partitions, level + 1) >= GROUPS_PER_THREAD * n_threads
-    ):
-        level += 1
-    return level

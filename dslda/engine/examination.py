@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dslda.engine.futures import release, wait_for
 from dslda.engine.placement import Partitions
-from dslda.engine.tasks import GroupTask, try_partition
+from dslda.engine.tasks import Reading, try_partition
 from dslda.variational.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ logger = logging.getLogger("dslda.engine")
 def deadly_partition(
     client: Client,
     partitions: Partitions,
-    tasks: Sequence[GroupTask],
-    published: list[Future[Parameters]],
+    task: Callable[[int, Sequence[Reading]], bytes],
+    publish: Callable[[], list[Future[Parameters]]],
     *,
+    n_partitions: int,
     timeout: float,
 ) -> int | None:
     """The partition that crashes its worker, None if all are run without a crash.
@@ -39,12 +40,13 @@ def deadly_partition(
     client : distributed.Client
     partitions : Partitions
         None of which is being read: that may be what brings workers down.
-    tasks : sequence of GroupTask
-        One for each partition.
-    published : list of Future of Parameters
-        That outlive workers: see :func:`~dslda.engine.publish.publish_recomputable`.
+    task : callable
+        Packs the :class:`~dslda.engine.tasks.GroupTask` of a partition that is read so.
+    publish : callable
+        Gives parameters that outlive workers: see :func:`~dslda.engine.publish.publish_recomputable`.
+    n_partitions : int
     timeout : float
-        Seconds for each of the two rounds.
+        Seconds for each round.
     """
     from distributed import KilledWorker
 
@@ -52,22 +54,24 @@ def deadly_partition(
     token = uuid.uuid4().hex[:8]
 
     def suspects(numbers: Sequence[int], round_: str) -> list[int]:
-        trials = [
-            client.submit(
-                try_partition,
-                *partitions.argument(i, kept=False),
-                published,
-                tasks[i],
-                key=(f"dslda-try-{token}", round_, i),
-            )
-            for i in numbers
-        ]
-        wait_for(client, trials, timeout=timeout)
-        outcomes = [trial.exception() if trial.status == "error" else None for trial in trials]
-        release(trials)
-        return [i for i, outcome in zip(numbers, outcomes, strict=True) if isinstance(outcome, KilledWorker)]
+        published = publish()
+        trials = []
+        try:
+            for i in numbers:
+                held, readings = partitions.argument(range(i, i + 1), kept=False)
+                key = (f"dslda-try-{token}", round_, i)
+                trials.append(client.submit(try_partition, held, published, task(i, readings), key=key))
+            wait_for(client, trials, timeout=timeout)
+            outcomes = [trial.exception() if trial.status == "error" else None for trial in trials]
+            # where the parameters are what was on dying workers, that is the outcome of all that need them
+            return [
+                i
+                for i, trial, outcome in zip(numbers, trials, outcomes, strict=True)
+                if isinstance(outcome, KilledWorker) and outcome.task == trial.key
+            ]
+        finally:
+            release([*trials, *published])
 
-    found = suspects(range(len(tasks)), "all")
-    if len(found) > 1:
-        found = next(([i] for i in found if suspects([i], f"alone-{i}")), [])
-    return found[0] if found else None
+    found = suspects(range(n_partitions), "all")
+    # by itself even if it is the only one: workers may have died for reasons of their own
+    return next((i for i in found if suspects([i], f"alone-{i}")), None)

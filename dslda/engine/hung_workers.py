@@ -185,10 +185,8 @@ class WaitingTasks:
     def _partitions(self, keys: Iterable[tuple[Any, ...]]) -> set[int]:
         found: set[int] = set()
         for name, *numbers in keys:
-            if name == self.load:
-                found.add(numbers[0])
-            elif name == self.e_step:
-                found.update(range(*numbers))
+            if name in (self.load, self.e_step):
+                found.update(range(*numbers[-2:]))
         return found
 
     def _running(self, client: Client, *, without: Collection[str]) -> set[tuple[Any, ...]]:

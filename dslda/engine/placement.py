@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dslda.engine.futures import release, wait_for
 from dslda.engine.memory import WorkerMemory, room_for_documents, working_memory
-from dslda.engine.sources import FutureSource, Source, TrainingBlock, TrainingView
-from dslda.engine.tasks import read_partition
+from dslda.engine.sources import FutureSource, Source, TrainingBlock
+from dslda.engine.tasks import Reading, read_bundle
 from dslda.exceptions import EngineError
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
@@ -41,10 +41,10 @@ HEAL_PATIENCE = 5.0
 class Partitions(Protocol):
     """The partitions of a source on a cluster."""
 
-    def argument(self, partition: int, *, kept: bool = True) -> tuple[Any, TrainingView | None]:
-        """What a task is given for a partition, a future or a loader that it calls, and its view of it.
+    def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
+        """What a task is given for consecutive partitions: futures of what is kept of them, and how to come by each.
 
-        With `kept` False, a loader where there can be one.
+        With `kept` False, the task reads them where it can.
         """
 
     def owners(self, groups: Sequence[range]) -> list[str | None]:
@@ -69,8 +69,8 @@ class StreamedPartitions:
     def __init__(self, source: Source) -> None:
         self._loaders = [source.loader(i) for i in range(source.n_partitions)]
 
-    def argument(self, partition: int, *, kept: bool = True) -> tuple[Any, TrainingView | None]:
-        return self._loaders[partition], None
+    def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
+        return [], self._loaders[group.start : group.stop]
 
     def owners(self, groups: Sequence[range]) -> list[str | None]:
         return [None] * len(groups)
@@ -89,7 +89,7 @@ class StreamedPartitions:
 
 
 class ResidentPartitions:
-    """Partitions read once and kept in the workers' memory.
+    """Partitions read once and kept in the workers' memory, neighbours in one future where there are thousands.
 
     They are results of tasks that read them, so that Dask reads a lost one again; documents are never
     scattered (distributed#3149: scattered data goes with its worker).
@@ -103,10 +103,21 @@ class ResidentPartitions:
     groups : sequence of range
         Partitions that one task goes over; they are placed together, and neighbours beside each other, so
         that sums are made where their terms are.
+    bundles : sequence of range
+        Partitions that are read by one task and kept by one future; a group is one or several bundles.
     """
 
-    def __init__(self, client: Client, source: Source, fit: str, groups: Sequence[range]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        source: Source,
+        fit: str,
+        groups: Sequence[range],
+        bundles: Sequence[range],
+    ) -> None:
         self._client = client
+        self._bundles = bundles
+        self._owners = _Owners(client)
         self._loaders = [source.loader(i) for i in range(source.n_partitions)]
         self._descriptions = [source.describe(i) for i in range(source.n_partitions)]
         self._fit = fit
@@ -115,16 +126,18 @@ class ResidentPartitions:
         threads = client.nthreads()
         # With one worker there is nothing to choose, and a pin would only harm: see `_load`.
         planned = contiguous_owners(weights, threads) if len(threads) > 1 else [None] * len(groups)
-        self._planned: dict[int, str | None] = {
-            i: owner for group, owner in zip(groups, planned, strict=True) for i in group
-        }
-        self._futures = [self._load(i, self._planned[i]) for i in range(source.n_partitions)]
+        of_partition = {i: owner for group, owner in zip(groups, planned, strict=True) for i in group}
+        self._planned = [of_partition[bundle.start] for bundle in bundles]
+        self._futures = [self._load(i, worker) for i, worker in enumerate(self._planned)]
 
-    def argument(self, partition: int, *, kept: bool = True) -> tuple[Any, TrainingView | None]:
-        return (self._futures[partition] if kept else self._loaders[partition]), None
+    def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
+        if not kept:
+            return [], self._loaders[group.start : group.stop]
+        bundles = self._of(group)
+        return self._futures[bundles.start : bundles.stop], [None] * len(group)
 
     def owners(self, groups: Sequence[range]) -> list[str | None]:
-        return _majorities(self._client, self._futures, groups, self._planned)
+        return self._owners.of([self._of(group) for group in groups], self._futures, self._planned)
 
     def drop(self) -> None:
         release(self._futures)
@@ -141,31 +154,39 @@ class ResidentPartitions:
 
     def heal(self) -> None:
         _wait_a_little(self._client, self._futures)
+        self._owners.forget()
         found = {i: future for i, future in enumerate(self._futures) if future.status == "finished"}
-        lost = [i for i in range(len(self._loaders)) if i not in found]
+        lost = [i for i in range(len(self._bundles)) if i not in found]
         if not lost:
             return
-        logger.info("reading %d of %d partitions again", len(lost), len(self._loaders))
+        n_lost = sum(len(self._bundles[i]) for i in lost)
+        logger.info("reading %d of %d partitions again", n_lost, len(self._loaders))
         release([future for future in self._futures if future.status != "finished"])
         self._generation += 1
         for i in lost:
             self._planned[i] = None
             found[i] = self._load(i, None)
-        self._futures = [found[i] for i in range(len(self._loaders))]
+        self._futures = [found[i] for i in range(len(self._bundles))]
 
     def close(self) -> None:
         self.drop()
 
-    def _load(self, partition: int, worker: str | None) -> Future[TrainingBlock]:
+    def _of(self, group: range) -> range:
+        """Numbers of a group's bundles, which all have the width of the first but for the last."""
+        width = len(self._bundles[0])
+        return range(group.start // width, -(-group.stop // width))
+
+    def _load(self, bundle: int, worker: str | None) -> Future[list[TrainingBlock]]:
         # The key is never used for another task: a key of two tasks corrupts the scheduler (dask#9888). A
         # task whose pins all point to dead workers, while no worker is there, is not run when new ones
         # join, although the pins are loose (related: distributed#7346, #8600); so what replaces a lost
         # partition has no pin.
+        partitions = self._bundles[bundle]
         return self._client.submit(
-            read_partition,
-            self._loaders[partition],
-            self._descriptions[partition],
-            key=(f"dslda-load-{self._fit}", partition, self._generation),
+            read_bundle,
+            self._loaders[partitions.start : partitions.stop],
+            self._descriptions[partitions.start : partitions.stop],
+            key=(f"dslda-load-{self._fit}", self._generation, partitions.start, partitions.stop),
             workers=None if worker is None else [worker],
             allow_other_workers=worker is not None,
             retries=1,
@@ -179,13 +200,14 @@ class BorrowedPartitions:
         self._client = client
         self._futures = source.futures
         self._views = [source.view(i) for i in range(source.n_partitions)]
+        self._owners = _Owners(client)
 
-    def argument(self, partition: int, *, kept: bool = True) -> tuple[Any, TrainingView | None]:
+    def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
         # the view is taken within the E-step: a result of its own would count the same arrays twice
-        return self._futures[partition], self._views[partition]
+        return self._futures[group.start : group.stop], self._views[group.start : group.stop]
 
     def owners(self, groups: Sequence[range]) -> list[str | None]:
-        return _majorities(self._client, self._futures, groups, {})
+        return self._owners.of(groups, self._futures, [None] * len(self._futures))
 
     def drop(self) -> None:
         pass
@@ -195,6 +217,7 @@ class BorrowedPartitions:
 
     def heal(self) -> None:
         _wait_a_little(self._client, self._futures)
+        self._owners.forget()
         failed = [future for future in self._futures if future.status == "error"]
         if failed:
             self._client.retry(failed)
@@ -218,6 +241,7 @@ def place(
     groups: Sequence[range],
     *,
     level: int,
+    bundles: Sequence[range],
     resident_fraction: float,
 ) -> Partitions:
     """Bring the partitions of a source to a cluster, in memory where the work leaves room for them.
@@ -229,7 +253,7 @@ def place(
     spec : FitSpec
     fit : str
         Makes keys unique.
-    groups : sequence of range
+    groups, bundles : sequence of range
         See :class:`ResidentPartitions`.
     level : int
         Of the tree of sums that one task goes over.
@@ -264,7 +288,9 @@ def place(
             number_of(worker.threads, "thread"),
             _bytes(needed),
         )
-    return ResidentPartitions(client, source, fit, groups) if resident else StreamedPartitions(source)
+    if not resident:
+        return StreamedPartitions(source)
+    return ResidentPartitions(client, source, fit, groups, bundles)
 
 
 def contiguous_owners(weights: NDArray[np.int64], threads: Mapping[str, int]) -> list[str]:
@@ -283,25 +309,46 @@ def contiguous_owners(weights: NDArray[np.int64], threads: Mapping[str, int]) ->
     return [workers[i] for i in np.minimum(np.searchsorted(shares, centres, side="right"), len(workers) - 1)]
 
 
-def _majorities(
-    client: Client,
-    futures: Sequence[Future[Any]],
-    groups: Sequence[range],
-    planned: Mapping[int, str | None],
-) -> list[str | None]:
-    alive = client.nthreads()
-    if len(alive) == 1:
-        return [None] * len(groups)
-    holders = client.who_has(futures)
-    owners: list[str | None] = []
-    for group in groups:
-        votes: Counter[str] = Counter()
-        for i in group:
-            # partitions that are still being read count where they are meant to be
-            votes.update(holders.get(futures[i].key) or [w for w in [planned.get(i)] if w is not None])
-        there = [(n, worker) for worker, n in votes.items() if worker in alive]
-        owners.append(max(there)[1] if there else None)
-    return owners
+class _Owners:
+    """For each group of futures, the worker that holds most of it.
+
+    The scheduler is asked again only while results are missing and when workers have come or gone: where a result is
+    taken to another worker, the first one keeps it.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._asked: tuple[frozenset[str], dict[Any, Collection[str]]] | None = None
+
+    def of(
+        self, groups: Sequence[range], futures: Sequence[Future[Any]], planned: Sequence[str | None]
+    ) -> list[str | None]:
+        alive = frozenset(self._client.nthreads())
+        if len(alive) == 1:
+            return [None] * len(groups)
+        holders = self._holders(alive, futures)
+        owners: list[str | None] = []
+        for group in groups:
+            votes: Counter[str] = Counter()
+            for i in group:
+                # partitions that are still being read count where they are meant to be
+                votes.update(holders.get(futures[i].key) or [w for w in [planned[i]] if w is not None])
+            there = [(n, worker) for worker, n in votes.items() if worker in alive]
+            owners.append(max(there)[1] if there else None)
+        return owners
+
+    def forget(self) -> None:
+        """Ask the scheduler again."""
+        self._asked = None
+
+    def _holders(
+        self, alive: frozenset[str], futures: Sequence[Future[Any]]
+    ) -> Mapping[Any, Collection[str]]:
+        if self._asked is not None and self._asked[0] == alive:
+            return self._asked[1]
+        holders: dict[Any, Collection[str]] = self._client.who_has(futures)
+        self._asked = (alive, holders) if all(holders.get(future.key) for future in futures) else None
+        return holders
 
 
 def _wait_a_little(client: Client, futures: Sequence[Future[Any]]) -> None:

@@ -11,10 +11,26 @@ from collections.abc import Callable
 
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["FAN_IN", "add_children", "number_of_levels", "number_of_nodes", "sum_subtree"]
+__all__ = [
+    "FAN_IN",
+    "add_children",
+    "least_level",
+    "nodes",
+    "number_of_levels",
+    "number_of_nodes",
+    "sum_subtree",
+    "task_level",
+]
 
 FAN_IN = 4
 """Not an option: results depend on it. Two makes more levels, eight holds more statistics at once."""
+
+GROUPS_PER_THREAD = 6
+"""Tasks of an iteration for each thread, at least: fewer leave threads idle at its end, more cost more."""
+
+MOST_TASKS = 1024
+"""Tasks of an iteration where threads do not call for more, and futures of partitions that are kept: each costs some
+milliseconds of the client and the scheduler."""
 
 
 def number_of_nodes(n_leaves: int, level: int) -> int:
@@ -22,10 +38,40 @@ def number_of_nodes(n_leaves: int, level: int) -> int:
     return -(-n_leaves // FAN_IN**level)
 
 
+def nodes(n_leaves: int, level: int) -> list[range]:
+    """The leaves of each node of the tree at a level."""
+    width = FAN_IN**level
+    return [range(start, min(start + width, n_leaves)) for start in range(0, n_leaves, width)]
+
+
 def number_of_levels(n_leaves: int) -> int:
     """The level of the root."""
     level = 0
     while number_of_nodes(n_leaves, level) > 1:
+        level += 1
+    return level
+
+
+def task_level(n_partitions: int, n_threads: int) -> int:
+    """The highest level of the tree with enough nodes to keep all threads busy.
+
+    A task that does a whole node by itself leaves one statistics object instead of ``4**level``. The tree
+    is the same at any level, so that the number of threads may decide this without changing a bit.
+    """
+    level = 0
+    while (
+        level < number_of_levels(n_partitions)
+        and number_of_nodes(n_partitions, level + 1) >= GROUPS_PER_THREAD * n_threads
+    ):
+        level += 1
+    return level
+
+
+def least_level(n_partitions: int, n_threads: int) -> int:
+    """The lowest level of the tree with at most ``MOST_TASKS`` nodes, or as many as threads call for."""
+    most = max(MOST_TASKS, GROUPS_PER_THREAD * n_threads)
+    level = 0
+    while number_of_nodes(n_partitions, level) > most:
         level += 1
     return level
 

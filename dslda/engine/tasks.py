@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +22,10 @@ from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.parts import ParameterParts
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["GroupTask", "add_up", "read_partition", "run_group", "take_part", "try_partition"]
+__all__ = ["GroupTask", "Reading", "add_up", "read_bundle", "run_group", "take_part", "try_partition"]
+
+Reading = PartitionLoader | TrainingView | None
+"""How a task comes by a partition: it reads it, takes its view of a block it is given, or that block as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,9 @@ class GroupTask:
         Level of the node.
     descriptions : tuple of str
         Each partition in words, for errors.
-    topic, attempt : str
+    readings : tuple of PartitionLoader, TrainingView or None
+        How to come by each partition.
+    topic : str
         Where to report partitions that are done.
     family : Family
     spec : FitSpec
@@ -46,35 +52,55 @@ class GroupTask:
     stop: int
     level: int
     descriptions: tuple[str, ...]
+    readings: tuple[Reading, ...]
     topic: str
-    attempt: str
     family: Family
     spec: FitSpec
 
+    def packed(self) -> bytes:
+        """For sending: the same in every iteration, and turning thousands of loaders into bytes takes seconds."""
+        import cloudpickle  # for a family of the user's own script
 
-def read_partition(loader: PartitionLoader, description: str) -> TrainingBlock:
-    """Read a partition to keep it on this worker."""
-    with noting(f"reading {description} on worker {_usable_worker().address}"):
-        return loader()
+        written: bytes = cloudpickle.dumps(self)
+        return written
+
+
+def read_bundle(loaders: Sequence[PartitionLoader], descriptions: Sequence[str]) -> list[TrainingBlock]:
+    """Read neighbouring partitions to keep them on this worker."""
+    worker = _usable_worker()
+    blocks = []
+    for loader, description in zip(loaders, descriptions, strict=True):
+        with noting(f"reading {description} on worker {worker.address}"):
+            blocks.append(loader())
+    return blocks
 
 
 def run_group(
-    parts: Sequence[Any],
-    views: Sequence[TrainingView | None],
-    parameters: Sequence[Parameters],
-    task: GroupTask,
+    held: Sequence[Any], parameters: Sequence[Parameters], packed: bytes, attempt: str
 ) -> SufficientStatistics:
-    """The E-step of a node's partitions and their sum, in place: one object to hold and move, not many."""
+    """The E-step of a node's partitions and their sum, in place: one object to hold and move, not many.
+
+    Parameters
+    ----------
+    held : sequence
+        Blocks of the partitions in turn, or lists of them; none where the task reads its partitions.
+    parameters : sequence of Parameters
+    packed : bytes
+        A :class:`GroupTask`.
+    attempt : str
+        Told with every partition that is done.
+    """
     worker = _usable_worker()
     topics = ParameterParts(parameters)
-    readers = [partial(_block, part, view) for part, view in zip(parts, views, strict=True)]
+    task: GroupTask = pickle.loads(packed)
+    readers = _readers(held, task)
 
     def leaf(partition: int) -> SufficientStatistics:
         offset = partition - task.start
         with noting(f"E-step of {task.descriptions[offset]} on worker {worker.address}"):
             block = blocks.take(offset)
             statistics = run_partition(block, topics, task.family, task.spec)
-        report_partition(worker, task.topic, task.attempt, partition, statistics.n_documents)
+        report_partition(worker, task.topic, attempt, partition, statistics.n_documents)
         return statistics
 
     with ReadAhead(readers) as blocks:
@@ -93,12 +119,12 @@ def add_up(children: Sequence[SufficientStatistics]) -> SufficientStatistics:
     return add_children(children)
 
 
-def try_partition(
-    part: Any, view: TrainingView | None, parameters: Sequence[Parameters], task: GroupTask
-) -> None:
+def try_partition(held: Sequence[Any], parameters: Sequence[Parameters], packed: bytes) -> None:
     """The E-step of one partition for nothing but to see whether its worker survives."""
     _usable_worker()
-    run_partition(_block(part, view), ParameterParts(parameters), task.family, task.spec)
+    task: GroupTask = pickle.loads(packed)
+    (reader,) = _readers(held, task)
+    run_partition(reader(), ParameterParts(parameters), task.family, task.spec)
 
 
 def _usable_worker() -> Worker:
@@ -117,8 +143,15 @@ def _usable_worker() -> Worker:
     return worker
 
 
-def _block(part: Any, view: TrainingView | None) -> TrainingBlock:
-    if isinstance(part, PartitionLoader):
-        return part()
-    block: TrainingBlock = part if view is None else view(part)
+def _readers(held: Sequence[Any], task: GroupTask) -> list[Callable[[], TrainingBlock]]:
+    blocks = [block for part in held for block in (part if isinstance(part, list) else [part])]
+    if not blocks:
+        blocks = [None] * len(task.readings)
+    return [partial(_block, block, reading) for block, reading in zip(blocks, task.readings, strict=True)]
+
+
+def _block(held: Any, reading: Reading) -> TrainingBlock:
+    if isinstance(reading, PartitionLoader):
+        return reading()
+    block: TrainingBlock = held if reading is None else reading(held)
     return block

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -18,9 +20,13 @@ import pytest
 from distributed import Client, Status
 
 from dslda.corpus.block import DocumentBlock
+from dslda.engine import dask_executor, reduction
 from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.engine.reduction import MOST_TASKS
 from dslda.engine.sources import CorpusSource
 from dslda.exceptions import EngineError
+from dslda.families.base import STANDARDISED
+from dslda.variational.initial import initial_parameters
 
 pytestmark = pytest.mark.slow
 
@@ -82,10 +88,11 @@ class Killer:
     def __exit__(self, *_: Any) -> None: ...
 
 
-@pytest.mark.parametrize("victims", [1, 2])
+@pytest.mark.parametrize(("victims", "most"), [(1, MOST_TASKS), (2, MOST_TASKS), (1, 4)])
 def test_workers_killed_in_mid_iteration_change_no_bit(
-    problem: Any, expected: str, two_workers: Client, victims: int
+    problem: Any, expected: str, two_workers: Client, victims: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reduction, "MOST_TASKS", most)  # few: partitions are kept in bundles
     killer = Killer(worker_pids(two_workers)[:victims], at=problem.source.n_partitions + 3)
     assert problem.fit_on(two_workers, progress=killer) == expected
     assert killer.left <= 0
@@ -197,6 +204,34 @@ def test_a_partition_that_crashes_its_workers_is_named(
         pytest.raises(EngineError, match=r"^partition 7 \(documents \d+ to \d+\) crashed every worker"),
     ):
         problem.fit_on(two_workers, source)
+
+
+def die_once(died: Path) -> None:
+    if not died.exists():
+        died.touch()
+        die()
+
+
+def test_workers_that_die_for_reasons_of_their_own_blame_no_partition(
+    problem: Any, two_workers: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    initial = initial_parameters(
+        problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
+    )
+    worker_pids(two_workers)
+    source = TrappedSource(problem, 7, partial(die_once, tmp_path / "died"))
+    with (
+        dask.config.set({"dslda.engine.resident-fraction": 1e-9}),
+        problem.executor(two_workers, source) as executor,
+    ):
+        # the others are done by then, so that 7 is the only one that looks guilty
+        assert executor._examine(initial) is None
+        assert (tmp_path / "died").exists()
+        worker_pids(two_workers)
+        monkeypatch.setattr(
+            dask_executor, "publish_recomputable", lambda client, *_, **__: [client.submit(die, pure=False)]
+        )
+        assert executor._examine(initial) is None
 
 
 @pytest.mark.parametrize("harm", [fail, file_is_missing])

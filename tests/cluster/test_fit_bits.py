@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -16,7 +17,8 @@ from distributed import Client, LocalCluster
 
 from dslda.corpus.ingest import ingest
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine import publish
+from dslda.engine import publish, reduction
+from dslda.engine.events import EventHub
 from dslda.engine.executor import SerialExecutor
 from dslda.engine.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.sources import FutureSource, MemorySource
@@ -67,6 +69,36 @@ def test_nothing_of_an_iteration_stays_on_the_cluster(problem: Any, in_process: 
     assert wait_until_forgotten(in_process) == []
 
 
+def test_fits_leave_nothing_in_client_scheduler_and_worker_but_what_one_fit_leaves(
+    problem: Any, in_process: Client
+) -> None:
+    scheduler = in_process.cluster.scheduler
+    (worker,) = in_process.cluster.workers.values()
+    hub = EventHub.of(in_process)
+    left: list[dict[str, int]] = []
+    for fraction in (0.5, 1e-9, 0.5, 1e-9):
+        with dask.config.set({"dslda.engine.resident-fraction": fraction}):
+            problem.fit_on(in_process)
+        assert wait_until_forgotten(in_process) == []
+        for _ in range(100):  # the worker hears of it last
+            if not worker.state.tasks:
+                break
+            time.sleep(0.05)
+        assert (in_process.futures, dict(worker.data), worker.state.tasks, hub._watches) == ({}, {}, {}, {})
+        left.append(
+            {
+                "topics": sum("dslda" in topic for topic in scheduler.get_events()),
+                "groups": len(scheduler.task_groups),
+                "plugins": len(worker.plugins) + len(scheduler.worker_plugins) + len(scheduler.plugins),
+                "threads": sum("dslda" in thread.name for thread in threading.enumerate()),
+                "extra": len(scheduler.unrunnable) + len(scheduler.queued),
+            }
+        )
+    assert left[0] == left[-1]
+    assert left[0]["topics"] == 1
+    assert left[0]["threads"] == 0
+
+
 def test_partitions_read_in_every_iteration_give_the_same_bits(
     problem: Any, expected: str, in_process: Client
 ) -> None:
@@ -95,6 +127,17 @@ def test_parameters_are_sent_to_all_workers_and_are_gone_when_released(problem: 
         assert set(client.who_has([sent])[sent.key]) == client.nthreads().keys()
         release([sent])
         assert wait_until_forgotten(client) == []
+
+
+def test_partitions_kept_in_bundles_give_the_same_bits(
+    problem: Any, expected: str, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reduction, "MOST_TASKS", 4)
+    with problem.executor(in_process) as executor:
+        assert [len(bundle) for bundle in executor._partitions._bundles] == [4, 4, 4, 1]
+        assert len(executor._partitions._futures) == 4
+    assert problem.fit_on(in_process) == expected
+    assert wait_until_forgotten(in_process) == []
 
 
 def test_matrices_sent_in_parts_give_the_same_bits_and_leave_no_task(

@@ -40,6 +40,9 @@ def test_a_cluster_is_started_quietly_and_ended(
         assert client.nthreads() == {next(iter(client.nthreads())): 2}
         assert Client.current() is client
         assert problem.fit_on(client) == expected
+        assert (
+            client.scheduler_comm.recent_message_log.maxlen == 100
+        )  # or its memory grows with the iterations
         started = {p.pid for p in psutil.Process().children(recursive=True)} - before
         assert len(started) >= 2  # nanny and worker
     assert logging.getLogger("distributed").level == level

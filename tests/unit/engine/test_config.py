@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -34,6 +36,18 @@ def test_dask_config_sets_them() -> None:
     with dask.config.set({"dslda.engine.stall-timeout": "3s", "dslda.engine.iteration-budget": 7}):
         settings = EngineSettings.load()
     assert (settings.stall_timeout, settings.iteration_budget) == (3.0, 7.0)
+
+
+def test_defaults_outlive_a_setting_around_their_first_use() -> None:
+    code = """
+import dask.config
+from dslda.config import ClusterSettings, EngineSettings
+with dask.config.set({"dslda.engine.resident-fraction": 0.1}):
+    assert EngineSettings.load().resident_fraction == 0.1
+print(EngineSettings.load().stall_timeout, EngineSettings.load().resident_fraction, ClusterSettings.load().start_timeout)
+"""
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["600.0", "0.5", "120.0"]
 
 
 @pytest.mark.parametrize("value", ["soon", 0, "-3s", None, [1]])

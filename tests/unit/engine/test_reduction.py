@@ -7,8 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dslda.engine.dask_executor import task_level
-from dslda.engine.reduction import FAN_IN, add_children, number_of_levels, number_of_nodes, sum_subtree
+from dslda.engine.reduction import (
+    FAN_IN,
+    GROUPS_PER_THREAD,
+    MOST_TASKS,
+    add_children,
+    least_level,
+    nodes,
+    number_of_levels,
+    number_of_nodes,
+    sum_subtree,
+    task_level,
+)
 from dslda.variational.statistics import SufficientStatistics
 
 
@@ -111,3 +121,16 @@ def test_tasks_keep_all_threads_busy_where_partitions_allow(n_partitions: int, n
     assert 0 <= level <= number_of_levels(n_partitions)
     if level > 0:
         assert number_of_nodes(n_partitions, level) >= 4 * n_threads
+
+
+@settings(deadline=None, max_examples=40)
+@given(n_partitions=st.integers(1, 100_000), n_threads=st.integers(1, 500))
+def test_thousands_of_partitions_are_few_tasks_unless_threads_call_for_more(
+    n_partitions: int, n_threads: int
+) -> None:
+    most = max(MOST_TASKS, GROUPS_PER_THREAD * n_threads)
+    level = least_level(n_partitions, n_threads)
+    groups = nodes(n_partitions, level)
+    assert len(groups) == number_of_nodes(n_partitions, level) <= most
+    assert [i for group in groups for i in group] == list(range(n_partitions))
+    assert level == 0 or number_of_nodes(n_partitions, level - 1) > most
