@@ -37,7 +37,7 @@ from dslda.engine.recovery import (
 )
 from dslda.engine.reduction import FAN_IN, least_level, nodes, task_level
 from dslda.engine.sources import MemorySource, Source
-from dslda.engine.tasks import GroupTask, Reading, add_up, run_group, take_part
+from dslda.engine.tasks import GroupTask, Reading, add_up, nothing, run_group, take_part
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
@@ -399,14 +399,22 @@ class DaskExecutor:
         )
 
     def _wait_for_a_worker(self, timeout: float) -> None:
+        if self._client.nthreads():
+            return
+        logger.info("the cluster has no worker: waiting for one, up to %.0f seconds", timeout)
+        # an adaptive cluster starts workers for tasks alone
+        asked = self._client.submit(nothing, key=f"dslda-wake-{uuid.uuid4().hex}")
         try:
             # a timeout of 0 would mean to wait for ever
             self._client.wait_for_workers(1, timeout=max(timeout, 1.0))
+            wait_for(self._client, [asked], timeout=max(timeout, 1.0))
         except TimeoutError as error:
             raise EngineError(
                 f"the cluster must have at least one worker, got none within {timeout:.0f} seconds; start "
                 f"workers, or leave out client and scheduler to work on this machine{self._last_stall}"
             ) from error
+        finally:
+            release([asked])
 
     def _give_up(self, why: str, error: Exception) -> NoReturn:
         raise EngineError(

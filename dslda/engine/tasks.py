@@ -22,7 +22,16 @@ from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.parts import ParameterParts
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["GroupTask", "Reading", "add_up", "read_bundle", "run_group", "take_part", "try_partition"]
+__all__ = [
+    "GroupTask",
+    "Reading",
+    "add_up",
+    "nothing",
+    "read_bundle",
+    "run_group",
+    "take_part",
+    "try_partition",
+]
 
 Reading = PartitionLoader | TrainingView | None
 """How a task comes by a partition: it reads it, takes its view of a block it is given, or that block as it is."""
@@ -63,6 +72,10 @@ class GroupTask:
 
         written: bytes = cloudpickle.dumps(self)
         return written
+
+
+def nothing() -> None:
+    """A task for a cluster that has no worker and starts some when there are tasks."""
 
 
 def read_bundle(loaders: Sequence[PartitionLoader], descriptions: Sequence[str]) -> list[TrainingBlock]:

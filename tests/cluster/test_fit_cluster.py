@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from dslda.corpus.ingest import ingest
 from dslda.engine.cluster import ClusterOptions, _shape, cluster
@@ -183,7 +183,6 @@ def test_a_scheduler_is_connected_to_and_left_running() -> None:
 
 def test_a_cluster_without_workers_is_an_error(problem: Any) -> None:
     import dask.config
-    from distributed import LocalCluster
 
     with (
         LocalCluster(n_workers=0, processes=False, dashboard_address=":0", silence_logs=50) as empty,
@@ -192,6 +191,17 @@ def test_a_cluster_without_workers_is_an_error(problem: Any) -> None:
         pytest.raises(EngineError, match="at least one worker, got none"),
     ):
         problem.executor(client)
+
+
+def test_an_adaptive_cluster_without_workers_starts_some(problem: Any, expected: str) -> None:
+    with (
+        LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50
+        ) as idle,
+        Client(idle, set_as_default=False) as client,
+    ):
+        idle.adapt(minimum=0, maximum=1, interval="100ms")
+        assert problem.fit_on(client) == expected
 
 
 def test_the_machine_is_shared_out() -> None:
