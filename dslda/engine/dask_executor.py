@@ -21,6 +21,7 @@ from dslda.engine.events import AttemptWatch, EventHub
 from dslda.engine.executor import IterationTimes, PartitionListener
 from dslda.engine.futures import release, wait_for
 from dslda.engine.placement import place
+from dslda.engine.progress import telling_after
 from dslda.engine.publish import number_of_parts, publish, publish_recomputable
 from dslda.engine.recovery import Action, Retries, WorkersLostError, classify
 from dslda.engine.reduction import FAN_IN, add_children, number_of_levels, number_of_nodes
@@ -41,6 +42,11 @@ logger = logging.getLogger("dslda.engine")
 
 GROUPS_PER_THREAD = 6
 """Tasks of an iteration for each thread, at least: fewer leave threads idle at its end, more cost more."""
+
+PREPARATION_PATIENCE = 10.0
+"""Seconds that workers take to import what they need before a word is said: compiling takes longer."""
+
+PREPARING = "workers compile the kernels, once after installation: a minute or two"
 
 POLL_SECONDS = 1.0
 
@@ -85,7 +91,8 @@ class DaskExecutor:
         self._iteration = 0
         self._attempt = 0
         self._wait_for_a_worker(self._settings.stall_timeout)
-        register(client)
+        with telling_after(PREPARATION_PATIENCE, PREPARING):
+            register(client, family)
         self._hub = EventHub.of(client)
         level, groups = self._groups()
         self._partitions = place(
