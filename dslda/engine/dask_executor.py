@@ -46,7 +46,7 @@ GROUPS_PER_THREAD = 6
 PREPARATION_PATIENCE = 10.0
 """Seconds that workers take to import what they need before a word is said: compiling takes longer."""
 
-PREPARING = "workers compile the kernels, once after installation: a minute or two"
+PREPARING = "preparing the workers, which compile the kernels once after installation: a minute or two"
 
 POLL_SECONDS = 1.0
 

@@ -69,9 +69,7 @@ def telling_of_compilation(patience: float = PATIENCE) -> Iterator[None]:
     """Log one line when numba compiles, and goes on for longer than `patience` seconds; none where it loads its cache."""
     from numba.core import event
 
-    told = threading.Timer(
-        patience, logger.info, ["compiling the kernels, once after installation: a minute or two"]
-    )
+    told = threading.Timer(patience, _tell)
     told.daemon = True
 
     class Compilation(event.Listener):
@@ -87,3 +85,9 @@ def telling_of_compilation(patience: float = PATIENCE) -> Iterator[None]:
             yield
         finally:
             told.cancel()
+
+
+def _tell() -> None:
+    # a warning where information is not shown, as in a notebook: a minute without a word looks like a hang
+    level = logging.INFO if logger.isEnabledFor(logging.INFO) else logging.WARNING
+    logger.log(level, "compiling the kernels, once after installation: a minute or two")

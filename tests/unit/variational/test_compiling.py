@@ -34,14 +34,18 @@ def test_each_family_has_one_kernel_for_training_and_one_for_prediction(name: st
     assert kernel_of(family, labelled=False) is block_kernel(family.link == "log")
 
 
-def test_one_line_tells_of_a_compilation_that_takes_long(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="dslda.engine"), telling_of_compilation(patience=0.0):
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+def test_one_line_tells_of_a_compilation_that_takes_long(
+    caplog: pytest.LogCaptureFixture, level: int
+) -> None:
+    """Also where nobody has asked for information, as in a notebook."""
+    with caplog.at_level(level, logger="dslda.engine"), telling_of_compilation(patience=0.0):
         for function in (lambda x: x + 1, lambda x: x + 2):
             numba.njit("int64(int64)")(function)
         deadline = time.monotonic() + 60
         while not caplog.messages and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert caplog.messages == [LINE]
+    assert caplog.record_tuples == [("dslda.engine", level, LINE)]
     caplog.clear()
     with telling_of_compilation(patience=3600.0):
         numba.njit("int64(int64)")(lambda x: x + 3)
