@@ -37,6 +37,7 @@ from dslda.prediction_columns import (
     columns_of_corpus,
     extras_of,
     observed_responses,
+    responses_of_records,
     undetermined,
 )
 from dslda.variational.parameters import FitSpec
@@ -48,6 +49,12 @@ if TYPE_CHECKING:
     from dslda.families.base import Family
 
 __all__ = ["Coefficient", "CovariateCoefficient", "Model", "Topic", "load_model"]
+
+
+def _repr(row: Any) -> str:
+    """The fields that say something: most responses have no classes."""
+    said = ", ".join(f"{name}={value!r}" for name, value in row._asdict().items() if value is not None)
+    return f"{type(row).__name__}({said})"
 
 
 class Coefficient(NamedTuple):
@@ -73,6 +80,7 @@ class Coefficient(NamedTuple):
     coefficient: float
     standard_error: float
     class_name: str | None = None
+    __repr__ = _repr
 
 
 class CovariateCoefficient(NamedTuple):
@@ -93,6 +101,7 @@ class CovariateCoefficient(NamedTuple):
     coefficient: float
     standard_error: float
     class_name: str | None = None
+    __repr__ = _repr
 
 
 class Topic(NamedTuple):
@@ -116,6 +125,7 @@ class Topic(NamedTuple):
     words: tuple[str, ...]
     probabilities: tuple[float, ...]
     class_name: str | None = None
+    __repr__ = _repr
 
 
 class Model:
@@ -517,7 +527,7 @@ class Model:
         documents
         y : array-like of float or str, shape (n_documents,), optional
             Their responses, NaN or None where missing; classes by their names, or the numbers trained on. By default those
-            of the model's response in the corpus.
+            of the model's response in the corpus, or in the fields of documents that are mappings.
 
         Returns
         -------
@@ -528,12 +538,15 @@ class Model:
         Raises
         ------
         InputError
-            A response is no number, or none of the classes.
+            A response is no number, or none of the classes; or `y` is left out and the documents have none.
         """
         if y is None:
-            if not isinstance(documents, Corpus) or self.response is None:
-                raise InputError("y must be given where documents are not a corpus with the model's response")
-            y = _responses_of(documents, self.response)
+            if isinstance(documents, Corpus) and self.response is not None:
+                y = _responses_of(documents, self.response)
+            else:
+                if isinstance(documents, Iterator):
+                    documents = list(documents)
+                y = responses_of_records(documents, self.response)
         predicted = self.predict(documents, **options)
         observed = observed_responses(y, self.record, len(predicted))
         known = ~np.isnan(observed) & np.array([value is not None and value == value for value in predicted])

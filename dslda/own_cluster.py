@@ -30,9 +30,12 @@ class ClientLater:
     ----------
     open : callable
         Gives the client as a context, which closes it and what was started for it.
+    here : bool
+        Its workers are started on this machine, with the environment of this process.
     """
 
     open: Callable[[], AbstractContextManager[Client]]
+    here: bool
 
 
 def check_client(client: Any) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "columns_of_records",
     "extras_of",
     "observed_responses",
+    "responses_of_records",
     "undetermined",
     "wanted_columns",
 ]
@@ -183,6 +184,25 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
             )
         observed[row] = codes[name]
     return observed
+
+
+def responses_of_records(documents: Any, response: str | None) -> list[Any]:
+    """The field of the response in documents that are mappings, None where one has none.
+
+    Raises
+    ------
+    InputError
+        No document has the field.
+    """
+    # one document is a mapping too, and predicting it is refused with what to write
+    several = isinstance(documents, Iterable) and not isinstance(documents, (str, bytes, Mapping))
+    records = [document if isinstance(document, Mapping) else {} for document in documents] if several else []
+    if response is None or not any(response in record for record in records):
+        raise InputError(
+            "y must be given where documents are neither a corpus nor records with the field of the model's response"
+            + ("" if response is None else f", {response!r}")
+        )
+    return [None if record.get(response) == "" else record.get(response) for record in records]
 
 
 def undetermined(

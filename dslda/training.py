@@ -32,6 +32,7 @@ from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import Source
 from dslda.exceptions import DataWarning, InputError
+from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.own_cluster import ClientLater, check_client
 from dslda.persistence.record import ModelRecord, TrainingSummary
@@ -48,6 +49,7 @@ from dslda.training_set import (
     training_set_of_corpus,
     training_set_of_matrix,
 )
+from dslda.variational.compiling import kernel_of
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import prior_precision
 from dslda.variational.parameters import FitSpec, Granularity, Parameters, TopicEstimation
@@ -281,6 +283,8 @@ def train(
             counts=counts,
             **text_settings,
         )
+        if _works_here(client):
+            kernel_of(chosen_family(family) or Categorical())
         with cluster(client) as ours:
             training_set = training_set_of_bag(
                 data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
@@ -307,6 +311,7 @@ def train(
             nullcontext(None) if here else cluster(client),
             progress,
             options,
+            prepare=_works_here(client),
         )
     if getattr(data, "ndim", None) == 2:
         if client is not None:
@@ -324,11 +329,16 @@ def train(
             roles,
             classes=named is None or named.name in CLASS_FAMILIES,
         )
-        return _fit(training_set, family, roles, spec, nullcontext(None), progress, options)
+        return _fit(training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True)
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
         f"{type(data).__name__}"
     )
+
+
+def _works_here(client: Client | ClientLater | None) -> bool:
+    """Whether the work is done in this process, or by workers that are started from it."""
+    return client is None or (isinstance(client, ClientLater) and client.here)
 
 
 def _check_keywords(given: Mapping[str, Any]) -> None:
@@ -350,8 +360,14 @@ def _fit(
     where: AbstractContextManager[Client | None],
     progress: FitProgress | None,
     options: CheckpointOptions | None,
+    *,
+    prepare: bool = False,
 ) -> Model:
-    """Check everything, and only then open what `where` gives, to work there."""
+    """Check everything, and only then open what `where` gives, to work there.
+
+    With `prepare` the kernel is compiled here before: in this process, or for workers that find it in numba's cache, where
+    each of them would compile the same.
+    """
     summary = training_set.summary
     check_response(training_set)
     report_left_out(training_set)
@@ -382,6 +398,8 @@ def _fit(
         checkpoint = FitCheckpoint(options, identity)
         start = checkpoint.start(initial())
         checkpoints = checkpoint.schedule(start)
+    if prepare:
+        kernel_of(family)
     with where as client, _executor(source, family, spec, client) as executor:
         # in here: of many topics and terms they take seconds, in which workers read, and have said what they will do
         start = Position(initial()) if start is None else start

@@ -43,7 +43,7 @@ def command(*, out: str, overwrite: bool, cluster: ClusterOptions, json_logs: bo
 
     Counts a sample of the 22,641 reviews that come with dslda, trains on four fifths, prints the topics, and
     compares predictions for the other fifth with those of LDA + regression, lasso, and ridge on TF-IDF. About
-    a minute.
+    a minute, and once after installation a minute or two more.
     """
     began = time.perf_counter()
     with logging_to_stderr(json_logs=json_logs):

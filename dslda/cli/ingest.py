@@ -112,9 +112,10 @@ def command(
     with logging_to_stderr(json_logs=json_logs):
         from dslda.cli.progress import ingest_progress
         from dslda.corpus.ingest import ingest
-        from dslda.corpus.writer import check_corpus_output
+        from dslda.corpus.store import check_corpus_output, open_corpus
 
         check_corpus_output(out, overwrite=overwrite, append=append)
+        n_before = open_corpus(out).n_documents if append else 0
         with ingest_progress(json_logs=json_logs) as progress:
             corpus = ingest(
                 list(inputs),
@@ -142,9 +143,11 @@ def command(
                 client=chosen_client(cluster),
                 progress=progress,
             )
-    new = f", {corpus.provenance['appended'][-1]['n_documents']:,} of them appended" if append else ""
+    new = (
+        f"{number_of(corpus.n_documents - n_before, 'document')} appended by this run, now " if append else ""
+    )
     click.echo(
-        f"{corpus.path}: {number_of(corpus.n_documents, 'document')} ({corpus.n_empty:,} empty{new}), "
+        f"{corpus.path}: {new}{number_of(corpus.n_documents, 'document')} ({corpus.n_empty:,} empty), "
         f"{number_of(corpus.n_terms, 'term')}, {number_of(corpus.n_tokens, 'token')}, "
         f"{number_of(corpus.n_partitions, 'partition')}"
     )

@@ -60,7 +60,9 @@ def chosen_client(options: ClusterOptions) -> ClientLater | None:
     """A client as the options say, opened when there is work for it; None where they say nothing."""
     from dslda.engine.cluster import ClusterOptions, cluster
 
-    return None if options == ClusterOptions() else ClientLater(partial(cluster, options=options))
+    if options == ClusterOptions():
+        return None
+    return ClientLater(partial(cluster, options=options), here=options.scheduler is None)
 
 
 def cluster_options(command: Command) -> Command:

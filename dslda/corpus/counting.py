@@ -21,7 +21,15 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import Analyzer, Document
 from dslda.exceptions import InputError
 
-__all__ = ["ChunkSummary", "CountedChunk", "count_chunk", "id_hashes", "merge_id_hashes", "merge_responses"]
+__all__ = [
+    "ChunkSummary",
+    "CountedChunk",
+    "count_chunk",
+    "hashes_of",
+    "id_hashes",
+    "merge_id_hashes",
+    "merge_responses",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +146,16 @@ def count_chunk(sources: Sequence[Source], fields: Fields, analyzer: Analyzer) -
     )
 
 
+def hashes_of(values: Iterable[bytes]) -> NDArray[np.uint64]:
+    """A hash of 8 bytes for each value, in order."""
+    digests = b"".join(hashlib.blake2b(value, digest_size=8).digest() for value in values)
+    return np.frombuffer(digests, dtype=np.uint64)
+
+
 def id_hashes(chunk: CountedChunk) -> tuple[NDArray[np.uint64], int]:
     """Sorted distinct hashes of the identifiers, and how many documents repeat one."""
     given = [i for i in chunk.doc_id or () if i is not None]
-    digests = b"".join(hashlib.blake2b(i.encode(), digest_size=8).digest() for i in given)
-    distinct = np.unique(np.frombuffer(digests, dtype=np.uint64))
+    distinct = np.unique(hashes_of(name.encode() for name in given))
     return distinct, len(given) - len(distinct)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from dslda.corpus.already_there import already_there
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
 from dslda.corpus.bag import check_fields, count_collection, is_dask_collection
@@ -142,8 +143,10 @@ def ingest(
         Add the documents to the corpus at `out`, behind those that are there, which are not touched. Vocabulary,
         text settings, columns and levels are those of the corpus, and so are the names of fields that are not
         given. Other settings, other columns or new levels are refused: they would change what is there.
-        Identifiers are not compared with those that are there. Killed at any moment, it leaves the corpus as it
-        was or complete; who has opened it reads on what he has opened.
+        Killed at any moment, it leaves the corpus as it was or complete, and may be run again: where the corpus has
+        identifiers and all the documents are there already, with the same words and columns, nothing is appended, and
+        a warning says so. Documents whose identifiers alone are there are appended, with a warning. Who has opened
+        the corpus reads on what he has opened.
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
@@ -167,7 +170,8 @@ def ingest(
     Warns
     -----
     DataWarning
-        Documents without any term of the vocabulary; they are kept.
+        Documents without any term of the vocabulary; they are kept. Documents that are appended whose identifiers are
+        there already.
 
     Notes
     -----
@@ -263,6 +267,12 @@ def ingest(
                 partition_tokens=partition_tokens,
                 before=before,
             )
+            there = (
+                None if before is None or fields.id is None else already_there(runner, plan.blocks, before)
+            )
+            if before is not None and there is not None and there.nothing_is_new:
+                warnings.warn(there.message(before.path), DataWarning, stacklevel=2)
+                return before
             sizes: dict[str, Any] = {
                 "n_partitions": len(plan.partitions),
                 "document_capacity": max(partition.n_documents for partition in plan.partitions),
@@ -287,6 +297,8 @@ def ingest(
                 )
                 write_plan(runner, writer, plan)
         corpus = open_corpus(target, storage_options=storage_options)
+    if there is not None and there.n_known:
+        warnings.warn(there.message(corpus.path), DataWarning, stacklevel=2)
     _report_empty(corpus, plan.n_missing_text, before)
     return corpus
 

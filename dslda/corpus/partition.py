@@ -96,6 +96,16 @@ class PartitionReader:
             )
         return block
 
+    def identifiers(self) -> tuple[str, ...]:
+        """Identifiers of the documents; nothing else is read.
+
+        Raises
+        ------
+        FormatError
+            As when the partition is read.
+        """
+        return self._doc_id(StoredArrays(self.location, self.partition, self.place)) or ()
+
     def _column(self, arrays: StoredArrays, name: str) -> NDArray[np.float64]:
         values: NDArray[np.float64] = arrays.row(name, self.info.n_documents)
         arrays.verify(self.info.column_checksums.get(name), **{name: values})

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from dslda.exceptions import DsldaError, EngineError, InputError, OutputError
+from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
 from dslda.own_cluster import quiet_distributed, scratch_folder
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "embedded_client", "merge_in_tree"]
@@ -180,7 +180,7 @@ def guarded(function: Callable[..., T], *arguments: Any) -> T | Failure:
             return argument
     try:
         return function(*arguments)
-    except (InputError, OutputError) as error:
+    except (InputError, OutputError, FormatError) as error:
         return Failure(error.with_traceback(None))
 
 

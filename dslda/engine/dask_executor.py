@@ -24,6 +24,7 @@ from dslda.engine.executor import IterationTimes, PartitionListener
 from dslda.engine.futures import release, wait_for
 from dslda.engine.hung_workers import WaitingTasks, WorkerWatch, restart
 from dslda.engine.placement import place
+from dslda.engine.progress import telling_after
 from dslda.engine.publish import number_of_parts, publish, publish_recomputable
 from dslda.engine.recovery import (
     Action,
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
 __all__ = ["DaskExecutor"]
 
 logger = logging.getLogger("dslda.engine")
+
+PREPARATION_PATIENCE = 10.0
+"""Seconds that workers take to import what they need before a word is said: compiling takes longer."""
+
+PREPARING = "preparing the workers, which compile the kernels once after installation: a minute or two"
 
 POLL_SECONDS = 1.0
 
@@ -93,7 +99,8 @@ class DaskExecutor:
         self._attempt = 0
         self._last_stall = ""
         self._wait_for_a_worker(self._settings.stall_timeout)
-        register(client)
+        with telling_after(PREPARATION_PATIENCE, PREPARING):
+            register(client, family)
         self._workers = WorkerWatch(client, self._settings.stall_timeout)
         self._hub = EventHub.of(client)
         self._packed: dict[range, bytes] = {}

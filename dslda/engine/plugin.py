@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from distributed import Client, Worker
     from threadpoolctl import threadpool_limits
 
+    from dslda.families.base import Family
+
 __all__ = ["DsldaPlugin", "register", "versions"]
 
 logger = logging.getLogger("dslda.engine")
 
 PLUGIN_NAME = "dslda"
 ATTEMPTS = 3
-PREPARATION_SECONDS = 120.0
-"""For all workers to be prepared, each time: compiling the kernels takes 30 seconds of a core that is free."""
+PREPARATION_SECONDS = 300.0
+"""For all workers to be prepared, each time: compiling the kernels takes a minute of a core that is free."""
 
 MOST_NAMED = 10
 """Workers that a message lists for one difference."""
@@ -70,13 +72,16 @@ class DsldaPlugin(WorkerPlugin):
     ----------
     expected : mapping of str to str
         The client's :func:`versions`.
+    family : Family, optional
+        Whose kernel is compiled; by default the one that most families need.
     """
 
     name = PLUGIN_NAME
     idempotent = False
 
-    def __init__(self, expected: Mapping[str, str]) -> None:
+    def __init__(self, expected: Mapping[str, str], family: Family | None = None) -> None:
         self.expected = dict(expected)
+        self.family = family
         #: why this worker must not be used; None when all is well
         self.problem: str | None = "it is not prepared yet"
         self._blas: threadpool_limits | None = None
@@ -105,10 +110,10 @@ class DsldaPlugin(WorkerPlugin):
         import zarr
         from threadpoolctl import threadpool_limits
 
-        from dslda.variational.kernels import block_kernel
+        from dslda.families.gaussian import Gaussian
+        from dslda.variational.compiling import kernel_of
 
-        # what most families need, compiled or loaded from the cache; others compile theirs in the first task
-        block_kernel(product=False)
+        kernel_of(self.family or Gaussian())
 
         zarr.config.set({"async.concurrency": ZARR_CONCURRENCY, "threading.max_workers": ZARR_CONCURRENCY})
         self._blas = threadpool_limits(limits=1, user_api="blas")
@@ -118,8 +123,8 @@ class DsldaPlugin(WorkerPlugin):
             self._blas.restore_original_limits()
 
 
-def register(client: Client) -> None:
-    """Prepare all workers of a cluster, those that join later too.
+def register(client: Client, family: Family | None = None) -> None:
+    """Prepare all workers of a cluster for a family, those that join later too.
 
     Raises
     ------
@@ -130,7 +135,7 @@ def register(client: Client) -> None:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             _compare_versions(client)
-            within(client, PREPARATION_SECONDS, client.register_plugin, DsldaPlugin(versions()))
+            within(client, PREPARATION_SECONDS, client.register_plugin, DsldaPlugin(versions(), family))
             return
         # of the connection to a worker that dies meanwhile; the one in its place is prepared when it joins
         except OSError as error:

@@ -6,7 +6,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -17,7 +18,7 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["FitProgress", "LogProgress", "TerminalProgress", "default_progress"]
+__all__ = ["FitProgress", "LogProgress", "TerminalProgress", "default_progress", "telling_after"]
 
 logger = logging.getLogger("dslda.engine")
 
@@ -161,6 +162,18 @@ class TerminalProgress:
 def default_progress() -> FitProgress:
     """A bar where standard error is a terminal, log lines otherwise."""
     return TerminalProgress() if sys.stderr is not None and sys.stderr.isatty() else LogProgress()
+
+
+@contextmanager
+def telling_after(seconds: float, message: str) -> Iterator[None]:
+    """Log a line when what is done takes longer than this."""
+    told = threading.Timer(seconds, logger.info, [message])
+    told.daemon = True
+    told.start()
+    try:
+        yield
+    finally:
+        told.cancel()
 
 
 def _line(record: IterationRecord) -> str:

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dslda.families.base import Family
+from dslda.families.categorical import Categorical
 from dslda.families.gaussian import Gaussian
+from dslda.variational.compiling import kernel_of
 from dslda.variational.design import EXTRAS
-from dslda.variational.kernels import PER_DOCUMENT, SCALARS, block_kernel
+from dslda.variational.kernels import PER_DOCUMENT, SCALARS
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import in_e_step
@@ -90,7 +92,7 @@ def e_step(
         parameters,
         family,
         spec,
-        product=family.is_exact_product,
+        labelled=True,
         statistics=statistics,
         scalars=scalars,
         deltas=deltas,
@@ -144,9 +146,9 @@ def infer(
         As in :func:`e_step`; without, documents have average covariates and no offset.
     """
     n_documents = len(indptr) - 1
-    family = Gaussian() if family is None else family
-    # Without a response in it no posterior depends on the form of F, and E[exp(omega)] is exact for every family.
-    product = family.is_exact_product or (y is None and family.link == "log")
+    if family is None:
+        family = Gaussian() if parameters.n_classes is None else Categorical(parameters.n_classes)
+    labelled = y is not None
     if y is None:
         y = np.full(n_documents, np.nan)
     gamma = np.empty((n_documents, parameters.n_topics))
@@ -159,7 +161,7 @@ def infer(
         parameters,
         family,
         spec,
-        product=product,
+        labelled=labelled,
         # no term: nothing is summed
         statistics=SufficientStatistics.zeros(0, n_topics, n_classes=parameters.n_classes),
         scalars=np.zeros(len(SCALARS)),
@@ -187,7 +189,7 @@ def _run(
     family: Family,
     spec: FitSpec,
     *,
-    product: bool,
+    labelled: bool,
     statistics: SufficientStatistics,
     scalars: NDArray[np.float64],
     deltas: NDArray[np.float64],
@@ -221,11 +223,9 @@ def _run(
         np.empty((0, parameters.n_topics)) if gamma is None else gamma,
     )
     per_document = np.empty((0, len(PER_DOCUMENT))) if per_document is None else per_document
+    kernel = kernel_of(family, labelled=labelled)
     if parameters.n_classes is not None:
-        # not with the others: a second kernel to compile, for those who have classes
-        from dslda.variational.kernels.classes import class_block
-
-        class_block(
+        kernel(
             *inputs,
             family.uses_bound,
             spec.rho,
@@ -236,7 +236,7 @@ def _run(
             per_document,
         )
         return
-    block_kernel(product)(
+    kernel(
         *inputs,
         _plain(deltas, np.float64),
         spec.rho,

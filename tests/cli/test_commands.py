@@ -51,16 +51,25 @@ def test_ingest_writes_a_corpus_and_says_what_is_in_it(made: Path, dslda: Dslda)
 def test_ingest_appends_and_info_says_when_and_what(made: Path, dslda: Dslda, tmp_path: Path) -> None:
     corpus = tmp_path / "grown.corpus"
     shutil.copytree(made / "reviews.corpus", corpus)
-    for _ in range(2):
-        done = dslda("ingest", made / "reviews.jsonl", "--out", corpus, "--append", "--response", "stars,age")
+    months = [tmp_path / f"{month}-reviews.jsonl" for month in ("april", "may", "june")]
+    for month in months:
+        lines = [json.loads(line) for line in (made / "reviews.jsonl").read_text().splitlines()]
+        month.write_text(
+            "".join(json.dumps(row | {"key": f"{month.name}{row['key']}"}) + "\n" for row in lines)
+        )
+    for month in months[:2]:
+        done = dslda("ingest", month, "--out", corpus, "--append", "--response", "stars,age")
         assert done.code == 2
         assert "response must be those of the corpus" in done.error
-        assert dslda("ingest", made / "reviews.jsonl", "--out", corpus, "--append").code == 0
-    done = dslda(
-        "ingest", made / "reviews.jsonl", "--out", corpus, "--append", "--max-df", "1.0", "--ngrams", "1"
-    )
+        assert dslda("ingest", month, "--out", corpus, "--append").code == 0
+    june = ("ingest", months[2], "--out", corpus, "--append", "--max-df", "1.0", "--ngrams", "1")
+    done = dslda(*june)
     assert done.code == 0
-    assert done.out.startswith(f"{corpus}: 320 documents (0 empty, 80 of them appended), ")
+    assert done.out.startswith(f"{corpus}: 80 documents appended by this run, now 320 documents (0 empty), ")
+    again = dslda(*june)
+    assert again.code == 0
+    assert again.out.startswith(f"{corpus}: 0 documents appended by this run, now 320 documents (0 empty), ")
+    assert again.err.count("nothing was appended") == 1
     refused = dslda("ingest", made / "reviews.jsonl", "--out", corpus, "--append", "--no-lowercase")
     assert refused.error.startswith(
         "--lowercase must be left out, or be that of the corpus that is appended to, True"

@@ -19,7 +19,7 @@ from dslda.corpus.bag import blocks_from_bag
 from dslda.corpus.ingest import ingest
 from dslda.corpus.readers import Fields
 from dslda.corpus.text import TextSettings
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ARGUMENTS = {
@@ -99,6 +99,9 @@ def test_two_processes_append_the_bits_of_one(client, lines, tmp_path, monkeypat
         path = tmp_path / f"{name}.corpus"
         grown.append(ingest(tmp_path / "b.jsonl", path, append=True, partition_tokens=3_000, client=chosen))
     one, two = grown
+    with pytest.warns(DataWarning, match=r"all 500 documents are in .*two.corpus already"):
+        again = ingest(tmp_path / "b.jsonl", path, append=True, client=client)
+    assert again.content_hash == two.content_hash
     assert one.content_hash == two.content_hash
     assert one.n_documents == 1500
     assert one.manifest.appended[0].n_partitions > 1
@@ -113,6 +116,8 @@ def test_a_corpus_in_memory_is_kept_by_this_process_and_not_by_a_worker(client, 
     corpus = ingest(tmp_path / "a.jsonl", client=client, **ARGUMENTS)
     assert corpus.content_hash == in_process
     assert corpus.read(0).n_documents > 0
+    with pytest.warns(DataWarning, match="all 1,500 documents are in memory://"):
+        ingest(tmp_path / "a.jsonl", corpus.path, append=True, client=client)
 
 
 def test_an_error_in_a_task_comes_as_itself_and_leaves_nothing(client, lines, tmp_path, monkeypatch, caplog):

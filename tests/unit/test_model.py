@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,48 @@ def test_standard_errors_are_those_of_the_regression_with_known_topics(
     expected = record.scaling.scale * np.sqrt(np.diagonal(np.linalg.inv(statistics.information)))
     for topic, _, error, _ in model.coefficients():
         assert error == pytest.approx(expected[topic], rel=1e-9)
+
+
+def test_a_coefficient_shows_the_fields_that_say_something(model: Model) -> None:
+    coefficient = model.coefficients()[0]
+    assert repr(coefficient) == (
+        f"Coefficient(topic={coefficient.topic}, coefficient={coefficient.coefficient!r}, "
+        f"standard_error={coefficient.standard_error!r})"
+    )
+    assert repr(coefficient._replace(class_name="Health")).endswith(", class_name='Health')")
+    assert "class_name" not in repr(model.topics(top=2)[0])
+
+
+def test_records_are_scored_by_their_own_responses(tmp_path: Path) -> None:
+    """As predict takes their covariates from them; numbers and classes, some of them missing."""
+    rows = [
+        {
+            "body": ("apple pear" if i % 2 else "plum fig") + " kiwi" * (i % 3),
+            "size": i % 2 + i / 100,
+            "kind": "ab"[(i % 2) ^ (i % 10 == 3)],
+        }
+        for i in range(40)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fruit = ingest(
+        tmp_path / "a.jsonl",
+        text="body",
+        response=["size", "kind"],
+        categorical="kind",
+        min_df=1,
+        max_df=1.0,
+    )
+    some = [*rows[:20], {"body": "fig"}, rows[21] | {"size": None, "kind": None}]
+    for response, family, missing in (("size", "gaussian", np.nan), ("kind", "binomial", None)):
+        model = train(fruit, response=response, family=family, n_topics=2)
+        assert model.score(rows) == model.score(fruit) > 0.5
+        known = [row[response] for row in rows[:20]]
+        assert model.score(iter(some)) == model.score(some, [*known, missing, missing])
+        for documents in ([{"body": "plum"}], ["plum"], [], rows[0]):
+            with pytest.raises(
+                InputError, match=f"y must be given where documents are neither .*'{response}'"
+            ):
+                model.score(documents)
 
 
 def test_topics_list_their_most_probable_words_first(model: Model) -> None:

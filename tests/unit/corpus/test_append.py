@@ -180,9 +180,59 @@ def test_a_large_append_to_a_small_corpus_is_cut_as_a_large_corpus_is(tmp_path, 
 
 
 def test_a_few_documents_that_are_alike_are_enough(tmp_path, old):
-    grown = ingest(write(tmp_path / "one.jsonl", [FIRST[1], FIRST[1]]), old, append=True)
+    grown = ingest(write(tmp_path / "one.jsonl", [FIRST[1] | {"key": key} for key in "ab"]), old, append=True)
     assert grown.n_documents == 62
-    assert documents(grown)[-1] == documents(grown)[1]
+    assert documents(grown)[-1] == documents(grown)[1] | {"id": "b"}
+
+
+@pytest.mark.parametrize("scheme", ["local", "memory"])
+def test_the_same_documents_once_more_are_not_appended(tmp_path, scheme):
+    """A job that is run again, though its first run had done its work: one warning, and not one bit of the corpus."""
+    url = str(tmp_path / "a.corpus") if scheme == "local" else f"memory://dslda-{uuid.uuid4().hex}/a.corpus"
+    named = [row | {"key": f"x{i}"} for i, row in enumerate(FIRST + SECOND)]
+    ingest(write(tmp_path / "a.jsonl", named[:60]), url, partition_tokens=90, **FIELDS, **SETTINGS)
+    june = write(tmp_path / "b.jsonl", named[60:])
+    grown = ingest(june, url, append=True, partition_tokens=30)
+    stored = files(tmp_path)
+    for input_, n in ((june, 40), (tmp_path / "a.jsonl", 60)):
+        with pytest.warns(
+            DataWarning,
+            match=rf"all {n} documents are in .*a.corpus already, .*the first: 'x.*nothing was app",
+        ) as told:
+            again = ingest(input_, url, append=True)
+        assert len(told) == 1
+        assert told[0].filename == __file__
+        assert (again.content_hash, again.n_documents) == (grown.content_hash, 100)
+        assert files(tmp_path) == stored
+    if scheme == "memory":
+        fs, root = fsspec.core.url_to_fs(url)
+        fs.rm(root, recursive=True)
+
+
+@pytest.mark.parametrize(
+    "change", [{"text": "pear"}, {"rating": 99}, {"kind": "b"}, {"age": 99}, {"w": 0.5}, {"rating": None}]
+)
+def test_a_known_identifier_of_another_document_is_appended_with_a_warning(tmp_path, old, change):
+    """Names that begin anew in every folder must lose no document."""
+    assert FIRST[1]["kind"] != "b"
+    with pytest.warns(
+        DataWarning, match=r"1 of 1 documents that were appended has an identifier .*'3.1'\): "
+    ):
+        grown = ingest(write(tmp_path / "one.jsonl", [FIRST[1] | change]), old, append=True)
+    assert grown.n_documents == 61
+
+
+def test_documents_of_which_some_are_there_are_appended_with_a_warning(tmp_path, old):
+    rows = [SECOND[1], FIRST[3], FIRST[2] | {"text": "pear"}, SECOND[0]]
+    assert SECOND[0]["key"] is None
+    with pytest.warns(
+        DataWarning, match=r"2 of 4 documents that .*: '3.3', '3.2'\), 1 of them with the same"
+    ):
+        grown = ingest(write(tmp_path / "some.jsonl", rows), old, append=True)
+    assert grown.n_documents == 64
+    # one that has no identifier cannot be known
+    with pytest.warns(DataWarning, match=r"1 of 2 documents that"):
+        assert ingest(write(tmp_path / "t.jsonl", [FIRST[0], FIRST[1]]), old, append=True).n_documents == 66
 
 
 def test_fields_of_other_names_and_the_settings_of_the_corpus_may_be_given(tmp_path, old, second):
@@ -191,7 +241,8 @@ def test_fields_of_other_names_and_the_settings_of_the_corpus_may_be_given(tmp_p
     vocabulary = list(open_corpus(old).vocabulary.terms)
     arguments = FIELDS | {"text": "body", "response": ["kind", "rating"]} | SETTINGS
     ingest(other, old, append=True, vocabulary=vocabulary, **arguments)
-    found = documents(ingest(second, old, append=True))
+    keyed = [row | {"key": row["key"] and f"again {row['key']}"} for row in SECOND]
+    found = documents(ingest(write(second, keyed), old, append=True))
     for one, same in zip(found[60:100], found[100:], strict=True):
         assert one | {"id": ""} == same | {"id": ""}
 

@@ -1,0 +1,121 @@
+"""The kernel of each family, where it is compiled, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numba
+import pytest
+
+from dslda.corpus.ingest import ingest
+from dslda.engine.progress import telling_after
+from dslda.families.registry import FAMILIES, get_family
+from dslda.variational.compiling import kernel_of, telling_of_compilation
+from dslda.variational.kernels import block_kernel
+from dslda.variational.kernels.classes import class_block
+
+LINE = "compiling the kernels, once after installation: a minute or two"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_each_family_has_one_kernel_for_training_and_one_for_prediction(name: str) -> None:
+    family = get_family(name)
+    if name == "categorical":
+        assert kernel_of(family) is kernel_of(family, labelled=False) is class_block
+        return
+    assert kernel_of(family) is block_kernel(family.is_exact_product)
+    assert kernel_of(family, labelled=False) is block_kernel(family.link == "log")
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+def test_one_line_tells_of_a_compilation_that_takes_long(
+    caplog: pytest.LogCaptureFixture, level: int
+) -> None:
+    """Also where nobody has asked for information, as in a notebook."""
+    with caplog.at_level(level, logger="dslda.engine"), telling_of_compilation(patience=0.0):
+        for function in (lambda x: x + 1, lambda x: x + 2):
+            numba.njit("int64(int64)")(function)
+        deadline = time.monotonic() + 60
+        while not caplog.messages and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert caplog.record_tuples == [("dslda.engine", level, LINE)]
+    caplog.clear()
+    with telling_of_compilation(patience=3600.0):
+        numba.njit("int64(int64)")(lambda x: x + 3)
+    # nothing waits any more
+    assert not any(
+        isinstance(thread, threading.Timer) and not thread.finished.is_set()
+        for thread in threading.enumerate()
+    )
+    assert caplog.messages == []
+
+
+def test_nothing_is_said_where_the_cache_is_loaded(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="dslda.engine"), telling_of_compilation(patience=0.0):
+        time.sleep(0.1)
+    assert caplog.messages == []
+
+
+def test_a_line_tells_of_workers_that_take_long(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="dslda.engine"):
+        with telling_after(3600.0, "never"):
+            pass
+        with telling_after(0.0, "now"):
+            deadline = time.monotonic() + 60
+            while not caplog.messages and time.monotonic() < deadline:
+                time.sleep(0.01)
+    assert caplog.messages == ["now"]
+
+
+PROGRAM = """
+    import sys
+    from contextlib import contextmanager
+    from dslda.own_cluster import ClientLater
+    from dslda.training import train
+    from dslda.variational import compiling
+
+    made = []
+    load = compiling._kernel
+    compiling._kernel = lambda kind: (made.append(kind), load(kind))[1]
+
+    class Opened(Exception):
+        pass
+
+    @contextmanager
+    def cluster():
+        raise Opened(made)
+        yield
+
+    for family, here in (("poisson", True), ("poisson", False), ("categorical", True)):
+        made.clear()
+        try:
+            train(sys.argv[1], family=family, n_topics=2, client=ClientLater(cluster, here=here))
+        except Opened:
+            print(family, here, *made)
+"""
+
+
+def test_the_client_compiles_once_before_its_own_workers_start(tmp_path: Path) -> None:
+    """Each of them would compile the same; a cluster of the user's own has its own processor and cache."""
+    rows = [{"text": "apple pear plum " * (1 + i % 3), "y": i % 3} for i in range(30)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ingest(tmp_path / "a.jsonl", tmp_path / "a.corpus", text="text", response="y", min_df=1, max_df=1.0)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path / "a.corpus")],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        "poisson True product",
+        "poisson False",
+        "categorical True classes",
+    ], done.stderr
