@@ -23,7 +23,7 @@ from unittest.mock import patch
 import dask.config
 import numpy as np
 import psutil
-from distributed import Client, Scheduler, Worker, wait
+from distributed import Client, Scheduler, Worker
 from distributed.deploy.subprocess import SubprocessCluster
 
 from benchmarks.report import machine, markdown
@@ -32,6 +32,7 @@ from dslda.engine.cluster import CONFIG
 from dslda.engine.dask_executor import DaskExecutor
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import IterationRecord
+from dslda.engine.futures import wait_for
 from dslda.engine.progress import LogProgress
 from dslda.engine.sources import FutureSource, Source
 from dslda.families.base import STANDARDISED
@@ -193,7 +194,7 @@ def _submission(client: Client, kind: str, n_partitions: int) -> dict[str, Any]:
     source: Source = made
     if kind == "of a bag":
         futures = client.map(_call, [made.reader(i) for i in range(n_partitions)], pure=False)
-        wait(futures)
+        wait_for(client, futures, timeout=600)
         source = FutureSource(
             futures,
             n_terms=200,
