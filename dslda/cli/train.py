@@ -152,7 +152,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     type=float,
     default=DEFAULTS.tol,
     show_default=True,
-    help="Relative change of the ELBO at which EM stops.",
+    help="EM stops when the ELBO has changed by less than this fraction twice in a row, and its changes are falling.",
 )
 @click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="Of the start.")
 @click.option(

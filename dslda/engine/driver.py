@@ -37,7 +37,7 @@ class FitResult:
     trace : tuple of IterationRecord
         One record an iteration.
     converged : bool
-        The ELBO changed by less than ``spec.tol``.
+        The changes of the ELBO settled below ``spec.tol``.
     interrupted : bool
         Stopped before it converged or reached the iteration cap, by Ctrl-C or on request.
     """

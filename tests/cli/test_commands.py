@@ -457,6 +457,13 @@ def test_help_is_there_with_examples(dslda: Dslda, command: str) -> None:
     assert ("Exit codes" if not command else "Examples:") in told.out
 
 
+def test_the_rule_that_ends_em_is_told_as_it_is(dslda: Dslda) -> None:
+    """Not one small change: EM begins with small ones."""
+    assert "changed by less than this fraction twice in a row" in " ".join(
+        dslda("train", "--help").out.split()
+    )
+
+
 def test_the_version_is_told(dslda: Dslda) -> None:
     from dslda import __version__
 
