@@ -151,14 +151,14 @@ def fit(
                     checkpoints.after_iteration(position)
     except BaseException as error:
         if checkpoints is not None:
-            checkpoints.at_end(position)
+            checkpoints.at_end(position, n_complete=len(position.trace if last is None else last.trace))
             checkpoints.note(error)
         if last is None or not isinstance(error, KeyboardInterrupt):
             raise
         logger.warning("interrupted: keeping iteration %d, the last complete one", last.trace[-1].iteration)
         return last
     if checkpoints is not None:
-        checkpoints.at_end(position)
+        checkpoints.at_end(position, n_complete=len(trace))
     logger.info("EM ended after iteration %d: %s", state.iteration, decision.value)
     return FitResult(
         parameters,

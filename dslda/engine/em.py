@@ -26,8 +26,8 @@ CHECKPOINT_SHARE = 0.05
 """Of the time of a fit that may go into checkpoints, where the user does not say how often to write one."""
 
 FITTED_CHANGES, LEAST_CHANGES = 10, 4
-"""Relative changes that tell how many iterations are to come. (On traces of reviews and bills the estimate moved by a factor of
-1.3 from one iteration to the next, with five changes and their ends alone by 2.)"""
+"""Relative changes that tell how many iterations are to come. (On traces of reviews and bills the estimate moved by a factor
+of 1.3 from one iteration to the next, with five changes and their ends alone by 2.)"""
 
 
 class Decision(enum.Enum):
