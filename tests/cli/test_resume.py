@@ -108,6 +108,7 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
         time.sleep(draw.uniform(0.0, 0.1))
         process.send_signal(number)
         _, rest = process.communicate(timeout=60)
+        assert "distributed" not in rest  # the last words of a worker's nanny
         assert process.returncode == (143 if number == signal.SIGTERM else -number)
         _, alive = psutil.wait_procs(workers, timeout=30)
         assert not alive
