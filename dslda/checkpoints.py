@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,26 +24,21 @@ from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.engine.sources import Source
+    from dslda.persistence.record import ModelRecord
     from dslda.training_set import TrainingSet
     from dslda.variational.parameters import FitSpec
 
-__all__ = ["CheckpointOptions", "FitCheckpoint", "fit_identity"]
+__all__ = ["CheckpointOptions", "FitCheckpoint", "fit_identity", "is_of_fit"]
 
 logger = logging.getLogger("dslda.training")
 
 BITS_DEPEND_ON = ("dslda", "numpy", "numba", "scipy")
 """Packages with another version of which a fit may end with other bits."""
 
-CALLED = {
-    "documents.source": "kind of data",
-    "documents.sha256": "SHA-256 of the data",
-    "documents.trained_on": "number of documents trained on",
-    "documents.selection_sha256": "SHA-256 of the mask of documents",
-    "settings.alpha": "doc_topic_prior",
-    "settings.rho": "response_weight",
-    "settings.delta_floor": "dispersion_floor",
-}
-"""What users call the entries of a fit's identity, where it is not their last part."""
+CALLED = {"alpha": "doc_topic_prior", "rho": "response_weight", "delta_floor": "dispersion_floor"}
+"""What users call the settings that have the paper's names here."""
+NOT_GIVEN = {"alpha": "1/K", "ridge": "the family's"}
+"""What a setting is that is not given, where there is more to say than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +55,29 @@ class CheckpointOptions:
         Go on from the one that is there, or begin where there is none.
     overwrite : bool
         Begin anew, and replace the one that is there.
+    before_going_on : callable, optional
+        Called without arguments when the checkpoint that is there is known to be of the fit, and before any work: what it
+        raises ends the fit.
     """
 
     path: str | os.PathLike[str]
     every: int | None = None
     resume: bool = False
     overwrite: bool = False
+    before_going_on: Callable[[], None] | None = None
 
     @classmethod
     def of(
         cls,
-        path: str | os.PathLike[str] | None,
+        path: str | os.PathLike[str] | CheckpointOptions | None,
         *,
         every: int | None,
         resume: bool,
         overwrite: bool,
     ) -> CheckpointOptions | None:
         """The options, None where there is to be no checkpoint; refuses a place that cannot be used.
+
+        Those that are options already are given back as they are.
 
         Raises
         ------
@@ -87,6 +88,8 @@ class CheckpointOptions:
         FormatError
             What is to be resumed is damaged.
         """
+        if isinstance(path, CheckpointOptions):
+            return path
         if path is None:
             given = {"resume": resume, "overwrite": overwrite, "checkpoint_every": every is not None}
             if any(given.values()):
@@ -140,10 +143,18 @@ class FitCheckpoint:
             return Position(initial)
         _check_same_fit(record, self._identity, self._store.url)
         position = Position(_parameters(record, initial, self._store.url), _trace(record, self._store.url))
+        if self._options.before_going_on is not None:
+            self._options.before_going_on()
+        n = len(position.trace)
+        # one of a fit that converged is of before its last iteration too, and cannot know it
+        capped = record.fit["settings"].get("max_iter") == n + 1
         logger.info(
-            "going on after %s, from the checkpoint %s",
-            number_of(len(position.trace), "iteration"),
+            "going on after %s, from the checkpoint %s%s",
+            number_of(n, "iteration"),
             self._store.url,
+            f": iteration {n + 1}, where that fit reached its cap, is done again, since its sums are not kept"
+            if capped
+            else "",
         )
         return position
 
@@ -200,34 +211,109 @@ def fit_identity(
     return json.loads(canonical_json(identity))  # type: ignore[no-any-return]
 
 
+def is_of_fit(model: ModelRecord, checkpoint: CheckpointRecord) -> bool:
+    """Whether a model of a stored corpus is of the fit that a checkpoint is of, up to any iteration of it."""
+    states = {
+        "documents": {"sha256": model.corpus_hash, "trained_on": model.training.n_documents},
+        "design": asdict(model.design),
+        "classes": model.classes,
+        "settings": settings_to_json(model.spec),
+        "versions": dict(model.versions),
+    }
+    kept = dict(_flat(checkpoint.fit))
+    if any(_matters(n) and kept.get(n) != value for n, value in _flat(json.loads(canonical_json(states)))):
+        return False
+    elbos = [trace.get("elbo", np.zeros(0)) for trace in (model.trace, checkpoint.trace)]
+    n = min(map(len, elbos))
+    return n > 0 and np.array_equal(elbos[0][:n], elbos[1][:n])
+
+
 def _check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: str) -> None:
-    theirs, ours = dict(_flat(record.fit)), dict(_flat(identity))
-    differences = [
-        f"{_called(name)} {_shown(theirs, name)} there, {_shown(ours, name)} now"
-        for name in sorted({*theirs, *ours}, key=_rank)
-        if _matters(name) and theirs.get(name) != ours.get(name)
-    ]
+    differences, advice = list(_differences(record.fit, identity)), "Train as it says, give"
+    if differences and differences[0].startswith("the "):  # documents that have changed do not come back
+        advice = "Give"
     if differences:
         raise InputError(
-            f"the checkpoint {url} must be of this fit, got one of another: {'; '.join(differences)}. Train as it says, "
-            "give another checkpoint, or begin anew with overwrite=True in the place of resume=True"
+            f"the checkpoint {url} must be of this fit, got one of another: {'; '.join(differences)}. {advice} another "
+            "checkpoint, or begin anew with overwrite=True in the place of resume=True"
         )
-    least = record.n_iterations + 1
-    if ours["settings.max_iter"] < least:
+    least, max_iter = record.n_iterations + 1, identity["settings"]["max_iter"]
+    if max_iter < least:
         raise InputError(
             f"max_iter must be at least {least} to go on from the checkpoint {url}, which holds "
-            f"{number_of(record.n_iterations, 'iteration')}, got {ours['settings.max_iter']}"
+            f"{number_of(record.n_iterations, 'iteration')}, got {max_iter}"
         )
 
 
-def _rank(name: str) -> tuple[int, bool, str]:
-    """What differs first in a message: what makes the rest differ."""
-    kind = name.partition(".")[0]
-    return (
-        ("documents", "classes", "settings", "design", "versions", kind).index(kind),
-        name != "documents.sha256",
-        name,
+def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
+    """What differs, in the words of users and without what follows from it: moments, classes and options of the family."""
+    then, now = dict(_flat(theirs)), dict(_flat(ours))
+    differing = [name for name in {**then, **now} if _matters(name) and then.get(name) != now.get(name)]
+    if not differing:
+        return
+    told = [
+        *_other_documents(then, now),
+        *(
+            f"{role} {_shown(before)} then, {_shown(after)} now"
+            for role, before, after in (
+                (role, _role(theirs, role), _role(ours, role))
+                for role in ("response", "covariates", "weight", "exposure", "trials", "event")
+            )
+            if before != after
+        ),
+    ]
+    derived = bool(told) or "settings.family" in differing
+    weights = [given.get("design", {}).get("class_weight") for given in (theirs, ours)]
+    if weights[0] != weights[1] and not (derived and None not in weights):
+        told.append(f"class_weight {_shown(weights[0])} then, {_shown(weights[1])} now")
+    for name in differing:
+        kind, _, rest = name.partition(".")
+        if kind == "versions":
+            told.append(f"version of {rest} {_shown(then.get(name))} then, {_shown(now.get(name))} now")
+        elif kind == "settings" and not (derived and rest.startswith("family_options")):
+            before, after = (
+                NOT_GIVEN.get(rest, "none") if v.get(name) is None else _shown(v[name]) for v in (then, now)
+            )
+            told.append(f"{CALLED.get(rest, rest)} {before} then, {after} now")
+    # where nothing that a user says explains it
+    yield from told or (
+        f"{name} {_shown(then.get(name))} then, {_shown(now.get(name))} now" for name in differing
     )
+
+
+def _other_documents(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    def differs(name: str) -> bool:
+        return then.get(f"documents.{name}") != now.get(f"documents.{name}")
+
+    n_then, n_now = then.get("documents.trained_on"), now["documents.trained_on"]
+    numbers = (
+        f"{n_then:,} documents then, {n_now:,} now" if isinstance(n_then, int) and n_then != n_now else ""
+    )
+    if differs("source"):
+        yield "the documents are those of a corpus in one fit, and not in the other"
+    elif differs("sha256"):
+        what = (
+            "corpus has"
+            if now["documents.source"] == "corpus"
+            else "data (documents, response or columns) have"
+        )
+        yield f"the {what} changed: " + (
+            numbers or f"{number_of(n_now, 'document')} as then, with other contents"
+        )
+    elif differs("vocabulary_sha256"):
+        yield "the terms have other names"
+    elif differs("selection_sha256"):
+        yield f"other documents are chosen to train on: {numbers or 'as many as then'}"
+
+
+def _role(fit: Mapping[str, Any], role: str) -> Any:
+    """The columns that play a role in a fit, None where there are none."""
+    design = fit.get("design", {})
+    if role == "covariates":
+        return list(dict.fromkeys(column["name"] for column in design.get("covariates", ()))) or None
+    if role in ("trials", "event"):
+        return design.get("auxiliary") if design.get("trials") == (role == "trials") else None
+    return design.get(role)
 
 
 def _matters(name: str) -> bool:
@@ -235,17 +321,10 @@ def _matters(name: str) -> bool:
     return name != "settings.max_iter" and (kind != "versions" or rest in BITS_DEPEND_ON)
 
 
-def _called(name: str) -> str:
-    kind, _, rest = name.partition(".")
-    if kind == "versions":
-        return f"version of {rest}"
-    if kind == "settings":
-        return CALLED.get(name, rest)
-    return CALLED.get(name, name)
-
-
-def _shown(values: Mapping[str, Any], name: str) -> str:
-    return f"{json.dumps(values[name]):.80}" if name in values else "not given"
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    return "none" if value is None else f"{value!r:.80}"
 
 
 def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:

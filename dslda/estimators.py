@@ -163,9 +163,10 @@ class SLDARegressor(RegressorMixin, _SLDA):
     max_iter : int
         Cap on EM iterations.
     tol : float
-        EM stops when the corpus ELBO changes by less than this fraction.
+        EM stops when the corpus ELBO has changed by less than this fraction twice in a row, and its changes have come down:
+        see :func:`dslda.train`.
     max_sweeps, sweep_tol : int, float
-        The same for the coordinate ascent of one document.
+        The coordinate ascent of a document stops after so many sweeps, or when its ELBO changes by less than this fraction.
     dispersion_floor : float
         Lower bound of the dispersion, as a fraction of the variance of the response.
     ridge : float or None, default None

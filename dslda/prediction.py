@@ -347,7 +347,7 @@ def corpus_alignment(corpus: Corpus, record: ModelRecord, *, realign: bool) -> N
         raise VocabularyMismatchError(
             f"{corpus.path} is counted over another vocabulary than the model's ({corpus.n_terms} terms, "
             f"hash {corpus.vocabulary_sha256[:12]}; the model has {len(ours)}, hash {ours.sha256[:12]}); "
-            "ingest it with the model's vocabulary, or match the terms by name with realign=True (--realign)"
+            "ingest it with the model's vocabulary, or match the terms by name with realign=True"
         )
     return ours.alignment(corpus.vocabulary)
 

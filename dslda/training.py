@@ -117,7 +117,7 @@ def train(
     categorical: str | Iterable[str] = (),
     partition_tokens: int | None = None,
     progress: FitProgress | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | CheckpointOptions | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -183,9 +183,11 @@ def train(
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
     max_iter, tol : int, float
-        EM stops after so many iterations, or when the corpus ELBO changes by less than this fraction.
+        EM stops after so many iterations, or when the corpus ELBO has changed by less than this fraction twice in a row,
+        the second time no more than the first, and its changes have come down: one since the third iteration was as large
+        as this, or the last is at most a tenth of the largest. (They begin small, while the topics are nearly equal.)
     max_sweeps, sweep_tol : int, float
-        The same for the sweeps over one document.
+        The E-step leaves a document after so many sweeps, or when its ELBO changes by less than this fraction.
     dispersion_floor : float
         Lower bound of the dispersion, as a fraction of the variance of the response, 1e-12 to 1.
     terms : iterable of str, optional
@@ -198,17 +200,17 @@ def train(
         Tokens of a partition of a bag, about.
     progress : FitProgress, optional
         Is told of every iteration; by default a bar on a terminal and log lines (``dslda.engine``) elsewhere.
-    checkpoint : str or path, optional
+    checkpoint : str, path or CheckpointOptions, optional
         Directory, local or any fsspec URL, that is to hold what it takes to go on after an iteration. It is replaced as
         a whole: whenever the process is killed, one complete checkpoint is there. It is written once more when the fit
-        ends, also by an error, and stays there.
+        ends, also by an error, and stays there. The command line gives options, which say all of the next three too.
     checkpoint_every : int, optional
         Iterations between two checkpoints. By default as many as keep them below 5% of the time. No bit of the result
         depends on it.
     resume : bool, default False
         Go on from the checkpoint, with the same bits as a fit that was never interrupted; where there is none yet, begin.
         The documents, settings and versions must be those of the checkpoint, but for `max_iter`, which may be raised:
-        a fit that stopped at its cap goes on.
+        a fit that stopped at its cap goes on. One that has ended gives its model again, for one iteration's work.
     overwrite : bool, default False
         Begin anew although there is a checkpoint, and replace it.
     **text_settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslda.cli.own_family import load_own_model, own_family_option
-from dslda.cli.wording import raising
+from dslda.cli.wording import called, raising
 from dslda.exceptions import FormatError
 from dslda.wording import number_of
 
@@ -104,9 +104,11 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         floor = " (at its floor)" if model.dispersion_at_floor else ""
         yield "dispersion", f"{model.dispersion:.4g}{floor}"
     for each in model.covariate_coefficients():
-        name = each.covariate if each.level is None else f"{each.covariate}={each.level}"
         of_class = "" if each.class_name is None else f" for {each.class_name}"
-        yield "covariate", f"{name}{of_class}: {each.coefficient:.4g} (s.e. {each.standard_error:.2g})"
+        yield (
+            "covariate",
+            f"{called(each)}{of_class}: {each.coefficient:.4g} (s.e. {each.standard_error:.2g})",
+        )
     yield (
         "trained on",
         f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "
@@ -116,7 +118,7 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "iterations", f"{training.n_iterations} ({how})"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"
     yield "elbo", f"{model.trace['elbo'][-1]:.6f}" if "elbo" in model.trace else "not known"
-    yield "settings", ", ".join(f"{name}={getattr(model.spec, name)}" for name in model.spec.__slots__)
+    yield "settings", _stated({name: getattr(model.spec, name) for name in model.spec.__slots__})
     if model.text_settings is not None:
         yield from _settings(model.text_settings)
     yield "corpus hash", model.record.corpus_hash or "not trained on a stored corpus"
@@ -133,15 +135,31 @@ def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]
         yield name, f"{' x '.join(f'{side:,}' for side in array.shape)} numbers"
     # by what is there: one that was edited is refused when it is gone on from, and shown here
     for name, value in record.fit.items():
-        entries = value.items() if isinstance(value, dict) else [("", value)]
-        yield name, ", ".join(f"{key}={each}" if key else f"{each}" for key, each in entries)
+        if isinstance(value, dict):
+            yield name, _stated(value)
+        elif value is not None:
+            yield name, _listed([*map(str, value)]) if isinstance(value, list) else value
+
+
+def _stated(values: Mapping[str, Any]) -> str:
+    """Settings with their values, without those that are not given or are the family's own."""
+    if values.get("alpha", "") is None:
+        values = {**values, "alpha": "1/K"}
+    return ", ".join(f"{n}={_told(value)}" for n, value in values.items() if value not in (None, {}, [], ()))
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({_stated(value)})"
+    return f"({'; '.join(map(_told, value))})" if isinstance(value, (list, tuple)) else str(value)
 
 
 def _settings(settings: TextSettings) -> Iterator[tuple[str, Any]]:
     shown = {field.name: getattr(settings, field.name) for field in fields(settings)}
     if isinstance(settings.stop_words, tuple):
         shown["stop_words"] = _listed(settings.stop_words)
-    yield "text settings", ", ".join(f"{name}={value}" for name, value in shown.items())
+    # what is None filters nothing
+    yield "text settings", ", ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
 
 
 def _provenance(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslda.cli.own_family import load_own_model, own_family_option
-from dslda.cli.wording import raising
+from dslda.cli.wording import called, raising
 from dslda.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dslda.model import Model, Topic
 
-__all__ = ["class_table", "command", "notes", "topic_table"]
+__all__ = ["class_table", "command", "covariate_table", "notes", "topic_table"]
 
 
 @click.command(
@@ -45,7 +45,8 @@ def command(model_path: str, *, top: int, by_class: bool, family: str | None) ->
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
     expected of it, in its units; of classes that of the class that the topic speaks for most, and a second table has
     the topics that raise each class. Its standard error takes the topics as known, a lower bound. Prevalence is the
-    share of the training words in the topic. A table on a terminal, CSV when the output goes to a file or program.
+    share of the training words in the topic. Coefficients of covariates come below; those of topics are then for
+    average covariates. A table on a terminal, CSV when the output goes to a file or program (covariates on stderr).
     """
     model = load_own_model(model_path, family)
     in_classes = model.record.parameters.n_classes is not None
@@ -60,9 +61,15 @@ def command(model_path: str, *, top: int, by_class: bool, family: str | None) ->
         console.print(topic_table(model, top=top))
         if in_classes:
             console.print(class_table(model))
+        if model.covariate_coefficients():
+            console.print(covariate_table(model))
         click.echo("\n".join(notes(model)))
         return
-    click.echo(" ".join(notes(model)), err=True)  # the CSV stays CSV
+    # the CSV stays CSV
+    click.echo(" ".join(notes(model, by_class=by_class)), err=True)
+    for name, class_name, coefficient, error in _covariates(model):
+        of_class = "" if class_name is None else f" for {class_name}"
+        click.echo(f"Covariate {name}{of_class}: {coefficient} (s.e. {error})", err=True)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     if by_class:
         words = {topic.topic: " ".join(topic.words) for topic in model.topics(top=top)}
@@ -85,14 +92,23 @@ SCALES = {
     "softmax": "Coefficients are log odds, of the class that a topic speaks for most; --by-class has all.",
 }
 """What a coefficient is by the link of the family, where it is not the response itself."""
+BY_CLASS = "Coefficients are log odds, against the mean of all classes."
 
 
-def notes(model: Model) -> list[str]:
+def notes(model: Model, *, by_class: bool = False) -> list[str]:
     """What a reader of the table must know, a sentence each."""
     name = model.response or "the response"
+    scale = BY_CLASS if by_class else SCALES.get(model.family.link)
     said = [
         *([] if model.classes else [f"The mean of {name} in training is {model.response_summary.mean:.4g}."]),
-        *([SCALES[model.family.link]] if model.family.link in SCALES else []),
+        *([] if scale is None else [scale]),
+        *(
+            [
+                "Coefficients of topics are those of documents with average covariates; of a covariate, per unit of it."
+            ]
+            if model.record.design.covariates
+            else []
+        ),
         "A standard error (s.e.) takes the topics as known: it is a lower bound.",
     ]
     if model.dispersion_at_floor:
@@ -135,6 +151,33 @@ def class_table(model: Model) -> Table:
     for name, raised in model.class_topics().items():
         table.add_row(name, raising(raised).removeprefix("raised by "))
     return table
+
+
+def covariate_table(model: Model) -> Table:
+    """The coefficients of the covariates, a row each, or one for each class."""
+    from rich.table import Table
+
+    table = Table(title="Covariates", title_justify="left")
+    table.add_column("covariate")
+    if model.record.parameters.n_classes is not None:
+        table.add_column("class")
+    table.add_column("coefficient", justify="right")
+    table.add_column("± s.e.", justify="right")
+    for name, class_name, *numbers in _covariates(model):
+        table.add_row(name, *([] if class_name is None else [class_name]), *numbers)
+    return table
+
+
+def _covariates(model: Model) -> Iterator[tuple[str, str | None, str, str]]:
+    """Each covariate, with the level that a level is compared with; class, coefficient and standard error."""
+    for each in model.covariate_coefficients():
+        against = "" if each.level is None else f" (against {model.record.levels[each.covariate][0]})"
+        yield (
+            f"{called(each)}{against}",
+            each.class_name,
+            f"{each.coefficient:.4g}",
+            f"{each.standard_error:.2g}",
+        )
 
 
 def _rows(model: Model, *, top: int) -> Iterator[tuple[Topic, float, float | None]]:

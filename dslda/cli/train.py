@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 from typing import TYPE_CHECKING, Any, get_args
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
     from dslda.engine.cluster import ClusterOptions
     from dslda.model import Model
+    from dslda.persistence.record import ModelRecord, TrainingSummary
 
 __all__ = ["command"]
 
@@ -152,7 +154,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     type=float,
     default=DEFAULTS.tol,
     show_default=True,
-    help="Relative change of the ELBO at which EM stops.",
+    help="EM stops when the ELBO has changed by less than this fraction twice in a row, and its changes are falling.",
 )
 @click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="Of the start.")
 @click.option(
@@ -169,8 +171,8 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on from the checkpoint; begin where there is none yet. A model of the same corpus that was interrupted is "
-    "replaced.",
+    help="Go on from the checkpoint; begin where there is none yet. The model of this fit is replaced if it was "
+    "interrupted or stopped at a lower --max-iter, and left as it is if it is complete.",
 )
 @click.option(
     "--overwrite", is_flag=True, help="Replace a model at --out and, without --resume, a checkpoint."
@@ -217,6 +219,7 @@ def command(
         from dslda.checkpoints import CheckpointOptions
         from dslda.cli.interrupts import HoldWhenDone
         from dslda.cli.progress import JsonProgress
+        from dslda.corpus.location import Location
         from dslda.corpus.store import open_corpus
         from dslda.engine.progress import default_progress
         from dslda.persistence.store import check_model_output
@@ -224,40 +227,46 @@ def command(
 
         chosen = named_family(family)
         corpus = open_corpus(corpus_path)
-        replace = overwrite or (resume and _is_interrupted(out, corpus))
+        here = _model_of_fit(out, checkpoint) if resume and checkpoint is not None and not overwrite else None
+        replace = overwrite or here is not None or (resume and _is_interrupted(out, corpus))
         check_model_output(out, overwrite=replace)
         # now, and not when a cluster has started
         anew = overwrite and not resume and checkpoint is not None
-        CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=anew)
+        options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=anew)
+        if options is not None and here is not None and _is_complete(here.training, max_iter):
+            options = dataclasses.replace(options, before_going_on=_end)
         _check_apart(out, checkpoint)
         progress = JsonProgress() if json_logs else default_progress()
-        model = train(
-            corpus,
-            response=response,
-            family=chosen,
-            covariates=[name for listed in covariates for name in listed.split(",") if name],
-            weight=weight,
-            exposure=exposure,
-            trials=trials,
-            event=event,
-            class_weight=class_weight,
-            ridge=ridge,
-            n_topics=n_topics,
-            seed=seed,
-            client=chosen_client(cluster),
-            doc_topic_prior=alpha,
-            topic_prior=topic_prior,
-            topic_estimation=topic_estimation,
-            response_weight=rho,
-            granularity=granularity,
-            max_iter=max_iter,
-            tol=tol,
-            progress=HoldWhenDone(progress, session.interrupts),
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-            overwrite=anew,
-        )
+        try:
+            model = train(
+                corpus,
+                response=response,
+                family=chosen,
+                covariates=[name for listed in covariates for name in listed.split(",") if name],
+                weight=weight,
+                exposure=exposure,
+                trials=trials,
+                event=event,
+                class_weight=class_weight,
+                ridge=ridge,
+                n_topics=n_topics,
+                seed=seed,
+                client=chosen_client(cluster),
+                doc_topic_prior=alpha,
+                topic_prior=topic_prior,
+                topic_estimation=topic_estimation,
+                response_weight=rho,
+                granularity=granularity,
+                max_iter=max_iter,
+                tol=tol,
+                progress=HoldWhenDone(progress, session.interrupts),
+                checkpoint=options,
+            )
+        except _CompleteAlready:
+            assert here is not None
+            told = _outcome(here.parameters.n_topics, here.training)
+            click.echo(f"{Location.of(out).url}: complete already: {told}")
+            return
         path = _save(model, out, overwrite=replace)
     training = model.training
     if training.interrupted:
@@ -267,10 +276,38 @@ def command(
         )
     if session.interrupts.seen is not None:
         raise Interrupted(f"after training had ended; the complete model is saved in {path}")
+    click.echo(f"{path}: {_outcome(model.n_topics, training)}")
+
+
+class _CompleteAlready(Exception):
+    """The checkpoint is of this fit, and its model is there: there is nothing to do."""
+
+
+def _end() -> None:
+    raise _CompleteAlready
+
+
+def _outcome(n_topics: int, training: TrainingSummary) -> str:
     how = "converged" if training.converged else "not converged"
-    click.echo(
-        f"{path}: {number_of(model.n_topics, 'topic')}, {number_of(training.n_iterations, 'iteration')} ({how})"
-    )
+    return f"{number_of(n_topics, 'topic')}, {number_of(training.n_iterations, 'iteration')} ({how})"
+
+
+def _is_complete(training: TrainingSummary, max_iter: int) -> bool:
+    """Whether a fit with this cap ends with such a model."""
+    return training.converged or (not training.interrupted and training.n_iterations >= max_iter)
+
+
+def _model_of_fit(out: str, checkpoint: str) -> ModelRecord | None:
+    """The model that is there already, if it is of the fit that the checkpoint is of: it is in nobody's way."""
+    from dslda.checkpoints import is_of_fit
+    from dslda.persistence.checkpoint import read_checkpoint
+    from dslda.persistence.store import read_model
+
+    try:
+        model, kept = read_model(out), read_checkpoint(checkpoint)
+    except (DsldaError, OSError):
+        return None  # whatever is there is judged by who writes
+    return model if is_of_fit(model, kept) else None
 
 
 def _is_interrupted(out: str, corpus: Corpus) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dslda.model import Coefficient
+    from dslda.model import Coefficient, CovariateCoefficient
 
-__all__ = ["in_options", "raising"]
+__all__ = ["called", "in_options", "raising"]
 
 RENAMED = {
     "n_topics": "topics",
@@ -40,6 +40,9 @@ OTHERS = (
         "checkpoint",
         "counts",
         "covariates",
+        "event",
+        "exposure",
+        "family",
         "format",
         "granularity",
         "id",
@@ -48,24 +51,43 @@ OTHERS = (
         "ngrams",
         "response",
         "rho",
+        "ridge",
+        "scheduler",
+        "seed",
     ),
-    *("scheduler", "seed", "text", "threads", "tol", "vocabulary", "weight", "words", "workers"),
+    *("text", "threads", "tol", "trials", "vocabulary", "weight", "words", "workers"),
 )
 """Names that are words too: parameters where a message begins with them, or where they end in "="."""
+SAID_OTHERWISE = {
+    "open it with open_corpus": "look at it with dslda info",
+    "open it with load_model": "look at it with dslda info",
+    "register its class before (dslda.families.registry.register)": "name it with --family MODULE:CLASS",
+    "raise max_sweeps, or sweep_tol": "dslda.train in Python has max_sweeps and sweep_tol to change that",
+    ", or leave these documents out with documents=": "",
+    ", or arrays with covariates=": "",
+    "train with terms=": "train on a corpus",
+    ", None for 1/K": ", 1/K",
+    ", or None for the default of the family": "",
+}
+"""Advice that is of Python alone, and what there is to do on the command line."""
 
 _ANY = "|".join((*UNMISTAKABLE, *OTHERS))
 ANYWHERE = re.compile(rf"""(?<![\w'"./-])(?:({"|".join(UNMISTAKABLE)})(?![\w'"=])|({_ANY})=(?![\w='"]))""")
+WITH_A_VALUE = re.compile(rf"""(?<![\w'"./-])({_ANY})='(\w+)'""")
 AT_THE_BEGINNING = re.compile(rf"(?:(?:{_ANY})(?:, | and ))*(?:{_ANY})(?= (?:must|are for)\b)")
 
 
 def in_options(message: str) -> str:
     """A message with the options in the place of parameters."""
-    for keyword in ("overwrite", "append", "resume"):
+    for said, told in SAID_OTHERWISE.items():
+        message = message.replace(said, told)
+    for keyword in ("overwrite", "append", "resume", "realign"):
         message = message.replace(f"{keyword}=True", f"--{keyword}")
     subject = AT_THE_BEGINNING.match(message)
     if subject is not None:
         options = re.sub(_ANY, lambda found: _option(found[0]), subject[0])
         message = options + message[subject.end() :]
+    message = WITH_A_VALUE.sub(lambda found: f"{_option(found[1])} {found[2]}", message)
     return ANYWHERE.sub(lambda found: _option(found[1] or found[2]), message)
 
 
@@ -77,6 +99,11 @@ def raising(topics: Sequence[Coefficient]) -> str:
         for each in topics
     ]
     return "raised by " + ", ".join(told) if told else "raised by no topic"
+
+
+def called(covariate: CovariateCoefficient) -> str:
+    """A column of the covariates: ``age``, or ``party=R`` for a level."""
+    return covariate.covariate if covariate.level is None else f"{covariate.covariate}={covariate.level}"
 
 
 def _option(parameter: str) -> str:

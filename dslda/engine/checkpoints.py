@@ -50,13 +50,25 @@ class Checkpoints:
         ):
             self._try(position)
 
-    def at_end(self, position: Position) -> None:
-        """Write the last one, if any iteration is complete that the one before does not have."""
+    def at_end(self, position: Position, *, n_complete: int) -> None:
+        """Write the last one, if any iteration is complete that the one before does not have.
+
+        Parameters
+        ----------
+        position : Position
+        n_complete : int
+            Iterations of the model that the fit ends with: one more than `position` has where no M-step came after the last.
+        """
         if len(position.trace) > self._n_written:
             self._failed = False  # said once more: now it is for good
             self._try(position)
         if self._n_written:
-            logger.info("%s", self._what_there_is())
+            again = (
+                f"; going on begins with iteration {self._n_written + 1} again"
+                if n_complete > self._n_written
+                else ""
+            )
+            logger.info("%s%s", self._what_there_is(), again)
 
     def note(self, error: BaseException) -> None:
         """Tell with an error that ends the fit how to go on."""

@@ -37,7 +37,7 @@ class FitResult:
     trace : tuple of IterationRecord
         One record an iteration.
     converged : bool
-        The ELBO changed by less than ``spec.tol``.
+        The changes of the ELBO settled below ``spec.tol``.
     interrupted : bool
         Stopped before it converged or reached the iteration cap, by Ctrl-C or on request.
     """
@@ -151,14 +151,14 @@ def fit(
                     checkpoints.after_iteration(position)
     except BaseException as error:
         if checkpoints is not None:
-            checkpoints.at_end(position)
+            checkpoints.at_end(position, n_complete=len(position.trace if last is None else last.trace))
             checkpoints.note(error)
         if last is None or not isinstance(error, KeyboardInterrupt):
             raise
         logger.warning("interrupted: keeping iteration %d, the last complete one", last.trace[-1].iteration)
         return last
     if checkpoints is not None:
-        checkpoints.at_end(position)
+        checkpoints.at_end(position, n_complete=len(trace))
     logger.info("EM ended after iteration %d: %s", state.iteration, decision.value)
     return FitResult(
         parameters,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import statistics
 import sys
 import threading
 import time
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["FitProgress", "LogProgress", "TerminalProgress", "default_progress", "telling_after"]
 
 logger = logging.getLogger("dslda.engine")
+
+TIMED_ITERATIONS = 5
 
 
 class FitProgress(Protocol):
@@ -91,8 +94,7 @@ class LogProgress:
             self._trace.append(record)
             self._done = 0
             self._began = self._said = time.monotonic()
-        left = remaining_iterations(self._trace, self._spec)
-        logger.info("%s, about %s to go", _line(record), _duration(left * self._n_documents / _rate(record)))
+        logger.info("%s%s", _line(record), _to_go(self._trace, self._spec, self._n_documents))
 
     def __enter__(self) -> Self:
         return self
@@ -138,15 +140,13 @@ class TerminalProgress:
     def iteration(self, record: IterationRecord) -> None:
         assert self._task is not None
         self._trace.append(record)
-        left = remaining_iterations(self._trace, self._spec)
-        eta = _duration(left * self._n_documents / _rate(record))
         change = "" if len(self._trace) < 2 else f" (changed by {record.relative_change:.1e})"
         self._progress.update(
             self._task,
             completed=0,
             number=min(record.iteration + 1, self._spec.max_iter),
-            text=f"{record.documents_per_second:,.0f} documents/s, ELBO {record.elbo:.6g}{change}, "
-            f"about {eta} to go",
+            text=f"{record.documents_per_second:,.0f} documents/s, ELBO {record.elbo:.6g}{change}"
+            f"{_to_go(self._trace, self._spec, self._n_documents)}",
         )
 
     def __enter__(self) -> Self:
@@ -184,8 +184,14 @@ def _line(record: IterationRecord) -> str:
     )
 
 
-def _rate(record: IterationRecord) -> float:
-    return max(record.documents_per_second, 1e-9)
+def _to_go(trace: Sequence[IterationRecord], spec: FitSpec, n_documents: int) -> str:
+    """The time until EM ends, with a comma before; nothing where it cannot be told."""
+    left = remaining_iterations(trace, spec)
+    if left is None:
+        return ""
+    # the median: one iteration may have waited for a worker, and the first for its kernels to be compiled
+    rate = statistics.median(record.documents_per_second for record in trace[-TIMED_ITERATIONS:])
+    return f", about {_duration(left * n_documents / max(rate, 1e-9))} to go"
 
 
 def _duration(seconds: float) -> str:

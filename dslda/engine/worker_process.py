@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import dask.config
 from distributed.deploy.subprocess import SubprocessWorker
@@ -39,6 +41,17 @@ class WorkerProgram(SubprocessWorker):  # type: ignore[misc]
                 # directory
                 "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
                 "PYTHONSAFEPATH": "1",
-                "DASK_INTERNAL_INHERIT_CONFIG": dask.config.serialize(dask.config.config),
+                "DASK_INTERNAL_INHERIT_CONFIG": dask.config.serialize(_quiet(dask.config.config)),
             },
         )
+
+
+def _quiet(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a nanny that says nothing, also after its `silence_logs` has ended, which is when it has closed.
+
+    Where the user has set logs up, that stays.
+    """
+    for place in (config, config.get("distributed", {})):
+        if "logging" in place or "logging-file-config" in place:
+            return dict(config)
+    return {**config, "logging": {"distributed": "critical"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -58,14 +59,16 @@ def get_family(name: str, options: Mapping[str, Any] | None = None) -> Family:
     Raises
     ------
     InputError
-        For an unknown name, listing the known ones, or an option the family does not have.
+        For an unknown name, with the one that is most like it and all that are known, or an option the family does not have.
     """
     try:
         kind = FAMILIES[name]
     except (KeyError, TypeError):
+        close = get_close_matches(str(name).lower().replace("-", "_"), FAMILIES, n=1)
+        meant = f"did you mean {close[0]!r}? If" if close else "if"
         raise InputError(
-            f"family must be one of {', '.join(sorted(FAMILIES))}, got {name!r}; if it is your own, register its class "
-            "before (dslda.families.registry.register; on the command line --family MODULE:CLASS)"
+            f"family must be one of {', '.join(sorted(FAMILIES))}, got {name!r}; {meant} it is your own, register its class "
+            "before (dslda.families.registry.register)"
         ) from None
     return kind.from_options({} if options is None else options)
 

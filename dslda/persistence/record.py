@@ -32,7 +32,7 @@ class TrainingSummary:
     n_iterations : int
         EM iterations.
     converged : bool
-        EM stopped by its tolerance.
+        EM stopped by its tolerance, as :meth:`~dslda.engine.em.EMState.has_settled` has it.
     interrupted : bool
         EM was stopped by Ctrl-C or on request; where neither holds, it stopped at its cap.
     """

@@ -136,7 +136,8 @@ class FitSpec:
     max_iter : int
         Cap on EM iterations.
     tol : float
-        EM stops when the corpus ELBO changes by less than this fraction, 0 to 1.
+        EM stops when the corpus ELBO has changed by less than this fraction, 0 to 1, twice in a row, and its changes have
+        come down (:meth:`~dslda.engine.em.EMState.has_settled`): they begin small, on a plateau.
     max_sweeps : int
         Cap on the coordinate-ascent sweeps over one document; documents that reach it are counted.
     sweep_tol : float

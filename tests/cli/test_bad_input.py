@@ -64,7 +64,10 @@ def test_ingest_refuses(dslda: Dslda, tmp_path: Path, case: str) -> None:
 
 TRAIN = {
     "no such corpus": (["no.corpus", "--response", "stars"], "no.corpus does not exist"),
-    "a model for a corpus": (["stars.model", "--response", "stars"], "is a model, not a corpus"),
+    "a model for a corpus": (
+        ["stars.model", "--response", "stars"],
+        "is a model, not a corpus; .* look at it with dslda info$",
+    ),
     "a file for a corpus": (["reviews.jsonl", "--response", "stars"], "not written by dslda"),
     "no such response": (
         ["reviews.corpus", "--response", "rating"],
@@ -105,7 +108,15 @@ TRAIN = {
     ),
     "unknown family": (
         ["reviews.corpus", "--response", "stars", "--family", "probit"],
-        "family must be one of .*gaussian.*, got 'probit'",
+        "--family must be one of .*gaussian.*, got 'probit'; if it is your own, name it with --family MODULE:CLASS$",
+    ),
+    "a family that is misspelt": (
+        ["reviews.corpus", "--response", "stars", "--family", "ordnal"],
+        "got 'ordnal'; did you mean 'ordinal'",
+    ),
+    "counts without trials": (
+        ["reviews.corpus", "--response", "age", "--family", "binomial"],
+        "name the column of the trials with --trials; family",
     ),
     "two clusters": (
         ["reviews.corpus", "--response", "stars", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"],
@@ -163,7 +174,11 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
     ("arguments", "message"),
     [
         (["predict", "stars.model", "no.jsonl"], "no file is there"),
-        (["predict", "reviews.corpus", "reviews.jsonl"], "is a corpus, not a model"),
+        (
+            ["predict", "reviews.corpus", "reviews.jsonl"],
+            "is a corpus, not a model; .* look at it with dslda info$",
+        ),
+        (["topics", "reviews.corpus"], "look at it with dslda info$"),
         (["predict", "stars.model", "reviews.jsonl", "--text", "body"], r"no field 'body'"),
         (["predict", "stars.model", "reviews.jsonl", "--words", "w"], "--words and --counts belong together"),
         (

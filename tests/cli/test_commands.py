@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from dslda.cli.program import COMMANDS, run
+from dslda.cli.topics import covariate_table
 from dslda.corpus.ingest import ingest as dslda_ingest
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import ConvergenceWarning
@@ -153,16 +155,28 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     out = tmp_path / "counts.model"
     train = ("train", bills / "bills.corpus", "--response", "cosponsors", "--out", out, "--topics", 3)
     options = ("--family", "poisson", "--exposure", "days", "--covariates", "age", "--covariates", "party")
-    done = dslda(*train, *options, "--alpha", "auto", "--ridge", 0.1, "--topic-estimation", "variational")
+    more = ("--alpha", "auto", "--ridge", 0.1, "--topic-estimation", "variational")
+    done = dslda(*train, *options, *more, "--checkpoint", tmp_path / "c")
     assert done.code == 0, done.err
     told = dslda("info", out).out
     assert "family:              poisson, link log" in told
     assert re.search(r"covariate: +age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)", told)
     assert re.search(r"covariate: +party=R: ", told)
     assert "alpha=auto" in told
+    checkpoint = dslda("info", tmp_path / "c").out
+    assert "None" not in checkpoint
+    assert "alpha=auto" in checkpoint
     assert "ridge=0.1" in told
     assert "topic_estimation=variational" in told
     model = load_model(out)
+    topics = dslda("topics", out)
+    assert len(rows(topics.out)) == 3
+    assert "those of documents with average covariates" in topics.err
+    assert re.search(r"\nCovariate age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)\n", topics.err)
+    assert re.search(r"\nCovariate party=R \(against D\): -?[\d.e-]+ \(s\.e\. [\d.e-]+\)\n", topics.err)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(covariate_table(model))
+    assert f"{model.covariate_coefficients()[0].coefficient:.4g}" in console.export_text()
     found = rows(dslda("predict", out, bills / "bills.csv").out)
     assert [float(r["prediction"]) for r in found] == model.predict(
         open_corpus(bills / "bills.corpus")
@@ -187,6 +201,10 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     assert list(topics[0]) == ["topic", "class", "coefficient", "standard_error", "prevalence", "words"]
     assert [t["class"] for t in topics] == ["Health", "Law", "Taxation"]
     assert "nurse" in topics[0]["words"]
+    assert "--by-class has all" in dslda("topics", out).err
+    by_class = dslda("topics", out, "--by-class").err
+    assert "against the mean of all classes" in by_class
+    assert "--by-class" not in by_class
     found = rows(dslda("predict", out, bills / "bills.corpus").out)
     names = ["probability_Health", "probability_Law", "probability_Taxation"]
     assert list(found[0]) == ["id", "prediction", "known_tokens", "oov_share", "flag", *names]
@@ -260,6 +278,11 @@ def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> N
     assert told.code == 0
     assert "80 documents (79 labelled, 0 empty)" in told.out
     assert "rho=2.0" in told.out
+    assert "alpha=1/K" in told.out
+    assert "None" not in told.out
+    assert "{}" not in told.out
+    # what has no value says nothing
+    assert "None" not in dslda("info", made / "reviews.corpus").out
     assert open_corpus(made / "reviews.corpus").content_hash in told.out
 
 
@@ -464,6 +487,13 @@ def test_help_is_there_with_examples(dslda: Dslda, command: str) -> None:
     assert "Usage: dslda" in told.out
     assert f"dslda {command or 'ingest'} " in told.out.replace("\n", " ")
     assert ("Exit codes" if not command else "Examples:") in told.out
+
+
+def test_the_rule_that_ends_em_is_told_as_it_is(dslda: Dslda) -> None:
+    """Not one small change: EM begins with small ones."""
+    assert "changed by less than this fraction twice in a row" in " ".join(
+        dslda("train", "--help").out.split()
+    )
 
 
 def test_the_version_is_told(dslda: Dslda) -> None:

@@ -25,6 +25,8 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
     assert done.code == 0, done.err
     for line in done.err.splitlines():
         json.loads(line)
+    # what it trains with is not what dslda train takes by default
+    assert "reviews with --topics 8 --rho 2 --alpha 0.5 --tol 0.0003; " in done.out
     for name in ("dslda, 8 topics", "LDA, then ridge", "lasso on word frequencies", "ridge on TF-IDF"):
         assert name in done.out
     model = load_model(tmp_path / "demo" / "clothing.model")

@@ -218,8 +218,7 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
     for command in (["predict", "w.model", "waits.jsonl"], ["topics", "w.model"], ["info", "w.model"]):
         code, told = program(*command)
         assert code == 2
-        assert "got 'exponential'; if it is your own, register" in told
-        assert told.endswith("on the command line --family MODULE:CLASS)")
+        assert told.endswith("got 'exponential'; if it is your own, name it with --family MODULE:CLASS")
         assert program(*command, *own)[0] == 0
     assert len(table(program("predict", "w.model", "waits.jsonl", *own)[1])) == 60
     for family, message in {

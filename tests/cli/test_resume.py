@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -107,6 +108,7 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
         time.sleep(draw.uniform(0.0, 0.1))
         process.send_signal(number)
         _, rest = process.communicate(timeout=60)
+        assert "distributed" not in rest  # the last words of a worker's nanny
         assert process.returncode == (143 if number == signal.SIGTERM else -number)
         _, alive = psutil.wait_procs(workers, timeout=30)
         assert not alive
@@ -129,7 +131,71 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
     assert f"going on after {done} iterations, from the checkpoint {tmp_path}/c" in ended.err
     assert_same(load_model(tmp_path / "m.model"), undisturbed[0])
     # a model that is complete is not replaced
-    assert "is there already" in dslda("train", corpus, *SETTINGS, *places, "--resume").error
+    before = contents(tmp_path)
+    again = dslda("train", corpus, *SETTINGS, *places, "--resume")
+    assert (again.code, again.out) == (
+        0,
+        f"{tmp_path}/m.model: complete already: 3 topics, 25 iterations (not converged)\n",
+    )
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file with its time and bytes."""
+    return {str(p): (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_fit_that_has_ended_is_left_alone_and_one_at_its_cap_goes_on_with_a_higher_one(
+    write_reviews: Callable[..., Path], dslda: Dslda, tmp_path: Path, assert_same: Any
+) -> None:
+    """A scheduled job can always give --resume."""
+    corpus, reviews = tmp_path / "r.corpus", write_reviews(tmp_path / "r.jsonl", 80)
+    read = ("--text", "text", "--response", "stars", "--response", "age", "--max-df", "1.0")
+    assert dslda("ingest", reviews, "--out", corpus, *read).code == 0
+    fit = ("train", corpus, "--response", "stars", "--topics", 2, "--tol", 0.01)
+    kept = (*fit, "--out", tmp_path / "m.model", "--checkpoint", tmp_path / "c", "--resume")
+    first = dslda(*kept, "--max-iter", 3)
+    assert first.out == f"{tmp_path}/m.model: 2 topics, 3 iterations (not converged)\n"
+    before = contents(tmp_path)
+    again = dslda(*kept, "--max-iter", 3)
+    assert again.out == f"{tmp_path}/m.model: complete already: 2 topics, 3 iterations (not converged)\n"
+    assert (again.code, again.err) == (0, "")
+    assert contents(tmp_path) == before
+
+    longer = dslda(*kept)
+    assert longer.code == 0, longer.err
+    assert dslda(*fit, "--out", tmp_path / "whole.model").code == 0
+    assert_same(load_model(tmp_path / "m.model"), load_model(tmp_path / "whole.model"))
+    assert load_model(tmp_path / "m.model").training.converged
+
+    before = contents(tmp_path)
+    again = dslda(*kept, "--max-iter", 50)
+    assert (again.code, again.err) == (0, "")
+    assert re.fullmatch(r".*m\.model: complete already: 2 topics, \d+ iterations \(converged\)\n", again.out)
+    # another fit is not complete, and its model is not there
+    for other, message in (
+        (
+            ("--seed", 1, "--rho", 2),
+            r"another: --rho 1\.0 then, 2\.0 now; seed 0 then, 1 now\. Train as it says, give ",
+        ),
+        (("--response", "age"), "another: response 'stars' then, 'age' now\\. "),
+        (("--max-iter", 3), r"--max-iter must be at least \d+ to go on"),
+    ):
+        refused = dslda(*kept, *other)
+        assert refused.code == 2
+        assert re.search(message, refused.error), refused.error
+    elsewhere = ("--out", tmp_path / "whole.model", "--seed", 1, "--checkpoint", tmp_path / "d")
+    assert "whole.model is there already" in dslda(*kept, *elsewhere).error
+    assert dslda("ingest", write_reviews(tmp_path / "more.jsonl", 30), "--out", corpus, "--append").code == 0
+    grown = dslda(*kept)
+    assert grown.code == 2
+    assert grown.error.endswith(
+        "the corpus has changed: 80 documents then, 110 now. Give another checkpoint, or begin anew with --overwrite in "
+        "the place of --resume"
+    )
+    for name, content in contents(tmp_path / "m.model").items():
+        assert before[name] == content
+    assert dslda(*kept[:-1], "--overwrite").code == 0
 
 
 def free_port() -> int:

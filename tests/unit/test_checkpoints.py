@@ -154,32 +154,34 @@ def test_a_matrix_has_checkpoints_too(data: dict[str, Any], tmp_path: Path, asse
         {"response": data["y"][::-1].copy()},
         {"response": data["y"], "covariates": {"x": data["x"] + np.eye(D)[0]}},
     ):
-        with pytest.raises(InputError, match="must be of this fit, got one of another: SHA-256 of the data"):
+        with pytest.raises(
+            InputError, match=r"must be of this fit, got one of another: the data .* have changed: 90 doc"
+        ):
             train(data["counts"], **settings | other, resume=True)
     assert_same(train(data["counts"], response=data["y"], **settings, resume=True), whole)
 
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
-    "n_topics": ({"n_topics": 4}, r"n_topics 3 there, 4 now\."),
-    "alpha": ({"doc_topic_prior": 0.5}, "doc_topic_prior null there, 0.5 now"),
-    "rho": ({"response_weight": 2.0}, "response_weight 1.0 there, 2.0 now"),
-    "topic_prior": ({"topic_prior": 0.0}, "topic_prior 0.01 there, 0.0 now"),
-    "granularity": ({"granularity": "token"}, 'granularity "term" there, "token" now'),
-    "tol": ({"tol": 0.5}, "tol 0.0 there, 0.5 now"),
+    "n_topics": ({"n_topics": 4}, r"n_topics 3 then, 4 now\."),
+    "alpha": ({"doc_topic_prior": 0.5}, "doc_topic_prior 1/K then, 0.5 now"),
+    "rho": ({"response_weight": 2.0}, "response_weight 1.0 then, 2.0 now"),
+    "topic_prior": ({"topic_prior": 0.0}, "topic_prior 0.01 then, 0.0 now"),
+    "granularity": ({"granularity": "token"}, "granularity 'term' then, 'token' now"),
+    "tol": ({"tol": 0.5}, "tol 0.0 then, 0.5 now"),
     "sweeps": (
         {"max_sweeps": 7, "sweep_tol": 0.1},
-        "max_sweeps 100 there, 7 now; sweep_tol 0.0001 there, 0.1 now",
+        "max_sweeps 100 then, 7 now; sweep_tol 0.0001 then, 0.1 now",
     ),
-    "floor": ({"dispersion_floor": 0.5}, "dispersion_floor 0.1 there, 0.5 now"),
-    "ridge": ({"ridge": 1.0}, "ridge null there, 1.0 now"),
-    "seed": ({"seed": 1}, "seed 0 there, 1 now"),
-    "family": ({"family": "student_t"}, 'family "gaussian" there, "student_t" now'),
-    "response": ({"response": "n"}, 'design.response "y" there, "n" now'),
-    "covariates": ({"covariates": "x"}, "design.covariates"),
-    "weight": ({"weight": "w"}, 'design.weight null there, "w" now'),
+    "floor": ({"dispersion_floor": 0.5}, "dispersion_floor 0.1 then, 0.5 now"),
+    "ridge": ({"ridge": 1.0}, "ridge the family's then, 1.0 now"),
+    "seed": ({"seed": 1}, "seed 0 then, 1 now"),
+    "family": ({"family": "student_t"}, r"another: family 'gaussian' then, 'student_t' now\."),
+    "response": ({"response": "n"}, r"another: response 'y' then, 'n' now\."),
+    "covariates": ({"covariates": "x"}, r"another: covariates none then, 'x' now\."),
+    "weight": ({"weight": "w"}, r"another: weight none then, 'w' now\."),
     "documents": (
         {"documents": np.arange(50)},
-        "SHA-256 of the mask .* number of documents trained on 90 there, 50 now",
+        r"another: other documents are chosen to train on: 90 documents then, 50 now\.",
     ),
 }
 
@@ -196,7 +198,10 @@ def test_a_checkpoint_of_another_fit_is_refused(corpus: Path, kept: Path, case: 
     other, message = OTHERS[case]
     before = (kept / "zarr.json").read_bytes()
     settings = {"response": "y", "n_topics": 3, "tol": 0.0, "max_iter": 9} | other
-    with pytest.raises(InputError, match=f"{kept} must be of this fit, got one of another: .*{message}"):
+    with pytest.raises(
+        InputError,
+        match=f"{kept} must be of this fit, got one of {'' if 'another' in message else 'another: .*'}{message}",
+    ):
         train(corpus, **settings, checkpoint=kept, resume=True)
     assert (kept / "zarr.json").read_bytes() == before
 
@@ -207,7 +212,8 @@ def test_a_checkpoint_of_another_corpus_or_version_is_refused(
     settings = {"response": "y", "n_topics": 3, "tol": 0.0, "max_iter": 9, "checkpoint": kept, "resume": True}
     other = make_corpus(data | {"x": data["x"] + 1.0}, tmp_path / "b.corpus")
     with pytest.raises(
-        InputError, match=r'another: SHA-256 of the data "[0-9a-f]{64}" there, "[0-9a-f]{64}" now\. '
+        InputError,
+        match=r"another: the corpus has changed: 90 documents as then, with other contents\. Give another",
     ):
         train(other, **settings)
     import dslda.training
@@ -215,7 +221,7 @@ def test_a_checkpoint_of_another_corpus_or_version_is_refused(
     versions = dslda.training._versions() | {"numpy": "1.26.0", "zarr": "9.9"}
     monkeypatch.setattr("dslda.training._versions", lambda: versions)
     with pytest.raises(
-        InputError, match=rf'another: version of numpy "{np.__version__}" there, "1.26.0" now\. '
+        InputError, match=rf"another: version of numpy '{np.__version__}' then, '1.26.0' now\. "
     ):
         train(corpus, **settings)
     # a copy of the corpus is the same corpus
@@ -330,3 +336,46 @@ def test_a_place_that_cannot_be_written_is_refused_before_work(corpus: Path, tmp
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written: Not a directory"):
         train(corpus, response="y", checkpoint=tmp_path / "file" / "c", progress=At(1, fail))
+
+
+def test_what_follows_from_a_corpus_that_has_grown_is_not_told(data: dict[str, Any], tmp_path: Path) -> None:
+    """Four SHA-256 and a dozen moments were, and not that there are more documents."""
+    path = make_corpus(data, tmp_path / "grows.corpus")
+    settings = {"response": "k", "family": "categorical", "n_topics": 2, "tol": 0.0, "covariates": "x"}
+    settings |= {"checkpoint": tmp_path / "c", "class_weight": "balanced", "max_iter": 2}
+    train(path, **settings)
+    half = slice(0, D // 2)
+    ingest(
+        data["counts"][half],
+        path,
+        response={name: data[name][half] for name in "ynk"},
+        covariates={name: data[name][half] + 1.0 for name in "xw"},
+        categorical="k",
+        append=True,
+    )
+    with pytest.raises(InputError) as raised:
+        train(path, **settings, resume=True)
+    assert str(raised.value).split("got one of another: ")[1] == (
+        "the corpus has changed: 90 documents then, 135 now. Give another checkpoint, or begin anew with overwrite=True in "
+        "the place of resume=True"
+    )
+    # but what a user has changed as well is
+    with pytest.raises(
+        InputError, match=r"135 now; covariates 'x' then, none now; n_topics 2 then, 3 now\. Give"
+    ):
+        train(path, **settings | {"covariates": (), "n_topics": 3}, resume=True)
+
+
+def test_the_log_says_why_an_iteration_is_done_again(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"response": "y", "n_topics": 2, "tol": 0.0, "checkpoint": tmp_path / "c"}
+    with caplog.at_level(logging.INFO, "dslda"):
+        train(corpus, **settings, max_iter=3)
+        train(corpus, **settings, max_iter=4, resume=True)
+    where = f"the checkpoint {tmp_path}/c"
+    assert f"{where} holds 2 iterations; going on begins with iteration 3 again" in caplog.messages
+    assert (
+        f"going on after 2 iterations, from {where}: iteration 3, where that fit reached its cap, is done again, since its "
+        "sums are not kept"
+    ) in caplog.messages

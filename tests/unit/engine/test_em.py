@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -98,16 +99,37 @@ def test_an_elbo_of_zero_divides_nothing() -> None:
 
 
 def test_remaining_iterations_follow_a_geometric_fall() -> None:
-    trace = [record(1, math.nan)] + [record(i, 10.0**-i) for i in range(2, 5)]
-    # 1e-4 now, a factor of 10 each: 2e-7 is three iterations away
-    assert remaining_iterations(trace, FitSpec(tol=2e-7)) == 3
+    # the first change is another matter
+    trace = [record(1, math.nan), record(2, 0.1)] + [record(i, 10.0**-i) for i in range(3, 8)]
+    # 1e-7 now, a factor of 10 each: 2e-10 is three iterations away, and two must be below it
+    assert remaining_iterations(trace, FitSpec(tol=2e-10)) == 4
+    assert remaining_iterations(trace[:6], FitSpec(tol=2e-10)) == 5
+    # four changes are the least
+    assert remaining_iterations(trace[:5], FitSpec(tol=2e-10)) is None
+
+
+def test_remaining_iterations_do_not_jump_with_single_changes() -> None:
+    """Clothing reviews, iterations 22 to 37: 3 s, 2 min, 26 s, 2 s, 1 min 43 s, 1 s were to go."""
+    noise = [1.0, 0.7, 1.6, 0.9, 1.4, 0.6, 1.2, 1.5, 0.5, 1.3, 0.8, 1.7, 0.6, 1.1, 1.4, 0.7]
+    changes = [3e-3 * 0.8**i * factor for i, factor in enumerate(noise)]
+    trace = [record(1, math.nan), record(2, 0.1), *(record(i + 3, c) for i, c in enumerate(changes))]
+    left = [remaining_iterations(trace[:n], FitSpec()) for n in range(10, len(trace) + 1)]
+    known = [n for n in left if n is not None]
+    assert len(known) == len(left)
+    assert all(before - after in range(-3, 6) for before, after in itertools.pairwise(known)), known
+    # 3e-3 0.8^15 is 1.06e-4 now
+    assert known[-1] in range(1, 5)
 
 
 def test_remaining_iterations_never_pass_the_cap() -> None:
     flat = [record(1, math.nan)] + [record(i, 0.1) for i in range(2, 7)]
-    assert remaining_iterations(flat, FitSpec(max_iter=20)) == 14
-    assert remaining_iterations([record(1, math.nan)], FitSpec(max_iter=20)) == 19
-    assert remaining_iterations(flat, FitSpec(max_iter=6)) == 0
+    slow = [record(1, math.nan)] + [record(i, 0.1 - i / 1000) for i in range(2, 7)]
+    assert remaining_iterations(slow, FitSpec(max_iter=20)) == 14
+    assert remaining_iterations(slow, FitSpec(max_iter=6)) == 0
+    assert remaining_iterations(flat, FitSpec(max_iter=20, tol=0.0)) == 14
+    # changes that do not fall tell nothing
+    assert remaining_iterations(flat, FitSpec(max_iter=20)) is None
+    assert remaining_iterations([record(1, math.nan)], FitSpec(max_iter=20)) is None
 
 
 def test_a_state_is_found_again_from_its_trace() -> None:
