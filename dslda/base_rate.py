@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from dslda.families.answers import asked
 from dslda.families.base import Family
 
 __all__ = ["base_predictor", "class_shares"]
@@ -69,7 +70,7 @@ def base_predictor(
         return float(family.mean(np.array([omega]), nothing, delta)[0] - rate[0])
 
     end = 1.0
-    with np.errstate(all="ignore"):
+    with asked(family, "mean"), np.errstate(all="ignore"):
         while end <= FARTHEST:
             if excess(-end) * excess(end) <= 0.0:
                 return np.array([optimize.brentq(excess, -end, end, xtol=1e-14)])

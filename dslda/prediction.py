@@ -137,6 +137,7 @@ class Predictions:
 def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
     """Predictions for a block of documents, their responses left out."""
     # here, so that reading a model does not wait for compiled code
+    from dslda.families.answers import checked_mean, checked_probabilities
     from dslda.families.registry import get_family
     from dslda.variational.estep import infer
 
@@ -147,8 +148,8 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         block.indptr, block.terms, block.counts, parameters, spec=record.spec, family=family, extras=extras
     )
     omega, variance = _predictor(record, posterior, extras)
-    mean = family.mean(omega, variance, parameters.delta)
-    probabilities = family.probabilities(omega, variance, parameters.delta)
+    mean = checked_mean(family, omega, variance, parameters.delta)
+    probabilities = checked_probabilities(family, omega, variance, parameters.delta)
     classes = record.classes
     if parameters.n_classes is not None and classes is not None:
         # the first of equals, as numpy has it

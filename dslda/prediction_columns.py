@@ -248,6 +248,7 @@ def extras_of(
     """
     from dataclasses import replace
 
+    from dslda.families.answers import is_in_domain
     from dslda.families.registry import get_family
 
     design = record.design
@@ -259,7 +260,7 @@ def extras_of(
     elif record.parameters.n_classes is None:
         auxiliary = columns.get(design.auxiliary or "")
         family = get_family(record.spec.family, record.spec.family_options)
-        if (bad := ~family.check(y, auxiliary)).any():
+        if (bad := ~is_in_domain(family, y, auxiliary)).any():
             row = int(np.argmax(bad))
             raise InputError(
                 f"y must be one that family {record.spec.family} takes, got {y[row]:g} in row {row}"

@@ -15,6 +15,7 @@ from dslda.base_rate import class_shares
 from dslda.corpus.levels import level_name
 from dslda.engine.survey import Moments, Survey
 from dslda.exceptions import DataWarning, InputError
+from dslda.families.answers import check_definition, checked_scaling, is_in_domain
 from dslda.families.base import Family, ResponseMoments
 from dslda.families.categorical import Categorical
 from dslda.families.registry import FAMILIES, get_family, register
@@ -110,9 +111,10 @@ def chosen_family(family: str | Family) -> Family | None:
     Raises
     ------
     InputError
-        There is no such family.
+        There is no such family, or it is the user's own and lacks what it must define.
     """
     if isinstance(family, Family):
+        check_definition(family)
         register(type(family))
         return family
     if isinstance(family, str) and family == Categorical.name:
@@ -170,7 +172,7 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     masses = survey.masses.get(training_set.column)
     if names is not None and masses is None:
         masses = survey.moments[training_set.column].weight * np.array([1.0 - moments.mean, moments.mean])
-    scaling = Scaling(*given.scaling(moments))
+    scaling = Scaling(*checked_scaling(given, moments))
     design = Design(
         response=training_set.column,
         scaling=scaling,
@@ -223,7 +225,7 @@ def _survey(
             if (counts := _counts(summary, names, values)) is not None:
                 return Survey(moments, {column: counts.astype(np.float64)})
         elif summary.distinct is not None:
-            if family.check(np.array(summary.distinct), None).all():
+            if is_in_domain(family, np.array(summary.distinct), None).all():
                 return Survey(moments)
         elif type(family).check is Family.check and (
             family.domain.contains(np.array([summary.minimum, summary.maximum])).all()

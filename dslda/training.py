@@ -32,6 +32,7 @@ from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import Source
 from dslda.exceptions import DataWarning, InputError
+from dslda.families.answers import check_answers
 from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.own_cluster import ClientLater, check_client
@@ -58,6 +59,7 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from distributed import Client
 
+    from dslda.corpus.summary import ResponseSummary
     from dslda.engine.progress import FitProgress
     from dslda.families.base import Family
 
@@ -225,10 +227,10 @@ def train(
     Raises
     ------
     InputError
-        A setting is out of its domain, or the response is not there, not finite, has fewer than two distinct
-        values, or a standard deviation beyond 1e-100 to 1e100. Raised before any long work. Or all documents
-        with a response are without a word of the vocabulary. Or the checkpoint to be resumed is of another fit; the
-        message says in what they differ.
+        A setting is out of its domain, a family of your own does not give what it must, or the response is not there, not
+        finite, has fewer than two distinct values, or a standard deviation beyond 1e-100 to 1e100. Raised before any long
+        work. Or all documents with a response are without a word of the vocabulary. Or the checkpoint to be resumed is of
+        another fit; the message says in what they differ.
     OutputExistsError
         There is a checkpoint, and neither `resume` nor `overwrite` is set; or something that is no checkpoint.
     FormatError
@@ -382,6 +384,14 @@ def _fit(
         )
     model = response_model(named, training_set, roles)
     family, design = model.family, model.design
+    check_answers(
+        family,
+        model.moments,
+        center=design.scaling.center,
+        scale=design.scaling.scale,
+        responses=_some_responses(summary),
+        n_topics=spec.n_topics,
+    )
     spec = replace(spec, family=family.name, family_options=family.options)
     source = training_set.source.with_design(design)
 
@@ -453,6 +463,12 @@ def _fit(
             base=base,
         )
     )
+
+
+def _some_responses(summary: ResponseSummary) -> list[float]:
+    """The lowest and the highest response, and some between them where they are few enough to be known."""
+    known = summary.distinct or ()
+    return sorted({summary.minimum, *known[:: max(len(known) // 3, 1)], summary.maximum})
 
 
 @contextmanager

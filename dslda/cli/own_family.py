@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from inspect import ismodule, isroutine, signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -44,6 +45,7 @@ def named_family(given: str) -> str | Family:
     module_name, colon, name = given.partition(":")
     if not colon:
         return given
+    from dslda.families.answers import check_definition, missing_members
     from dslda.families.base import Family
     from dslda.families.registry import register
 
@@ -66,20 +68,46 @@ def named_family(given: str) -> str | Family:
         ) from error
     found = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, Family) and found is not Family:
-        try:
-            found = found()
-        except TypeError as error:
+        if missing := missing_members(found):
             raise InputError(
-                f"--family {given}: the class needs arguments ({error}); name an instance, such as one that you make "
-                f"in {module_name}"
-            ) from None
+                f"--family {given}: the class must define {', '.join(missing)}; docs/families.md has an example"
+            )
+        found = _made(found, given, module_name)
     if not isinstance(found, Family):
-        held = "nothing of that name" if found is None else f"a {type(found).__name__}"
         raise InputError(
-            f"--family {given}: must be a subclass of dslda.families.base.Family or an instance of one, got {held}"
+            f"--family {given}: must be a subclass of dslda.families.base.Family or an instance of one, got {_shown(found)}"
         )
+    check_definition(found)
     register(type(found))
     return found
+
+
+def _made(kind: type[Family], given: str, module_name: str) -> Family:
+    """An instance of a class without arguments."""
+    try:
+        signature(kind).bind()
+    except TypeError as error:
+        raise InputError(
+            f"--family {given}: the class needs arguments ({error}); name an instance, such as one that you make in "
+            f"{module_name}"
+        ) from None
+    try:
+        return kind()
+    except Exception as error:
+        raise InputError(
+            f"--family {given}: making one failed with {type(error).__name__}: {error}"
+        ) from error
+
+
+def _shown(found: Any) -> str:
+    """What there is in the place of a family."""
+    if found is None:
+        return "nothing of that name"
+    if isinstance(found, type):
+        return f"the class {found.__module__}.{found.__qualname__}"
+    if isroutine(found):
+        return f"the function {getattr(found, '__name__', '')}; name what it makes"
+    return f"the module {found.__name__}" if ismodule(found) else f"{found!r:.60}, which is none"
 
 
 def load_own_model(path: str, family: str | None) -> Model:

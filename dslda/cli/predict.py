@@ -18,7 +18,7 @@ from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import json_option, reading_options
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.program import Session
-from dslda.corpus.location import Location
+from dslda.corpus.location import Location, check_not_in_store
 from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.exceptions import InputError, OutputExistsError
 
@@ -152,13 +152,15 @@ def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
         raise InputError(
             "--out must name a file, got an empty name; leave --out away to print to the terminal"
         )
-    folder = os.path.dirname(os.path.realpath(out))
+    place = Location(os.path.realpath(out), local=True)
+    folder = os.path.dirname(place.url)
     if not os.path.isdir(folder):
         raise InputError(f"--out {out} must be in a folder that is there, {folder} is none; make it first")
-    check_writable(Location(os.path.realpath(out), True))
-    if not os.path.exists(out):
+    check_not_in_store(place)
+    check_writable(place)
+    if not os.path.lexists(place.url):
         return
-    if not os.path.isfile(out):
+    if not os.path.isfile(out):  # a link that leads in a circle too
         raise InputError(f"--out must be a file, {out} is none; leave --out away to print to the terminal")
     folder = os.path.join(os.path.realpath(input_path), "")
     inside = os.path.isdir(input_path) and os.path.realpath(out).startswith(folder)

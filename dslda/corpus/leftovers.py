@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 
 from dslda.corpus.appended import APPENDED
 from dslda.corpus.format import Manifest
@@ -12,6 +13,9 @@ from dslda.corpus.location import METADATA, Location
 from dslda.exceptions import FormatError, InputError
 
 __all__ = ["clear_leftovers"]
+
+GROUP = re.compile(r"\d+-[0-9a-f]{8}")
+"""What appending calls its groups."""
 
 logger = logging.getLogger("dslda.output")
 
@@ -38,7 +42,8 @@ def clear_leftovers(location: Location) -> None:
     if manifest is not None:
         named = {group.path for group in manifest.appended}
         folder = location.child(APPENDED)
-        groups = [f"{APPENDED}/{entry}" for entry in _entries(folder) if entry != METADATA]
+        # what is called otherwise is not of ours
+        groups = [f"{APPENDED}/{entry}" for entry in _entries(folder) if GROUP.fullmatch(entry)]
         unfinished += [location.child(group) for group in groups if group not in named]
         unfinished += [location.child(entry) for entry in _entries(location) if _is_temporary(entry)]
     for left in unfinished:

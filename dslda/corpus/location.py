@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -19,10 +20,14 @@ from dslda.exceptions import FormatError, InputError, OutputExistsError
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-__all__ = ["METADATA", "Location", "check_output", "move_into_place"]
+__all__ = ["METADATA", "Location", "check_not_in_store", "check_output", "move_into_place"]
 
 METADATA = "zarr.json"
 
+IMPOSSIBLE = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
+"""What the system says of a path at which nothing can ever be."""
+PASSING = re.compile(r"\.DS_Store|\.nfs.*|.*\.partial")
+"""Files that come and go in a store without being part of it."""
 REMOVAL_LOOKS = 40
 REMOVAL_SECONDS = 0.05
 
@@ -51,7 +56,8 @@ class Location:
         Raises
         ------
         InputError
-            Not the path of a folder, or a protocol that fsspec does not know or cannot load.
+            Not the path of a folder, one that no file system can have (a NUL, a name that is too long, links in a circle),
+            or a protocol that fsspec does not know or cannot load.
         """
         from fsspec.core import url_to_fs
         from fsspec.implementations.local import LocalFileSystem
@@ -59,6 +65,8 @@ class Location:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise InputError(f"a path must be a string or path that is not empty, got {path!r}")
         url = os.fspath(path)
+        if not isinstance(url, str) or "\0" in url:
+            raise InputError(f"a path must be a string without NUL characters, got {url!r:.60}")
         options = dict(storage_options or {})
         try:
             fs, root = url_to_fs(url, **options)
@@ -67,7 +75,16 @@ class Location:
         if not root.strip("/"):
             raise InputError(f"a path must name a folder, got the root of a file system: {url!r}")
         if isinstance(fs, LocalFileSystem):
-            return cls(os.path.realpath(root), True)
+            local = os.path.realpath(root)
+            try:
+                os.stat(local)
+            except OSError as error:
+                # what is not there, or not ours to see, may still become an output
+                if error.errno in IMPOSSIBLE:
+                    raise InputError(
+                        f"{_shortened(url)} cannot be a path here: {error.strerror}; give another path"
+                    ) from None
+            return cls(local, True)
         return cls(url.rstrip("/"), False, options)
 
     def file_system(self) -> tuple[Any, str]:
@@ -213,6 +230,11 @@ class Location:
                 fs.rm(root, recursive=True)
 
 
+def _shortened(path: str) -> str:
+    """A path in an error, its middle left out where it is long."""
+    return path if len(path) <= 120 else f"{path[:58]}...{path[-58:]}"
+
+
 def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> bool:
     """Refuse an output that is there, before any work is done.
 
@@ -231,10 +253,13 @@ def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> 
 
     Raises
     ------
+    InputError
+        It would lie inside a store of dslda, see :func:`check_not_in_store`.
     OutputExistsError
-        Something is there and `overwrite` is False, or it is not of `encoding_type`: what dslda did not
-        write, it never removes.
+        Something is there and `overwrite` is False, or it is not of `encoding_type`, or holds something else too: what
+        dslda did not write, it never removes.
     """
+    check_not_in_store(location)
     if not location.holds():
         return False
     try:
@@ -250,7 +275,73 @@ def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> 
         raise OutputExistsError(
             f"{location.url} is there already; choose another path, or give overwrite=True"
         )
+    if (other := _other_content(*location.file_system())) is not None:
+        raise OutputExistsError(
+            f"{location.url} holds {other}, which is no part of the {encoding_type}, so it is not replaced; move that out of "
+            "it, or choose another path"
+        )
     return True
+
+
+def check_not_in_store(location: Location) -> None:
+    """Refuse an output inside a corpus, model or checkpoint: the next run that replaces or appends to that would remove it.
+
+    Raises
+    ------
+    InputError
+    """
+    fs, root = location.file_system()
+    above = root.rstrip("/").rpartition("/")[0]
+    while above:
+        if (kind := _kind_of_store(fs, above)) is not None:
+            raise InputError(
+                f"an output must not lie inside a corpus, model or checkpoint, got {location.url} in the {kind} {above}; "
+                "choose a path beside it"
+            )
+        above = above.rpartition("/")[0]
+
+
+def _kind_of_store(fs: Any, path: str) -> str | None:
+    """What of dslda is at a path of a file system, None where nothing is."""
+    kind = _metadata(fs, path).get("attributes", {}).get("encoding-type")
+    return kind if isinstance(kind, str) and kind.startswith("dslda-") else None
+
+
+def _metadata(fs: Any, path: str) -> dict[str, Any]:
+    """Metadata of the zarr node at a path, empty where none can be read."""
+    # what cannot be read, for whatever reason a file system has, is no store that anybody could lose by it
+    try:
+        metadata = parse_json(fs.cat_file(f"{path}/{METADATA}"))
+    except Exception:
+        return {}
+    return metadata if isinstance(metadata, dict) and isinstance(metadata.get("attributes", {}), dict) else {}
+
+
+def _other_content(fs: Any, root: str) -> str | None:
+    """The first of what is in a store, or a group of it, that the writers of dslda did not put there."""
+    for path, is_folder in _listed(fs, root):
+        if path.endswith(f"/{METADATA}"):
+            continue
+        if not is_folder or _kind_of_store(fs, path) is not None:
+            return path
+        if _metadata(fs, path).get("node_type") == "group":
+            if (other := _other_content(fs, path)) is not None:
+                return other
+        # of an array that has lost its metadata the chunks are left
+        elif others := [each for each, _ in _listed(fs, path) if not each.endswith(("/c", f"/{METADATA}"))]:
+            return others[0]
+    return None
+
+
+def _listed(fs: Any, root: str) -> list[tuple[str, bool]]:
+    """The paths in a folder, and whether they are folders, without what systems leave there and what is being written."""
+    found = [(entry["name"].rstrip("/"), entry["type"] == "directory") for entry in fs.ls(root, detail=True)]
+    return [
+        (path, is_folder)
+        for path, is_folder in sorted(found)
+        # folders of object stores may list themselves
+        if path != root.rstrip("/") and not PASSING.fullmatch(path.rpartition("/")[2])
+    ]
 
 
 def move_into_place(source: Location, target: Location, *, encoding_type: str, overwrite: bool) -> None:

@@ -34,8 +34,13 @@ def check_writable(location: Location) -> None:
     try:
         if location.local:
             folder, name = os.path.split(probe.url)
+            missing = [os.path.basename(location.sibling("partial").url)]
             while not os.path.lexists(folder):
-                folder = os.path.dirname(folder)
+                folder, part = os.path.split(folder)
+                missing.append(part)
+            for part in missing:  # names that are too long for this disk
+                with contextlib.suppress(FileNotFoundError):
+                    os.lstat(os.path.join(folder, part))
             made = os.path.join(folder, name)
             os.mkdir(made)
             os.rmdir(made)

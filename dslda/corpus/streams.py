@@ -57,7 +57,7 @@ class InputFile:
         try:
             filesystem, path = fsspec.core.url_to_fs(self.url, **self.options)
             opened: IO[bytes] = filesystem.open(path, "rb")
-        except OSError as error:
+        except (OSError, ImportError, ValueError) as error:  # ValueError: a NUL, or an unknown protocol
             raise InputError(f"{self.name}: cannot be opened: {error}") from error
         return opened
 

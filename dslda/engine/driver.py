@@ -12,8 +12,10 @@ from dslda.engine.checkpoints import Checkpoints
 from dslda.engine.em import Decision, EMState, IterationRecord, Position
 from dslda.engine.executor import Executor, single_threaded_blas
 from dslda.engine.progress import FitProgress, default_progress
-from dslda.exceptions import EngineError
+from dslda.exceptions import EngineError, InputError
+from dslda.families.answers import ADVICE, asked
 from dslda.families.base import Family
+from dslda.families.registry import is_built_in
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
@@ -94,6 +96,8 @@ def fit(
     ------
     EngineError
         An iteration could not be completed, or the ELBO is not finite.
+    InputError
+        The same, by the doing of a family of the user's own.
     KeyboardInterrupt
         Ctrl-C before the first iteration of this run was complete: there is nothing to return.
 
@@ -112,9 +116,15 @@ def fit(
             while True:
                 parameters = position.parameters
                 began = time.perf_counter()
-                statistics, times = executor.run(in_e_step(parameters), on_partition=progress.partition)
+                with asked(family, "a compiled function", ArithmeticError):
+                    statistics, times = executor.run(in_e_step(parameters), on_partition=progress.partition)
                 elbo = objective(statistics, parameters, family=family, spec=spec)
                 if not math.isfinite(elbo):
+                    if not is_built_in(type(family)):
+                        raise InputError(
+                            f"the ELBO must be finite, got {elbo} in iteration {state.iteration + 1}: functions of family "
+                            f"{family.name!r} are not, for some response and predictor; {ADVICE}"
+                        )
                     raise EngineError(
                         f"the ELBO must be finite, got {elbo} in iteration {state.iteration + 1}; please "
                         "report this with the settings of the fit"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.summary import ResponseSummary
+from dslda.families.answers import is_in_domain
 from dslda.families.base import Family
 from dslda.variational.design import ROLES
 
@@ -165,7 +166,7 @@ def survey_block(
         if name is not None:
             note(role, columns[name], ~(ROLES[role].contains(columns[name]) | np.isnan(columns[name])))
     if design.response not in n_levels:
-        note("response", y, known & ~family.check(y, aux))
+        note("response", y, known & ~is_in_domain(family, y, aux))
     weights = np.ones(len(y)) if block.weight is None else block.weight[rows]
     if design.weight is not None:
         weights = weights * columns[design.weight]

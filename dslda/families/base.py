@@ -320,12 +320,19 @@ class Family(ABC):
         Raises
         ------
         InputError
-            The family has no such option.
+            The family has no such option, or refuses its value.
         """
         try:
             return cls(**options)
+        except InputError:
+            raise
         except TypeError:
             raise InputError(f"family {cls.name} has no options {sorted(options)}") from None
+        # a class of the user's own may raise anything
+        except Exception as error:
+            raise InputError(
+                f"family {cls.name} cannot be made with the options {dict(options)}: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _pairs(n: int) -> Iterator[tuple[int, int]]:

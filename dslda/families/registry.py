@@ -10,7 +10,7 @@ from typing import Any
 from dslda.exceptions import InputError
 from dslda.families.base import Family
 
-__all__ = ["FAMILIES", "get_family", "register"]
+__all__ = ["FAMILIES", "get_family", "is_built_in", "register"]
 
 # The module of each is its name. They are imported when they are asked for: a process loads, or compiles, the functions of
 # the family it uses and of no other.
@@ -81,8 +81,14 @@ def register(family: type[Family]) -> type[Family]:
     Raises
     ------
     InputError
-        The name is taken by another family.
+        It has no name, or the name is taken by another family.
     """
+    name = getattr(family, "name", None)
+    if not isinstance(name, str) or not name:
+        raise InputError(
+            f"a family must have a name, a string, got {name!r:.60} in the class {family.__qualname__}; write name = "
+            '"..." in it'
+        )
     known = FAMILIES.get(family.name)
     if known is not None and _origin(known) != _origin(family):
         raise InputError(
@@ -91,6 +97,12 @@ def register(family: type[Family]) -> type[Family]:
     if family.name not in _BUILT_IN:
         FAMILIES.add(family)
     return family
+
+
+def is_built_in(family: type[Family]) -> bool:
+    """Whether a class is one of the families of dslda itself, and not the user's own."""
+    room, _, module = family.__module__.rpartition(".")
+    return room == "dslda.families" and _BUILT_IN.get(module) == family.__qualname__
 
 
 def _origin(family: type[Family]) -> tuple[str, str]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.json_fields import count, items, json_sha256, object_, text
-from dslda.corpus.location import METADATA, Location
+from dslda.corpus.location import METADATA, Location, check_not_in_store
 from dslda.corpus.output import check_writable, writing
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.persistence.arrays import damaged, entries, read_arrays, write_array
@@ -89,8 +89,9 @@ class CheckpointStore:
         FormatError
             A checkpoint is there to be resumed, and is damaged or of another version.
         InputError
-            Nothing can be written there.
+            Nothing can be written there, or it is inside a corpus, model or other checkpoint.
         """
+        check_not_in_store(self._location)
         found = self._manifest()
         if found is not None and resume:
             _check_manifest(found, self.url)

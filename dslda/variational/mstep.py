@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from dslda.families.answers import asked, checked_delta
 from dslda.families.base import Family
 from dslda.variational.dirichlet import update_alpha
 from dslda.variational.parameters import FitSpec, Parameters
@@ -47,7 +48,9 @@ def m_step(
         step, gain = _coefficient_step(parameters, statistics, family=family, spec=spec)
         eta = eta + step[: len(parameters.eta)]
         zeta = zeta + step[len(parameters.eta) :]
-        delta = family.update_delta(delta, statistics.profile, weight=statistics.response_weight, gain=gain)
+        with asked(family, "update_delta"):
+            new = family.update_delta(delta, statistics.profile, weight=statistics.response_weight, gain=gain)
+        delta = checked_delta(family, delta, new)
         if family.has_dispersion_floor:
             # scaled responses have variance 1
             delta = np.concatenate([[max(delta[0], spec.delta_floor)], delta[1:]])
