@@ -149,11 +149,12 @@ class DaskExecutor:
                 return self._run_once(parameters, on_partition)
             except AttemptError as failed:
                 error = failed.error
+                # first: what a client says that has just closed may be anything, such as an AttributeError
+                if self._client.status in ("closing", "closed") and not failed.raised_by_task:
+                    self._give_up("the connection to the scheduler is gone", error)
                 failure = classify(error, raised_by_task=failed.raised_by_task)
                 if failure is None:
                     raise error from error.__cause__
-                if self._client.status in ("closing", "closed"):
-                    self._give_up("the connection to the scheduler is gone", error)
                 if failure is Failure.LOST:
                     error, failure = self._diagnosed(error)
             step = retries.failed(failure, time.monotonic())
