@@ -132,7 +132,8 @@ def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]
         if name in record.trace:
             yield name.replace("_", " "), f"{record.trace[name][-1]:.8g}"
     for name, array in record.parameters.items():
-        yield name, f"{' x '.join(f'{side:,}' for side in array.shape)} numbers"
+        sides = " x ".join(f"{side:,}" for side in array.shape)
+        yield name, f"{sides} number{'' if array.size == 1 else 's'}"
     # by what is there: one that was edited is refused when it is gone on from, and shown here
     for name, value in record.fit.items():
         if isinstance(value, dict):

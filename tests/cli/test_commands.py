@@ -164,6 +164,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     assert re.search(r"covariate: +party=R: ", told)
     assert "alpha=auto" in told
     checkpoint = dslda("info", tmp_path / "c").out
+    assert "delta:               1 number\n" in checkpoint
     assert "None" not in checkpoint
     assert "alpha=auto" in checkpoint
     assert "ridge=0.1" in told
