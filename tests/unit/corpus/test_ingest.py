@@ -574,7 +574,7 @@ def test_an_input_that_cannot_be_used_is_refused_and_leaves_nothing(tmp_path, re
     [
         (
             "a.jsonl.gz",
-            gzip.compress(b'{"text": "word"}\n' * 50)[:-9],
+            gzip.compress(b'{"text": "word"}\n' * 50, mtime=0)[:-9],
             r"a\.jsonl\.gz: the gzip file is cut short",
         ),
         ("a.jsonl", b'{"text": "word"}\n{"text": "w\xe9"}\n', r"a\.jsonl, line 2: not UTF-8"),
