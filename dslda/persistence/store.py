@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,7 @@ def write_model(
     OutputExistsError
         As :func:`check_model_output`.
     InputError
-        A parameter is not finite.
+        A coefficient or a parameter of the family is not finite.
     OutputError
         It cannot be written; nothing is left there.
     """
@@ -77,9 +76,8 @@ def write_model(
 
     target = Location.of(path, storage_options)
     check_output(target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
-    for name in (field.name for field in fields(record.parameters)):
-        values = getattr(record.parameters, name)
-        if values is not None and not np.isfinite(values).all():
+    for name in ("eta", "delta", "zeta"):  # what a family can spoil
+        if not np.isfinite(getattr(record.parameters, name)).all():
             raise InputError(
                 f"the parameters of a model must be finite, got {name} that are not; train again, or give another family"
             )
@@ -116,11 +114,11 @@ def read_model(
     location = Location.of(path, storage_options)
     data = location.read_attributes()
     check_manifest(data, location.url)
-    read = read_fields(data, location.url)
+    fields = read_fields(data, location.url)
     arrays = read_arrays(location, object_(data, "arrays", location.url), what="model")
     n_topics, n_terms = data.get("n_topics"), data.get("n_terms")
-    n_covariates = len(read["design"].covariates)
-    classes = read["classes"]
+    n_covariates = len(fields["design"].covariates)
+    classes = fields["classes"]
     is_classes = "eta" in arrays and arrays["eta"].ndim == 2 and classes is not None
     per_class = (len(classes),) if is_classes else ()
     if classes is not None and not is_classes and len(classes) != 2:
@@ -138,7 +136,7 @@ def read_model(
         if "zeta" in arrays
         else np.zeros((n_covariates, *per_class)),
         concentration=_take(arrays, "concentration", (n_topics,), location.url)
-        if read["spec"].topic_estimation == "variational"
+        if fields["spec"].topic_estimation == "variational"
         else None,
     )
     n = n_topics + n_covariates
@@ -164,7 +162,7 @@ def read_model(
         prevalence=_take(arrays, "prevalence", (n_topics,), location.url) if "prevalence" in arrays else None,
         base=_take(arrays, "base", per_class or (1,), location.url) if "base" in arrays else None,
         trace=_trace(arrays, items(data, "trace", location.url), location.url),
-        **read,
+        **fields,
     )
     for array in (
         parameters.topics,

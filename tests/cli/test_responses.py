@@ -225,7 +225,7 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
         "wait:Exponential": "there must be a module 'wait' in the current directory or installed, got none; write",
         "broken:Exponential": "importing broken failed with ModuleNotFoundError: No module named 'nothing_of_that",
         "waits:Gamma": "must be a subclass of dslda.families.base.Family or an instance of one, got nothing of",
-        "waits:math": "got a module",
+        "waits:math": "got the module math",
         ":Exponential": "--family must name a module and a class in it, got ':Exponential'",
     }.items():
         code, told = program(*train, "--family", family, "--out", "x.model")

@@ -197,7 +197,8 @@ def test_a_wrong_family_is_named_with_what_is_wrong(members: dict[str, Any], say
         check(family)
     message = str(refused.value)
     assert says in message
-    assert message.startswith("family 'wrong': " if members.get("name", "wrong") else "family Wrong: ")
+    called = members.get("name", "wrong")
+    assert message.startswith(f"family {called!r}: " if called else "family Wrong: ")
     assert message.endswith((ADVICE, "has an example", "are its options", "of dslda.families.own"))
 
 
