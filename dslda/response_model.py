@@ -256,8 +256,8 @@ def _check_values(family: Family, training_set: TrainingSet, roles: Roles, surve
         raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
     if survey.moments[column].minimum == survey.moments[column].maximum:
         raise InputError(
-            f"{what} must have at least two distinct values in documents with a weight above 0, got one; there is nothing to "
-            "learn"
+            f"{what} must have at least two distinct values or classes in documents with a weight above 0, got one; there "
+            "is nothing to learn"
         )
     if (wrong := survey.wrong.get("response")) is None:
         return

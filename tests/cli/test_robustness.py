@@ -103,7 +103,9 @@ def test_a_disk_that_fills_is_one_line_and_leaves_nothing(made: Path, tmp_path: 
         assert error.startswith(f"dslda: error: {tmp_path}/a {FULL}{more}"), error
         assert b"Traceback" not in done.stderr
         assert list(tmp_path.iterdir()) == []
-    for arguments in (f"ingest {reviews} --append", f"ingest {reviews} --overwrite --text text --max-df 1.0"):
+    again = tmp_path.parent / "again.jsonl"  # under other identifiers
+    again.write_text(reviews.read_text().replace('"key": "k', '"key": "again'))
+    for arguments in (f"ingest {again} --append", f"ingest {reviews} --overwrite --text text --max-df 1.0"):
         shutil.copytree(corpus, tmp_path / "a")
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         done = shell(f"ulimit -f 1; $D {arguments} --out {tmp_path}/a")

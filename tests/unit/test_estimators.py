@@ -232,7 +232,7 @@ def test_covariates_survive_searches_and_pipelines_by_metadata_routing() -> None
     [
         (
             lambda t: t.to_dict("list"),
-            "covariates must be a DataFrame or a two-dimensional array .*, got dict",
+            "covariates must be a DataFrame or a dense two-dimensional array .*, got dict",
         ),
         (lambda t: t["age"], "covariates must be a DataFrame .*, got Series"),
         (lambda t: t[:-1], "covariates must have a row for each of 90 documents .*, got 89 rows"),

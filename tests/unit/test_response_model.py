@@ -479,7 +479,7 @@ def test_responses_outside_the_domain_are_named(family: str, value: float, messa
         ({"weight": ["a"] * D}, "weight 'weight' must hold numbers of at least 0, got names"),
         (
             {"weight": np.arange(D) < 1},
-            "the response must have at least two distinct values in documents with a weight above 0, got one",
+            "the response must have at least two distinct values or classes in documents with a weight above 0, got one",
         ),
         (
             {"family": "categorical", "response": pd.Categorical(["1", "1 "] * (D // 2))},
