@@ -45,7 +45,8 @@ def clear_leftovers(location: Location) -> None:
         # what is called otherwise is not of ours
         groups = [f"{APPENDED}/{entry}" for entry in _entries(folder) if GROUP.fullmatch(entry)]
         unfinished += [location.child(group) for group in groups if group not in named]
-        unfinished += [location.child(entry) for entry in _entries(location) if _is_temporary(entry)]
+        for place in (location, folder):
+            unfinished += [place.child(entry) for entry in _entries(place) if _is_temporary(entry)]
     for left in unfinished:
         logger.info("removing %s, left by a run that was killed", left.url)
         left.remove()

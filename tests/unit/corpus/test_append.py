@@ -185,6 +185,21 @@ def test_a_few_documents_that_are_alike_are_enough(tmp_path, old):
     assert documents(grown)[-1] == documents(grown)[1] | {"id": "b"}
 
 
+def test_metadata_that_a_killed_run_was_writing_are_removed_by_the_next(tmp_path):
+    path = tmp_path / "a.corpus"
+    ingest(write(tmp_path / "a.jsonl", FIRST), path, **FIELDS, **SETTINGS)
+    ingest(write(tmp_path / "b.jsonl", SECOND[:5]), path, append=True)
+    left = [path / "zarr.0f.partial", path / "appended" / "zarr.0f.partial", path / "appended" / "7-0123abcd"]
+    for each in left[:2]:
+        each.write_text("{")
+    left[2].mkdir()
+    theirs = path / "appended" / "notes.txt"
+    theirs.write_text("not of dslda")
+    ingest(write(tmp_path / "c.jsonl", SECOND[5:]), path, append=True)
+    assert not any(each.exists() for each in left)
+    assert theirs.exists()
+
+
 @pytest.mark.parametrize("scheme", ["local", "memory"])
 def test_the_same_documents_once_more_are_not_appended(tmp_path, scheme):
     """A job that is run again, though its first run had done its work: one warning, and not one bit of the corpus."""
