@@ -99,7 +99,7 @@ class Survey:
     Attributes
     ----------
     moments : mapping of str to Moments
-        Of the response and each column with numbers, over the documents with a response, by their weights.
+        Of each column, over the documents with a response, by their weights; of one with names, of its codes.
     masses : mapping of str to ndarray of float64, shape (number of levels,)
         Weight of the documents with a response that have each level of a column of names, or of classes.
     wrong : mapping of str to Wrong
@@ -176,7 +176,6 @@ def survey_block(
         {
             name: Moments.of(values[known], weights)
             for name, values in (columns | {design.response: y}).items()
-            if name not in n_levels or name == design.response
         },
         {
             name: np.bincount(codes[name][known].astype(np.int64), weights, minlength=n)

@@ -305,6 +305,8 @@ def test_censored_durations_recover_what_ignoring_the_censoring_does_not() -> No
     honest = train(counts, response=seen, event=event, **settings)
     naive = train(counts, response=seen, **settings)
     assert 0.3 < event.mean() < 0.7
+    named = train(counts, response=seen, event=np.where(event == 1, "ended", "cut off"), **settings)
+    assert_array_equal(named.record.parameters.eta, honest.record.parameters.eta)
     errors = [np.abs(np.log(m.predict(counts) / y)).mean() for m in (honest, naive)]
     assert errors[0] < 0.85 * errors[1]
     assert honest.predict(counts).mean() == pytest.approx(y.mean(), rel=0.25)
