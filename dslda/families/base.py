@@ -26,6 +26,7 @@ from numba import float64, types
 from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
+from dslda.families.interval import Interval
 
 __all__ = [
     "SCALAR_SIGNATURE",
@@ -43,32 +44,6 @@ ScalarFunction: TypeAlias = "staticmethod[[float, float, NDArray[np.float64], fl
 
 # Families reach the kernel as numba first-class functions, so that one compiled kernel serves them all.
 SCALAR_SIGNATURE = float64(float64, float64, types.Array(float64, 1, "C", readonly=True), float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The values a response may take: validation, messages and test generators read this one object."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    low_closed: bool = False
-    high_closed: bool = False
-    integer: bool = False
-
-    def contains(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Elementwise membership; NaN (missing) is never a member."""
-        above = (y >= self.low) if self.low_closed else (y > self.low)
-        below = (y <= self.high) if self.high_closed else (y < self.high)
-        inside = above & below
-        return inside & (np.floor(y) == y) if self.integer else inside
-
-    def __str__(self) -> str:
-        kind = "whole numbers" if self.integer else "numbers"
-        if self.low == -math.inf and self.high == math.inf:
-            return f"finite {kind}"
-        left = "[" if self.low_closed else "("
-        right = "]" if self.high_closed else ")"
-        return f"{kind} in {left}{self.low:g}, {self.high:g}{right}"
 
 
 @dataclass(frozen=True, slots=True)

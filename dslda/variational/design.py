@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.families.base import Interval
+from dslda.families.interval import Interval
 from dslda.variational.parameters import Scaling
 
 UNSCALED = Scaling()
@@ -20,7 +20,7 @@ FIRST_COVARIATE = len(EXTRAS)
 # of a document that lacks one, whose response is left out; without a weight it is left out altogether
 NEUTRAL = (0.0, 1.0, 0.0, 1.0)
 
-__all__ = ["EXTRAS", "ROLES", "CovariateColumn", "Design"]
+__all__ = ["EXTRAS", "ROLES", "CovariateColumn", "Design", "outside_of_role"]
 
 ROLES = {
     "weight": Interval(0.0, low_closed=True),
@@ -29,6 +29,11 @@ ROLES = {
     "event": Interval(0.0, 1.0, low_closed=True, high_closed=True, integer=True),
 }
 """What the columns beside the response may hold; missing values are none of these."""
+
+
+def outside_of_role(role: str, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether each value is one that a column of this role must not hold; NaN (missing) is none."""
+    return ~(ROLES[role].contains(values) | np.isnan(values))
 
 
 @dataclass(frozen=True, slots=True)
