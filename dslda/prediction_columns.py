@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.levels import level_name
 from dslda.exceptions import InputError
+from dslda.variational.design import outside_of_role
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
@@ -279,12 +280,12 @@ def _check_values(columns: Columns, record: ModelRecord, place: Callable[[int], 
     """Refuse an exposure, trials or an event outside their domain, which have no logarithm or meaning."""
     design = record.design
     trials = design.auxiliary if design.trials else None
-    for name, role, rule, wrong in (
-        (design.exposure, "exposure", "a number above 0", lambda x: x <= 0.0),
-        (trials, "trials", "a whole number of at least 1", lambda x: (x < 1.0) | (x != np.floor(x))),
-        (_event(record), "event", "0 or 1", lambda x: (x != 0.0) & (x != 1.0)),
+    for name, role, rule in (
+        (design.exposure, "exposure", "a number above 0"),
+        (trials, "trials", "a whole number of at least 1"),
+        (_event(record), "event", "0 or 1"),
     ):
-        if name in columns and (bad := wrong(columns[name]) & ~np.isnan(columns[name])).any():
+        if name in columns and (bad := outside_of_role(role, columns[name])).any():
             row = int(np.argmax(bad))
             raise InputError(f"{place(row)}: {role} {name!r} must be {rule}, got {columns[name][row]:g}")
 

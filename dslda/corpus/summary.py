@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from dslda.corpus.json_fields import boolean, count, items, number
 from dslda.exceptions import FormatError, InputError
 
-__all__ = ["DISTINCT_LIMIT", "ResponseSummary"]
+__all__ = ["DISTINCT_LIMIT", "ResponseSummary", "merged_moments"]
 
 LOOKS = {
     "missing": "no value",
@@ -103,15 +103,15 @@ class ResponseSummary:
         if not self.n or not other.n:
             return replace(self if self.n else other, missing=missing)
         n = self.n + other.n
-        share = other.n / n
-        step = other.mean - self.mean
         distinct, counts = _merge_counts(self, other)
-        within = self.variance * (1 - share) + other.variance * share
+        mean, variance = merged_moments(
+            (self.mean, self.variance), (other.mean, other.variance), share=other.n / n
+        )
         return ResponseSummary(
             n=n,
             missing=missing,
-            mean=self.mean + step * share,
-            variance=within + step * step * share * (1 - share),
+            mean=mean,
+            variance=variance,
             minimum=min(self.minimum, other.minimum),
             maximum=max(self.maximum, other.maximum),
             whole=self.whole and other.whole,
@@ -189,6 +189,15 @@ class ResponseSummary:
                 f"{where}: minimum must not exceed maximum nor variance be negative, got {data!r:.200}"
             )
         return summary
+
+
+def merged_moments(
+    one: tuple[float, float], other: tuple[float, float], *, share: float
+) -> tuple[float, float]:
+    """Mean and variance of the numbers of both (Chan, Golub and LeVeque 1983); `share` is the part of the other in all."""
+    step = other[0] - one[0]
+    within = one[1] * (1 - share) + other[1] * share
+    return one[0] + step * share, within + step * step * share * (1 - share)
 
 
 def _merge_counts(

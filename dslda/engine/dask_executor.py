@@ -254,24 +254,24 @@ class DaskExecutor:
         return roots, pinned
 
     def _add_up(
-        self, nodes: list[Future[SufficientStatistics]], level: int, key: str
+        self, terms: list[Future[SufficientStatistics]], level: int, key: str
     ) -> Future[SufficientStatistics]:
-        """Submit the tree above the nodes of a level; return its root."""
-        while len(nodes) > 1:
+        """Submit the tree above `terms`, the nodes of a level; return its root."""
+        while len(terms) > 1:
             level += 1
             # A rising priority makes sums run before further leaves, or these would pile up in memory.
-            nodes = [
-                nodes[first]
-                if first + 1 == len(nodes)
+            terms = [
+                terms[first]
+                if first + 1 == len(terms)
                 else self._client.submit(
                     add_up,
-                    nodes[first : first + FAN_IN],
+                    terms[first : first + FAN_IN],
                     key=(key, level, first // FAN_IN),
                     priority=10 * level,
                 )
-                for first in range(0, len(nodes), FAN_IN)
+                for first in range(0, len(terms), FAN_IN)
             ]
-        return nodes[0]
+        return terms[0]
 
     def _await(
         self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str], attempt: str
@@ -332,7 +332,6 @@ class DaskExecutor:
         """Leave workers that hang out of the next attempt, and have them restarted where they have a nanny."""
         if not isinstance(error, WorkersHungError):
             return
-        logger.warning("restarting %s", ", ".join(sorted(error.workers)))
         try:
             self._partitions.leave(error.workers)
             restart(self._client, error.workers)

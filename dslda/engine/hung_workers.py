@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import uuid
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = ["Diagnosis", "WaitingTasks", "WorkerWatch", "restart"]
+
+logger = logging.getLogger("dslda.engine")
 
 SILENCE_SECONDS = 30.0
 """A worker that sends no heartbeat for so long hangs: it sends one or two a second, also while kernels run, which leave
@@ -203,6 +206,7 @@ def restart(client: Client, workers: Collection[str]) -> None:
     Until that is done their tasks stay theirs: the scheduler takes none away from a worker it takes for alive, which
     by itself it does for ``distributed.scheduler.worker-ttl``, 5 minutes, or for ever where that is not set.
     """
+    logger.warning("restarting %s", ", ".join(sorted(workers)))
     # Client.restart_workers refuses workers without a nanny, and waits for the others to be back
     within(
         client,

@@ -147,7 +147,6 @@ def register(client: Client, family: Family | None = None) -> None:
             logger.warning("a worker was lost while it was prepared, or hangs: once more")
             # an answer of all workers does not come while one of them hangs
             if isinstance(error, TimeoutError) and (hung := WorkerWatch(client).look().silent):
-                logger.warning("restarting %s", ", ".join(sorted(hung)))
                 restart(client, hung)
             time.sleep(1)
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.summary import ResponseSummary, merged_moments
 from dslda.families.answers import is_in_domain
 from dslda.families.base import Family
-from dslda.variational.design import ROLES
+from dslda.variational.design import outside_of_role
 
 if TYPE_CHECKING:
     from dslda.engine.sources import TrainingView
@@ -58,19 +58,15 @@ class Moments:
         return cls(float(summary.n), summary.mean, summary.variance, summary.minimum, summary.maximum)
 
     def merge(self, other: Moments) -> Moments:
-        """Of the numbers of both (Chan, Golub and LeVeque 1983)."""
+        """Of the numbers of both."""
         if not (self.weight > 0.0 and other.weight > 0.0):
             return self if self.weight > 0.0 else other
         weight = self.weight + other.weight
-        share = other.weight / weight
-        step = other.mean - self.mean
-        within = self.variance * (1.0 - share) + other.variance * share
+        mean, variance = merged_moments(
+            (self.mean, self.variance), (other.mean, other.variance), share=other.weight / weight
+        )
         return Moments(
-            weight,
-            self.mean + step * share,
-            within + step * step * share * (1.0 - share),
-            min(self.minimum, other.minimum),
-            max(self.maximum, other.maximum),
+            weight, mean, variance, min(self.minimum, other.minimum), max(self.maximum, other.maximum)
         )
 
 
@@ -164,7 +160,7 @@ def survey_block(
         (family.auxiliary, design.auxiliary),
     ):
         if name is not None:
-            note(role, columns[name], ~(ROLES[role].contains(columns[name]) | np.isnan(columns[name])))
+            note(role, columns[name], outside_of_role(role, columns[name]))
     if design.response not in n_levels:
         note("response", y, known & ~is_in_domain(family, y, aux))
     weights = np.ones(len(y)) if block.weight is None else block.weight[rows]
