@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,11 @@ from dslda.families.gaussian import Gaussian
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec
+
+# the helpers of tests/reference are imported by name: what goes wrong on a cluster
+REFERENCE = str(Path(__file__).resolve().parents[1] / "reference")
+if REFERENCE not in sys.path:
+    sys.path.append(REFERENCE)
 
 N_TERMS = 300
 

@@ -8,22 +8,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import dask.config
+import faults
 import psutil
 import pytest
 from distributed import Client, Status
+from faults import Signaller, TrappedSource
 
-from dslda.corpus.block import DocumentBlock
 from dslda.engine import dask_executor, reduction
 from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.engine.reduction import MOST_TASKS
-from dslda.engine.sources import CorpusSource
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED
 from dslda.variational.initial import initial_parameters
@@ -48,11 +47,13 @@ def two_workers(processes: Any) -> Iterator[Client]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _by_value() -> Iterator[None]:
-    """Workers cannot import this module."""
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)
+    """Workers cannot import these modules."""
+    modules = (sys.modules[__name__], faults)
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
     yield
-    cloudpickle.unregister_pickle_by_value(module)
+    for module in modules:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def worker_pids(client: Client) -> list[int]:
@@ -67,33 +68,12 @@ def worker_pids(client: Client) -> list[int]:
     return list(client.run(os.getpid).values())
 
 
-class Killer:
-    """Kills worker processes once, when the n-th partition of a fit is done."""
-
-    def __init__(self, pids: list[int], *, at: int) -> None:
-        self.pids = pids
-        self.left = at
-
-    def partition(self, n_documents: int) -> None:
-        self.left -= n_documents > 0
-        if self.left == 0:
-            for pid in self.pids:
-                os.kill(pid, signal.SIGKILL)
-
-    def started(self, *_: Any) -> None: ...
-    def iteration(self, _: Any) -> None: ...
-    def __enter__(self) -> Killer:
-        return self
-
-    def __exit__(self, *_: Any) -> None: ...
-
-
 @pytest.mark.parametrize(("victims", "most"), [(1, MOST_TASKS), (2, MOST_TASKS), (1, 4)])
 def test_workers_killed_in_mid_iteration_change_no_bit(
     problem: Any, expected: str, two_workers: Client, victims: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reduction, "MOST_TASKS", most)  # few: partitions are kept in bundles
-    killer = Killer(worker_pids(two_workers)[:victims], at=problem.source.n_partitions + 3)
+    killer = Signaller(worker_pids(two_workers)[:victims], signal.SIGKILL, at=problem.source.n_partitions + 3)
     assert problem.fit_on(two_workers, progress=killer) == expected
     assert killer.left <= 0
 
@@ -140,10 +120,10 @@ def test_a_machine_that_vanishes_and_a_worker_that_retires_in_mid_iteration_chan
     with cluster(options=ClusterOptions(workers=3, threads=1)) as client:
         (_, pid), (retired, _), (last, _) = client.run(os.getpid).items()
         n = problem.source.n_partitions
-        machine = Killer([psutil.Process(pid).ppid(), pid], at=n + 3)
+        machine = Signaller([psutil.Process(pid).ppid(), pid], signal.SIGKILL, at=n + 3)
         retiring = threading.Thread(target=client.retire_workers, args=([retired],))
 
-        class Events(Killer):
+        class Events(Signaller):
             def partition(self, n_documents: int) -> None:
                 machine.partition(n_documents)
                 self.left -= n_documents > 0
@@ -151,33 +131,9 @@ def test_a_machine_that_vanishes_and_a_worker_that_retires_in_mid_iteration_chan
                     retiring.start()
 
         # the iteration that the machine leaves may begin again
-        assert problem.fit_on(client, progress=Events([], at=2 * n + 6)) == expected
+        assert problem.fit_on(client, progress=Events([], signal.SIGKILL, at=2 * n + 6)) == expected
         retiring.join()
         assert list(client.nthreads()) == [last]
-
-
-@dataclass(frozen=True)
-class Trap:
-    """Reads a partition, unless it is the one that does harm."""
-
-    reader: Callable[[], DocumentBlock]
-    harm: Callable[[], Any] | None
-
-    def __call__(self) -> DocumentBlock:
-        if self.harm is not None:
-            self.harm()
-        return self.reader()
-
-
-class TrappedSource(CorpusSource):
-    """A corpus with one harmful partition."""
-
-    def __init__(self, problem: Any, partition: int, harm: Callable[[], Any]) -> None:
-        super().__init__(problem.corpus, design=problem.source.design)
-        self.partition, self.harm = partition, harm
-
-    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
-        return Trap(super().reader(partition), self.harm if partition == self.partition else None)
 
 
 def die() -> None:

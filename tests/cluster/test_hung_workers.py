@@ -8,23 +8,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import dask.config
+import faults
 import psutil
 import pytest
 from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
+from faults import Signaller, TrappedSource
 
-from dslda.corpus.block import DocumentBlock
 from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.engine.hung_workers import WorkerWatch
-from dslda.engine.sources import CorpusSource
 from dslda.exceptions import EngineError
 
 pytestmark = [
@@ -50,11 +50,13 @@ def two_programs() -> Iterator[Client]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _by_value() -> Iterator[None]:
-    """Workers cannot import this module."""
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)
+    """Workers cannot import these modules."""
+    modules = (sys.modules[__name__], faults)
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
     yield
-    cloudpickle.unregister_pickle_by_value(module)
+    for module in modules:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 @pytest.fixture(autouse=True)
@@ -68,51 +70,6 @@ def both(client: Client) -> dict[str, int]:
     client.wait_for_workers(2, timeout=60)
     pids: dict[str, int] = client.run(os.getpid)
     return pids
-
-
-class Stopper:
-    """Stops processes once, when the n-th partition of a fit is done."""
-
-    def __init__(self, pids: list[int], *, at: int) -> None:
-        self.pids = pids
-        self.left = at
-
-    def partition(self, n_documents: int) -> None:
-        self.left -= n_documents > 0
-        if self.left == 0:
-            for pid in self.pids:
-                os.kill(pid, signal.SIGSTOP)
-
-    def started(self, *_: Any) -> None: ...
-    def iteration(self, _: Any) -> None: ...
-    def __enter__(self) -> Stopper:
-        return self
-
-    def __exit__(self, *_: Any) -> None: ...
-
-
-@dataclass(frozen=True)
-class Trap:
-    """Reads a partition, unless it is the one that takes time."""
-
-    reader: Callable[[], DocumentBlock]
-    delay: Callable[[], Any] | None
-
-    def __call__(self) -> DocumentBlock:
-        if self.delay is not None:
-            self.delay()
-        return self.reader()
-
-
-class TrappedSource(CorpusSource):
-    """A corpus with one partition that takes time."""
-
-    def __init__(self, problem: Any, partition: int, delay: Callable[[], Any]) -> None:
-        super().__init__(problem.corpus, design=problem.source.design)
-        self.partition, self.delay = partition, delay
-
-    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
-        return Trap(super().reader(partition), self.delay if partition == self.partition else None)
 
 
 def wait_for_ever() -> None:
@@ -178,7 +135,7 @@ def test_a_worker_that_is_stopped_is_restarted_and_changes_no_bit(
     problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     (worker, pid), _ = both(two_programs).items()
-    stopper = Stopper([pid], at=problem.source.n_partitions + 3)
+    stopper = Signaller([pid], signal.SIGSTOP, at=problem.source.n_partitions + 3)
     assert problem.fit_on(two_programs, progress=stopper) == expected
     assert stopper.left <= 0
     assert f"worker {worker} sends no heartbeat" in caplog.text
@@ -262,7 +219,7 @@ def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_i
     pids, other_pids = ([psutil.Process(p).ppid(), p] for p in (pid, other_pid))
     at = problem.source.n_partitions + 3
     try:
-        stopper = Stopper(pids, at=at)
+        stopper = Signaller(pids, signal.SIGSTOP, at=at)
         assert problem.fit_on(two_programs, progress=stopper) == expected
         assert stopper.left <= 0
         assert f"worker {worker} sends no heartbeat" in caplog.text
@@ -275,7 +232,7 @@ def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_i
                 rf"no partition was done for .* worker {other} sends no heartbeat and has partition \d+ \(documents",
             ),
         ):
-            problem.fit_on(two_programs, progress=Stopper(other_pids, at=at))
+            problem.fit_on(two_programs, progress=Signaller(other_pids, signal.SIGSTOP, at=at))
     finally:  # they end as soon as they hear that they are left out: no test can come after this one
         for process in pids + other_pids:
             os.kill(process, signal.SIGCONT)
