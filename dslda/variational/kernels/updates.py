@@ -33,7 +33,6 @@ from dslda.variational.kernels.scratch import (
     SMALLEST_WEIGHT,
     T1,
     T2,
-    TAYLOR_LIMIT,
     TOKENS,
     W0,
     W1,
@@ -119,15 +118,15 @@ def chain(tile: Vector, first: int, stop: int) -> float:
 
 
 @njit(**OPTIONS)
-def taylor_serves(t: float, square: float, reach: float) -> bool:
+def taylor_serves(t: float, square: float, reach: float, limit: float) -> bool:
     """Whether the short series is good enough at `t` for an entry with E[eta^2] = square; not for NaN."""
     size = abs(t)
-    return size * reach <= SERIES_LIMIT and size * size * size * reach * square <= TAYLOR_LIMIT
+    return size * reach <= SERIES_LIMIT and size * size * size * reach * square <= limit
 
 
 @njit(**OPTIONS)
 def taylor_steps(
-    tile: Vector, first: int, stop: int, reach: float, floor: float, change: float
+    tile: Vector, first: int, stop: int, reach: float, limit: float, floor: float, change: float
 ) -> tuple[int, float]:
     """Write t of every entry. Returns the first whose t is too large or normaliser too small, and the change before it.
 
@@ -144,11 +143,11 @@ def taylor_steps(
         worst = max(worst, abs(t) * t * t * square)
         largest = max(largest, abs(t))
         smallest = min(smallest, tile[Z + i])
-    if worst * reach <= TAYLOR_LIMIT and largest * reach <= SERIES_LIMIT and smallest >= floor:
+    if worst * reach <= limit and largest * reach <= SERIES_LIMIT and smallest >= floor:
         return stop, change
     for i in span(first, stop):
         square = tile[KAPPA2 + i] + tile[KAPPA1 + i] * tile[KAPPA1 + i]
-        if not taylor_serves(tile[T + i], square, reach) or tile[Z + i] < floor:
+        if not taylor_serves(tile[T + i], square, reach, limit) or tile[Z + i] < floor:
             return np.int64(i), tile[CHANGE + i]
     return stop, change
 
