@@ -338,7 +338,7 @@ def update_until_converged(
         elbo = document_elbo(trial, y, parameters, **response)
         # what a stride gains and what it overshoots may cancel
         converged = not strode and abs(elbo - before) <= share * tol * abs(elbo)
-        if (strode or may_fall) and elbo < before - LEAST_FALL * abs(before):
+        if (strode and elbo < before) or (may_fall and elbo < before - LEAST_FALL * abs(before)):
             trace.append(before)
             state, path = kept, []
             if strode:

@@ -195,7 +195,7 @@ def ascend(
         elbo = document_elbo(trial, parameters, response)
         last = trace[-1] if trace else -np.inf
         converged = not strode and abs(elbo - last) <= tol * abs(elbo) * step
-        if elbo < last - reference.LEAST_FALL * abs(last):
+        if elbo < last - (0.0 if strode else reference.LEAST_FALL * abs(last)):
             if strode:
                 path, strode = [state.gamma], False
             elif converged:

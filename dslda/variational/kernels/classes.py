@@ -296,7 +296,7 @@ def ascend_classes(
         if labelled:
             bound += rho * respond(c, y, length)
         converged = not strode and abs(bound - elbo) <= sweep_tol * abs(bound) * step
-        if bound < elbo - LEAST_FALL * abs(elbo):
+        if bound < elbo - (0.0 if strode else LEAST_FALL * abs(elbo)):
             in_a_row = 0
             if strode:
                 # to where the stride set out, and on by a plain sweep

@@ -47,7 +47,7 @@ from dslda.variational.kernels.scratch import (
     span,
 )
 from dslda.variational.kernels.strides import Trail, go_back, keep, mark, stride
-from dslda.variational.kernels.sweeps import LEAST_FALL, REBASE_LIMIT, SHORT_RUN, Ascent, Response
+from dslda.variational.kernels.sweeps import REBASE_LIMIT, SHORT_RUN, Ascent, Response
 from dslda.variational.kernels.tiles import accumulate, flush, moments, set_base, sum_of_logs
 from dslda.variational.kernels.updates import (
     Alone,
@@ -350,7 +350,7 @@ def ascend_product(
         if n_sweeps > 0:
             bound += log_gammas - log_gamma_total - model.log_beta_alpha
             bound += fixed - observed.rho * size(offset + product) / delta
-            if strode and bound < elbo - LEAST_FALL * abs(elbo):
+            if strode and bound < elbo:
                 go_back(trail, s, document.n)
                 if n_sweeps == max_sweeps:
                     set_base(tilted, s, a_base)

@@ -360,7 +360,7 @@ def ascend(
             # what a stride gains and what it overshoots may cancel
             converged = not strode and abs(bound - elbo) <= share * sweep_tol * abs(bound)
             done = converged or n_sweeps == max_sweeps
-            if (strode or may_fall) and bound < elbo - LEAST_FALL * abs(elbo):
+            if (strode and bound < elbo) or (may_fall and bound < elbo - LEAST_FALL * abs(elbo)):
                 in_a_row = 0
                 if strode:
                     go_back(trail, s, n_kept)
