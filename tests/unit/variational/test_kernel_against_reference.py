@@ -52,8 +52,8 @@ def assert_kernel_equals_reference(
         elbo.append(trace[-1])
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
     lengths = np.array([s.length for s in states])
-    # The kernel's series leaves up to 2e-8 a sweep in a token's share of sum phi, and so in gamma, m and, to first
-    # order, the ELBO; and the ELBO is a difference of numbers as large as the squared reach of omega over delta.
+    # The kernel's series leaves up to 2e-8 a sweep in a token's share of sum phi, more where a stride magnifies it, and so in
+    # gamma, m and, to first order, the ELBO; and the ELBO is a difference of numbers as large as the squared reach of omega over delta.
     series = spec.max_sweeps * max(kernels.TAYLOR_SHARE * spec.sweep_tol, kernels.TAYLOR_LEAST) / 6
     reach = max(np.abs(parameters.eta).max(), np.nanmax(np.abs(documents.y), initial=0.0))
     rounding = np.finfo(float).eps * reach**2 / parameters.delta[0] * spec.rho
@@ -68,7 +68,7 @@ def assert_kernel_equals_reference(
 
     statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
     expected = reference_statistics(states, documents.y, parameters, family=family, spec=spec)
-    assert_allclose(statistics.topic_word, expected.topic_word, rtol=1e-6, atol=1e-6)
+    assert_allclose(statistics.topic_word, expected.topic_word, rtol=1e-6, atol=3e-6)
     for name in ("score", "information"):
         wanted = getattr(expected, name)
         assert_allclose(getattr(statistics, name), wanted, atol=1e-6 * np.abs(wanted).max(initial=1e-300))
