@@ -174,7 +174,9 @@ def block_kernel(product: bool) -> Callable[..., None]:
                 document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
                 tilted = tilt(model, u, length) if product else model
                 if product and labelled:
-                    ascent = ascend_product(model, tilted, response, s, trail, document, max_sweeps, sweep_tol)
+                    ascent = ascend_product(
+                        model, tilted, response, s, trail, document, max_sweeps, sweep_tol
+                    )
                 else:
                     ascent = ascend(model, response, s, trail, document, max_sweeps, sweep_tol)
                 total_m, spread = write_out(tilted, s, document, ascent.a_base, weight, topic_word, product)

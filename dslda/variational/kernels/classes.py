@@ -250,7 +250,9 @@ def ascend_classes(
 ) -> Ascent:
     """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times; cold start.
 
-    Strides as `sweeps.ascend`, until a step has to be halved. `y` is the code of the class, `UNLABELLED` where it is not known; rho includes the document's emphasis.
+    Strides as `sweeps.ascend`, until a step has to be halved.
+
+    `y` is the code of the class, `UNLABELLED` where it is not known; rho includes the document's emphasis.
     """
     alpha, gamma, elog, h, assigned = model.alpha, s.gamma, s.elog, s.h, s.assigned
     n_topics = alpha.shape[0]

@@ -238,7 +238,9 @@ def update_tile(
         lines_of_product(s, start, first, stop, -factor * size(log_a), base.a, share)
         change = chain(tile, first, stop)
         reached, change = near(tile, first, stop, change)
-        reached, change = taylor_steps(tile, first, reached, model.reach, model.series_limit, base.floor, change)
+        reached, change = taylor_steps(
+            tile, first, reached, model.reach, model.series_limit, base.floor, change
+        )
         bound += taylor_updates(s, start, first, reached, base.a, 0.0)[0]
         log_a += math.log1p(change)
         if reached == stop:

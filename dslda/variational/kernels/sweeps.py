@@ -31,7 +31,6 @@ from dslda.variational.kernels.scratch import (
     Vector,
     Z,
     span,
-    vector,
 )
 from dslda.variational.kernels.strides import Trail, go_back, keep, mark, stride
 from dslda.variational.kernels.tiles import (
@@ -374,7 +373,9 @@ def ascend(
                         go_back(trail, s, n_kept)
                         set_base(model, s, a_base)
                         stands = abs(bound - elbo) <= sweep_tol * abs(bound)
-                        return Ascent(elbo, n_sweeps, converged or (share < SHORTEST_SHARE and stands), a_base)
+                        return Ascent(
+                            elbo, n_sweeps, converged or (share < SHORTEST_SHARE and stands), a_base
+                        )
                 strode = False
             else:
                 elbo = bound

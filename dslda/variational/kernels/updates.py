@@ -47,7 +47,6 @@ from dslda.variational.kernels.scratch import (
 )
 from dslda.variational.special import exp_shifted
 
-
 # of the update of tied occurrences, a quadratic: what its second term may be of the first
 STRONGEST_BEND = 0.125
 

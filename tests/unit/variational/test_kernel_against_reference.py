@@ -52,8 +52,9 @@ def assert_kernel_equals_reference(
         elbo.append(trace[-1])
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
     lengths = np.array([s.length for s in states])
-    # The kernel's series leaves up to 2e-8 a sweep in a token's share of sum phi, more where a stride magnifies it, and so in
-    # gamma, m and, to first order, the ELBO; and the ELBO is a difference of numbers as large as the squared reach of omega over delta.
+    # The kernel's series leaves up to 2e-8 a sweep in a token's share of sum phi, more where a stride magnifies it, and so
+    # in gamma, m and, to first order, the ELBO; and the ELBO is a difference of numbers as large as the squared reach of
+    # omega over delta.
     series = spec.max_sweeps * max(kernels.TAYLOR_SHARE * spec.sweep_tol, kernels.TAYLOR_LEAST) / 6
     reach = max(np.abs(parameters.eta).max(), np.nanmax(np.abs(documents.y), initial=0.0))
     rounding = np.finfo(float).eps * reach**2 / parameters.delta[0] * spec.rho

@@ -99,7 +99,12 @@ def test_a_stride_goes_to_the_end_of_a_geometric_series() -> None:
         ([1.0, 3.0], [2.0, 2.0], [1.0, 3.0], None),  # to and fro
         ([1.0, 1.0], [1.0, 1.0], [1.0, 1.0], None),  # nowhere
         ([1.0, 3.0], [1.5, 2.0], [1.9, 1.2], [3.5, 0.5]),  # not below alpha
-        ([1.0, 1.0], [2.0, 1.0], [3.0, 1.0], [1.0 + 2.0 * strides.LONGEST_STRIDE, 1.0]),  # steps that do not shrink
+        (
+            [1.0, 1.0],
+            [2.0, 1.0],
+            [3.0, 1.0],
+            [1.0 + 2.0 * strides.LONGEST_STRIDE, 1.0],
+        ),  # steps that do not shrink
     ],
 )
 def test_strides_are_bounded(
