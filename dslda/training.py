@@ -22,8 +22,10 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.diagnostics import (
     check_learned,
     covariance_of,
+    pearson_of,
     report_convergence,
     report_entangled,
+    report_scatter,
     report_separation,
 )
 from dslda.engine.cluster import cluster
@@ -246,7 +248,7 @@ def train(
         EM reached `max_iter`, or more than 1% of the documents reached `max_sweeps`.
     DataWarning
         There are more topics than documents with a response, documents lack a covariate, classes are rare or look
-        like measurements, or covariates cannot be told apart.
+        like measurements, counts scatter far more than their family has it, or covariates cannot be told apart.
 
     Examples
     --------
@@ -428,7 +430,13 @@ def _fit(
     check_learned(statistics, training_set.what)
     report_convergence(result, spec)
     report_separation(statistics, family, training_set.what)
+    pearson = pearson_of(statistics, family, design, spec.n_topics)
+    report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
     covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
+    if covariance is not None and family.is_quasi:
+        # unknown where no document is left over to tell
+        known = pearson is not None and pearson[1] > 0.0
+        covariance = covariance * (pearson[0] / pearson[1]) if known else None
     report_entangled(statistics.information, design)
     base = base_predictor(family, model.rate, result.parameters.delta)
     return Model(
@@ -461,6 +469,7 @@ def _fit(
             versions=_versions(),
             prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
             base=base,
+            pearson=pearson,
         )
     )
 

@@ -18,6 +18,8 @@ from sklearn.linear_model import PoissonRegressor
 
 from dslda.datasets import simulate_corpus
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
+from dslda.families.base import Family
+from dslda.families.poisson import Poisson
 from dslda.families.registry import FAMILIES
 from dslda.model import Model, load_model
 from dslda.training import train
@@ -228,7 +230,7 @@ def test_a_document_of_weight_two_is_two_documents() -> None:
     counts, y = drawn(SAMPLERS["poisson"])
     weight = 1.0 + np.arange(D) % 2
     twice = np.repeat(np.arange(D), weight.astype(int))
-    settings = {"family": "poisson", "n_topics": 1, "topic_prior": 0.0}
+    settings = {"family": Poisson(dispersion="pearson"), "n_topics": 1, "topic_prior": 0.0}
     weighted = train(counts, response=y, weight=weight, **settings, **EXACT)
     repeated = train(counts[twice], response=y[twice], **settings, **EXACT)
     assert_allclose(weighted.predict(counts), repeated.predict(counts), rtol=1e-9)
@@ -555,10 +557,10 @@ def test_classes_that_topics_tell_apart_without_error_are_warned_of(family: str)
     train(counts, response=mixed, family=family, n_topics=2)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical"])
-def test_covariates_that_cannot_be_told_apart_are_warned_of(family: str) -> None:
+@pytest.mark.parametrize("family", ["gaussian", Poisson(dispersion="pearson"), "categorical"])
+def test_covariates_that_cannot_be_told_apart_are_warned_of(family: str | Family) -> None:
     counts, age, party, _ = with_covariates()
-    _, y = drawn(SAMPLERS[family])
+    _, y = drawn(SAMPLERS[family if isinstance(family, str) else family.name])
     tangled = {"age": age, "months": 12 * age + 3, "party": party}
     with pytest.warns(DataWarning, match="covariates 'age', 'months' cannot be told apart"):
         model = train(counts, response=y, family=family, covariates=tangled, n_topics=2, tol=1e-2)
