@@ -140,8 +140,9 @@ def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean:
     chance = math.sqrt((2.0 + 1.0 / mean) / float(pearson[1]))
     if dispersion > max(SCATTERED, 1.0 + SURE * chance):
         warnings.warn(
-            f"{what} scatters {dispersion:.3g} times as much as family {family.name} has it around what topics and covariates "
-            f"explain (Pearson dispersion): standard errors are too small by the factor {math.sqrt(dispersion):.2g}; {remedy}",
+            f"{what} scatters {dispersion:.3g} times as much as family {family.name} has it around what topics and "
+            "covariates explain (Pearson dispersion): standard errors are too small by the factor "
+            f"{math.sqrt(dispersion):.2g}; {remedy}",
             DataWarning,
             stacklevel=4,
         )
