@@ -594,6 +594,7 @@ class Model:
         from dslda.variational.estep import infer
 
         counted = [each for each, _ in self._blocks(documents, **options)]
+        parameters = self.record.design.weighed(self.scoring_record.parameters, back=True)
         observed = observed_responses(y, self.record, sum(c.block.n_documents for c in counted))
         parts, first = [np.zeros((0, self.n_topics))], 0
         for each in counted:
@@ -605,7 +606,7 @@ class Model:
                 block.indptr,
                 block.terms,
                 block.counts,
-                self.scoring_record.parameters,
+                parameters,
                 spec=self.spec,
                 y=self.record.design.to_model(own),
                 family=self.family,

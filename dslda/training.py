@@ -166,8 +166,9 @@ def train(
     event : str or array-like, optional
         1 where a duration (family weibull) has ended, 0 where it was only observed so far.
     class_weight : "balanced" or mapping of class to weight, optional
-        Weight of the response of a document by its class; the words of all documents count the same.
-        "balanced" gives every class the same sum.
+        How many times as frequent each class is to be taken for; "balanced": all are the same. Shifts log-odds, and so
+        probabilities and coefficients, by the logarithms of the weights, and leaves the fit as it is; but a class of
+        weight 0 is left out of it.
     ridge : float, optional
         Precision of a Gaussian prior on the coefficients of topics, around their mean, and of covariates, around
         0. By default the family's: 0 where coefficients cannot run away, as they do where classes are separable.
@@ -441,7 +442,7 @@ def _fit(
     base = base_predictor(family, model.rate, result.parameters.delta)
     return Model(
         ModelRecord(
-            parameters=result.parameters,
+            parameters=design.weighed(result.parameters),
             covariance=covariance,
             design=design,
             classes=model.classes,

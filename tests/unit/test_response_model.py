@@ -350,6 +350,41 @@ def test_balanced_classes_find_a_rare_one() -> None:
     assert_allclose(mapped.predict(nothing), 0.5, rtol=1e-9)
 
 
+@pytest.mark.parametrize("family", ["binomial", "categorical"])
+def test_weights_of_classes_shift_the_log_odds_and_leave_the_fit(family: str) -> None:
+    """In the E-step they pulled the topics of training documents after rare responses, and coefficients to the ridge."""
+    counts, y = drawn(lambda omega, g: g.random(len(omega)) < 1 / (1 + np.exp(3 - 2.5 * omega)))
+    assert 0.05 < y.mean() < 0.3
+    settings = {"response": y, "family": family, "n_topics": K, "tol": 1e-3}
+    plain, weighed = train(counts, **settings), train(counts, class_weight={1: 6.0, 0: 0.5}, **settings)
+    assert weighed.topic_word.tobytes() == plain.topic_word.tobytes()
+    assert weighed.record.covariance.tobytes() == plain.record.covariance.tobytes()
+    assert weighed.trace["elbo"].tobytes() == plain.trace["elbo"].tobytes()
+    eta, shifted = plain.record.parameters.eta, weighed.record.parameters.eta
+    odds = np.log(12.0) if family == "binomial" else np.log(12.0) * np.array([-0.5, 0.5])
+    assert_allclose(shifted, eta + odds, rtol=1e-12)
+    p, q = plain.predict_proba(counts), weighed.predict_proba(counts)
+    wanted = p * [0.5, 6.0] / (p @ [0.5, 6.0])[:, np.newaxis]
+    # of a binomial the probability is a mean over log-odds, which the shift moves
+    assert_allclose(q, wanted, rtol=1e-9) if family == "categorical" else assert_allclose(
+        q, wanted, atol=0.05
+    )
+    assert_allclose(
+        weighed.training_topic_proportions(counts, y), plain.training_topic_proportions(counts, y), rtol=1e-6
+    )
+
+
+def test_a_class_of_weight_zero_is_left_out() -> None:
+    counts, y = drawn(SAMPLERS["categorical"])
+    settings = {"family": "categorical", "n_topics": K, "tol": 1e-3}
+    without = train(counts, response=y, class_weight={2: 0.0}, **settings)
+    assert without.training.n_labelled == D
+    # its responses are as if they were missing
+    missing = train(counts, response=np.where(y == 2, np.nan, y), **settings)
+    assert_allclose(without.topic_word, missing.topic_word, atol=0.05)
+    assert without.predict_proba(counts)[:, 2].mean() < 0.5 * np.mean(y == 2)
+
+
 # ---------------------------------------------------------------- classes
 
 
