@@ -22,8 +22,10 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.diagnostics import (
     check_learned,
     covariance_of,
+    pearson_of,
     report_convergence,
     report_entangled,
+    report_scatter,
     report_separation,
 )
 from dslda.engine.cluster import cluster
@@ -164,8 +166,9 @@ def train(
     event : str or array-like, optional
         1 where a duration (family weibull) has ended, 0 where it was only observed so far.
     class_weight : "balanced" or mapping of class to weight, optional
-        Weight of the response of a document by its class; the words of all documents count the same.
-        "balanced" gives every class the same sum.
+        How many times as frequent each class is to be taken for; "balanced": all are the same. Shifts log-odds, and so
+        probabilities and coefficients, by the logarithms of the weights, and leaves the fit as it is; but a class of
+        weight 0 is left out of it.
     ridge : float, optional
         Precision of a Gaussian prior on the coefficients of topics, around their mean, and of covariates, around
         0. By default the family's: 0 where coefficients cannot run away, as they do where classes are separable.
@@ -246,7 +249,7 @@ def train(
         EM reached `max_iter`, or more than 1% of the documents reached `max_sweeps`.
     DataWarning
         There are more topics than documents with a response, documents lack a covariate, classes are rare or look
-        like measurements, or covariates cannot be told apart.
+        like measurements, counts scatter far more than their family has it, or covariates cannot be told apart.
 
     Examples
     --------
@@ -428,12 +431,18 @@ def _fit(
     check_learned(statistics, training_set.what)
     report_convergence(result, spec)
     report_separation(statistics, family, training_set.what)
+    pearson = pearson_of(statistics, family, design, spec.n_topics)
+    report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
     covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
+    if covariance is not None and family.is_quasi:
+        # unknown where no document is left over to tell
+        known = pearson is not None and pearson[1] > 0.0
+        covariance = covariance * (pearson[0] / pearson[1]) if known else None
     report_entangled(statistics.information, design)
     base = base_predictor(family, model.rate, result.parameters.delta)
     return Model(
         ModelRecord(
-            parameters=result.parameters,
+            parameters=design.weighed(result.parameters),
             covariance=covariance,
             design=design,
             classes=model.classes,
@@ -461,6 +470,7 @@ def _fit(
             versions=_versions(),
             prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
             base=base,
+            pearson=pearson,
         )
     )
 

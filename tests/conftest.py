@@ -67,6 +67,8 @@ def assert_same() -> Callable[[Any, Any], None]:
             assert values[0] is None or values[0].tobytes() == values[1].tobytes(), field.name
         for name in ("covariance", "prevalence", "base"):
             assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes(), name
+        assert (mine.pearson is None) == (theirs.pearson is None)
+        assert mine.pearson is None or mine.pearson.tobytes() == theirs.pearson.tobytes()
         assert mine.training == theirs.training
         assert list(mine.trace) == list(theirs.trace)
         for name, values in mine.trace.items():

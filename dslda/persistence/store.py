@@ -161,6 +161,7 @@ def read_model(
         vocabulary=_vocabulary(arrays, data, location.url),
         prevalence=_take(arrays, "prevalence", (n_topics,), location.url) if "prevalence" in arrays else None,
         base=_take(arrays, "base", per_class or (1,), location.url) if "base" in arrays else None,
+        pearson=_take(arrays, "pearson", (2,), location.url) if "pearson" in arrays else None,
         trace=_trace(arrays, items(data, "trace", location.url), location.url),
         **fields,
     )
@@ -174,6 +175,7 @@ def read_model(
         record.covariance,
         record.prevalence,
         record.base,
+        record.pearson,
         *record.trace.values(),
     ):
         if array is not None:
@@ -197,10 +199,9 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         arrays["concentration"] = np.asarray(record.parameters.concentration, dtype=np.float64)
     if record.covariance is not None:
         arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
-    if record.prevalence is not None:
-        arrays["prevalence"] = np.asarray(record.prevalence, dtype=np.float64)
-    if record.base is not None:
-        arrays["base"] = np.asarray(record.base, dtype=np.float64)
+    for name in ("prevalence", "base", "pearson"):
+        if (kept := getattr(record, name)) is not None:
+            arrays[name] = np.asarray(kept, dtype=np.float64)
     if record.vocabulary is not None:
         arrays["vocabulary"], arrays["vocabulary_offsets"] = record.vocabulary.to_bytes()
         if record.vocabulary.document_frequency is not None:
