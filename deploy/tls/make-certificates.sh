@@ -1,0 +1,37 @@
+#!/bin/sh
+# Makes a certificate authority of this cluster's own, and one certificate for each role, with the openssl program.
+#
+#     sh make-certificates.sh FOLDER [ROLE...]
+#
+# FOLDER gets ca.pem, ca-key.pem and, for each ROLE (by default scheduler, worker and client), ROLE.pem and ROLE-key.pem. What
+# is there already stays: the same command with another role adds its certificate. DAYS sets how long certificates last.
+set -eu
+umask 077
+
+folder=${1:?usage: sh make-certificates.sh FOLDER [ROLE...]}
+shift
+[ "$#" -gt 0 ] || set -- scheduler worker client
+days=${DAYS:-365}
+
+mkdir -p "$folder"
+cd "$folder"
+
+new_key() {
+    openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" 2>/dev/null ||
+        openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" # before OpenSSL 3
+}
+
+if [ ! -e ca.pem ]; then
+    new_key ca-key.pem
+    openssl req -x509 -new -key ca-key.pem -sha256 -days "$days" -subj "/CN=dslda cluster authority" -out ca.pem
+fi
+
+for role in "$@"; do
+    [ ! -e "$role.pem" ] || continue
+    new_key "$role-key.pem"
+    openssl req -new -key "$role-key.pem" -subj "/CN=dslda $role" -out "$role.csr"
+    openssl x509 -req -in "$role.csr" -CA ca.pem -CAkey ca-key.pem -CAcreateserial -sha256 -days "$days" \
+        -out "$role.pem" 2>/dev/null
+    rm -f "$role.csr"
+done
+rm -f ca.srl
