@@ -1,4 +1,4 @@
-"""Train on workers that SLURM starts as jobs of its own, through dask-jobqueue: see README.md. The same command goes on after anything."""
+"""Train on workers that SLURM starts as jobs, through dask-jobqueue: see README.md. Run again, it goes on where it was."""
 
 from __future__ import annotations
 
