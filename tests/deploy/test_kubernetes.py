@@ -146,12 +146,13 @@ def test_a_pod_has_no_more_rights_than_it_needs(name: str) -> None:
     assert user["runAsUser"] == 10001
     assert user["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"]
     (container,) = pod["containers"]
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"]
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
     secrets = [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume]

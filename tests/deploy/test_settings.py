@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -15,7 +17,16 @@ import distributed
 import jsonschema
 import pytest
 import yaml
+from command_lines import manifests
 from distributed import Client, LocalCluster, Security
+
+
+def probes() -> list[str]:
+    """The programs that compose and Kubernetes wait for a scheduler with."""
+    (compose,) = manifests("compose/compose.yaml")
+    (job,) = manifests("kubernetes/train-job.yaml")
+    (wait,) = job["spec"]["job"]["spec"]["initContainers"]
+    return [compose["services"]["scheduler"]["healthcheck"]["test"][-1], *wait["args"]]
 
 
 def test_dask_knows_every_setting(deploy: Path) -> None:
@@ -88,6 +99,11 @@ def test_a_cluster_starts_with_the_shipped_settings(
                     return error.code
 
         assert status("/health") == 200
+        for code in probes():
+            asked = code.replace("127.0.0.1:8787", f"127.0.0.1:{port}")
+            asked = asked.replace("dslda-train-scheduler:8787", f"127.0.0.1:{port}")
+            assert str(port) in asked
+            subprocess.run([sys.executable, "-c", asked], check=True, timeout=30)
         for page in ("/status", "/info/main/workers.html", "/json/index.html", "/proxy/1/a/status"):
             assert status(page) == 404, page
         with pytest.raises(RuntimeError, match="encryption required by Dask configuration"):
