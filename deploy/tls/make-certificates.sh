@@ -21,17 +21,36 @@ new_key() {
         openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" # before OpenSSL 3
 }
 
+# what certificates are for, whatever openssl.cnf of this machine says
+cat >extensions.cnf <<'END'
+[req]
+distinguished_name = name
+prompt = no
+[name]
+CN = dslda cluster authority
+[authority]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+[role]
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth, clientAuth
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+END
+
 if [ ! -e ca.pem ]; then
     new_key ca-key.pem
-    openssl req -x509 -new -key ca-key.pem -sha256 -days "$days" -subj "/CN=dslda cluster authority" -out ca.pem
+    openssl req -x509 -new -config extensions.cnf -extensions authority -key ca-key.pem -sha256 -days "$days" -out ca.pem
 fi
 
 for role in "$@"; do
     [ ! -e "$role.pem" ] || continue
     new_key "$role-key.pem"
-    openssl req -new -key "$role-key.pem" -subj "/CN=dslda $role" -out "$role.csr"
+    openssl req -new -config extensions.cnf -subj "/CN=dslda $role" -key "$role-key.pem" -out "$role.csr"
     openssl x509 -req -in "$role.csr" -CA ca.pem -CAkey ca-key.pem -CAcreateserial -sha256 -days "$days" \
-        -out "$role.pem" 2>/dev/null
+        -extfile extensions.cnf -extensions role -out "$role.pem" 2>/dev/null
     rm -f "$role.csr"
 done
-rm -f ca.srl
+rm -f ca.srl extensions.cnf

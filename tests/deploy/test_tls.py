@@ -30,6 +30,39 @@ def in_process(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load_model(path)
 
 
+def test_certificates_are_what_the_strictest_reader_wants(certificates: Path) -> None:
+    for folder in (certificates, certificates / "other"):
+        assert sorted(path.name for path in folder.glob("*.*")) == [
+            *("ca-key.pem", "ca.pem", "client-key.pem", "client.pem"),
+            *("scheduler-key.pem", "scheduler.pem", "worker-key.pem", "worker.pem"),
+        ]
+        for path in folder.glob("*-key.pem"):
+            assert path.stat().st_mode & 0o077 == 0, path
+        for role in ("scheduler", "worker", "client"):
+            verify = [
+                "openssl",
+                "verify",
+                "-x509_strict",
+                "-CAfile",
+                folder / "ca.pem",
+                folder / f"{role}.pem",
+            ]
+            subprocess.run(verify, check=True, capture_output=True)
+
+
+def test_another_certificate_leaves_those_that_are_there(
+    certificates: Path, deploy: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(certificates / "other", tmp_path / "more")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    subprocess.run(["sh", deploy / "tls" / "make-certificates.sh", folder, "ada"], check=True)
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert after.keys() - before.keys() == {"ada.pem", "ada-key.pem"}
+    assert before.items() <= after.items()
+    verify = ["openssl", "verify", "-CAfile", folder / "ca.pem", folder / "ada.pem"]
+    subprocess.run(verify, check=True, capture_output=True)
+
+
 def with_options(certificates: Path, folder: str = ".") -> list[str]:
     where = certificates / folder
     return [
