@@ -353,7 +353,7 @@ def update_until_converged(
         if converged or share < SHORTEST_SHARE:
             break
         if len(path) == 2:
-            gamma = stride(*path, state.gamma, parameters.alpha)
+            gamma = stride(path[0], path[1], state.gamma, parameters.alpha)
             path = []
             strode = gamma is not None
             if gamma is not None:

@@ -212,7 +212,7 @@ def ascend(
         h = before + step * (target - before)
         gamma = None
         if len(path) == 2:
-            gamma = reference.stride(*path, state.gamma, parameters.alpha)
+            gamma = reference.stride(path[0], path[1], state.gamma, parameters.alpha)
             path = []
         strode = gamma is not None
         if gamma is not None:
