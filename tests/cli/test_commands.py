@@ -159,7 +159,8 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     done = dslda(*train, *options, *more, "--checkpoint", tmp_path / "c")
     assert done.code == 0, done.err
     told = dslda("info", out).out
-    assert "family:              poisson, link log" in told
+    assert "family:              poisson (dispersion=1), link log" in told
+    assert "Pearson dispersion:  " in told
     assert re.search(r"covariate: +age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)", told)
     assert re.search(r"covariate: +party=R: ", told)
     assert "alpha=auto" in told
