@@ -71,8 +71,9 @@ class Documents:
 
 # Settings were compared on these same data, those of the rivals are chosen by cross-validation inside the training part:
 # small corpora and short documents want a flat Dirichlet (alpha = 1 or 2), many classes many topics, counts that
-# words hardly explain a light response. Cosponsors scatter 50 times as much as a Poisson has it: with a weight of 0.02, one over
-# that, they pull at the topics as much as they tell; with 3 a Poisson predicts worse than the mean, at ten times the cost.
+# words hardly explain a light response. Cosponsors scatter 50 times as much as a Poisson has it: with a weight of 0.02,
+# one over that, they pull at the topics as much as they tell; with 3 a Poisson predicts worse than the mean, at ten
+# times the cost.
 _TOPICS = {"n_topics": 20, "response_weight": 3.0, "max_iter": 40, "tol": 3e-4}
 _SMALL = {"n_topics": 30, "doc_topic_prior": 2.0, "max_iter": 40, "tol": 3e-4}
 _SHORT = {"n_topics": 5, "response_weight": 3.0, "doc_topic_prior": 2.0, "max_iter": 40, "tol": 3e-4}

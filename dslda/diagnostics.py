@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,8 @@ ENTANGLED = 1e-10
 TAKES_PART = 0.01
 """Smallest share of a covariate in such a direction that is more than rounding."""
 SEPARATED = 0.98
-"""Geometric mean of the probabilities of the classes seen, from which on the ridge alone says how large coefficients are."""
+"""Geometric mean of the probabilities of the classes seen, from which on the ridge alone says how large coefficients are; of
+two even classes, and more of uneven ones, which the base rate alone tells as well."""
 
 SCATTERED = 1.5
 """Pearson dispersion from which on standard errors are too small by a fifth and more."""
@@ -93,15 +95,37 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
             logger.info("%s", message)
 
 
-def report_separation(statistics: SufficientStatistics, family: Family, what: str) -> None:
+def report_separation(
+    statistics: SufficientStatistics,
+    family: Family,
+    what: str,
+    *,
+    rate: NDArray[np.float64],
+    class_weight: Sequence[float] | None,
+) -> None:
     """Warn where topics tell the classes of the training documents apart all but without error.
 
     The likelihood then rises for ever with the coefficients (Albert and Anderson 1984): the ridge chooses where they stop.
+
+    Parameters
+    ----------
+    statistics : SufficientStatistics
+    family : Family
+    what : str
+        What the response is called.
+    rate : ndarray of float64, shape (1,) or (C,)
+        Shares of the classes as `class_weight` weighs them; the second alone of two, or the mean of a trial.
+    class_weight : sequence of float, optional
     """
     if family.name not in ("binomial", "categorical"):
         return
+    shares = np.array([1.0 - rate[0], rate[0]]) if len(rate) == 1 else rate
+    if class_weight is not None:
+        shares = shares / np.where(np.asarray(class_weight) > 0.0, class_weight, np.inf)
+    shares = shares[shares > 0.0] / shares.sum()
+    uneven = min(-float(shares @ np.log(shares)) / math.log(2.0), 1.0)
     probability = math.exp(statistics.profile[0] / statistics.response_weight)
-    if probability > SEPARATED:
+    if probability > SEPARATED**uneven:
         warnings.warn(
             f"{what}: topics (and covariates) tell its classes apart all but perfectly in training (the class seen has a "
             f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from growing "

@@ -430,7 +430,9 @@ def _fit(
     statistics = result.statistics
     check_learned(statistics, training_set.what)
     report_convergence(result, spec)
-    report_separation(statistics, family, training_set.what)
+    report_separation(
+        statistics, family, training_set.what, rate=model.rate, class_weight=design.class_weight
+    )
     pearson = pearson_of(statistics, family, design, spec.n_topics)
     report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
     covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))

@@ -592,6 +592,18 @@ def test_classes_that_topics_tell_apart_without_error_are_warned_of(family: str)
     train(counts, response=mixed, family=family, n_topics=2)
 
 
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("family", ["binomial", "categorical"])
+def test_a_class_that_is_very_rare_is_not_told_apart_by_its_base_rate(family: str, class_weight: Any) -> None:
+    """0.998 for the common class is nothing that topics have done."""
+    counts, _ = drawn(SAMPLERS["gaussian"], n=1500)
+    y = np.zeros(1500)
+    y[[100, 700, 1300]] = 1.0
+    with pytest.warns(DataWarning, match="only") as caught:
+        train(counts, response=y, family=family, n_topics=2, tol=1e-2, class_weight=class_weight)
+    assert not [str(w.message) for w in caught if "perfectly" in str(w.message)]
+
+
 @pytest.mark.parametrize("family", ["gaussian", Poisson(dispersion="pearson"), "categorical"])
 def test_covariates_that_cannot_be_told_apart_are_warned_of(family: str | Family) -> None:
     counts, age, party, _ = with_covariates()
