@@ -34,6 +34,8 @@ __all__ = [
 LEAST_FALL = 1e-10
 #: of the way to where phi would be stationary, however often the ELBO falls
 SHORTEST_SHARE = 2.0**-20
+#: what a response may pull with, as `kernels.sweeps` has it
+LARGEST_PULL = 1e9
 #: times the first of the two steps it extrapolates
 LONGEST_STRIDE = 64.0
 
@@ -110,11 +112,17 @@ def pull_of(
     offset: float = 0.0,
     aux: float = 1.0,
 ) -> NDArray[np.float64]:
-    """The response's pull at the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2."""
+    """The response's pull at the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2.
+
+    Where l is not quadratic, no more than leaves a_n eta, with eta from its mean, below about `LARGEST_PULL`.
+    """
     n = state.length
     m, v = moments(state, parameters.eta)
     l1, l2, l3 = slopes(y, offset + m, parameters, family=family, aux=aux)
-    return rho * np.array([(l1 - l2 * m + 0.5 * l3 * v) / n, l2 / n**2])
+    reach = float(np.abs(parameters.eta - parameters.eta.mean()).max())
+    largest = rho * max(abs(l1 + 0.5 * l3 * v) / n, abs(l2) / n * reach) * reach
+    share = 1.0 if family.is_quadratic else min(1.0, LARGEST_PULL / max(largest, 1.0))
+    return share * rho * np.array([(l1 - l2 * m + 0.5 * l3 * v) / n, l2 / n**2])
 
 
 def sweep(

@@ -60,6 +60,9 @@ SHORT_RUN = 4
 REBASE_LIMIT = 1e-3
 # a fall of the ELBO below this share of it is rounding
 LEAST_FALL = 1e-10
+# An outlier may pull with exp(100) where l is no quadratic. phi is at its end long before this, and log Z - a m keeps the
+# digits of the ELBO.
+LARGEST_PULL = 1e9
 # of the way to where phi would be stationary, however often the ELBO falls
 SHORTEST_SHARE = 2.0**-20
 
@@ -151,11 +154,20 @@ def largest_curvature(
 
 
 @njit(**OPTIONS)
-def pull_of(response: Response, observed: Observed, omega: float, v: float, length: float) -> Pull:
-    """a = (l1 + l3 v / 2) rho / N, slope = rho l2 / N^2, b = slope / 2."""
+def pull_of(
+    response: Response, observed: Observed, omega: float, v: float, length: float, reach: float
+) -> Pull:
+    """a = (l1 + l3 v / 2) rho / N, slope = rho l2 / N^2, b = slope / 2.
+
+    All less where a_n eta would exceed `LARGEST_PULL`, unless l is quadratic: then a sweep is exact as it is.
+    """
     slopes = slopes_at(response, observed.y, omega, observed.aux)
     a = observed.rho * (slopes.first + 0.5 * slopes.third * v) / length
     slope = observed.rho * slopes.second / (length * length)
+    largest = max(abs(a), abs(slope) * length * reach) * reach
+    if largest > LARGEST_PULL and not response.quadratic:
+        a *= LARGEST_PULL / largest
+        slope *= LARGEST_PULL / largest
     return Pull(a, slope, 0.5 * slope)
 
 
@@ -398,7 +410,9 @@ def ascend(
             in_a_row += 1
         n_sweeps += 1
         if observed.labelled:
-            pull = pull_of(response, observed, observed.offset + model.middle + m_sum / length, v, length)
+            pull = pull_of(
+                response, observed, observed.offset + model.middle + m_sum / length, v, length, model.reach
+            )
             if share < 1.0:
                 new_base = a_base + share * (pull.a - pull.slope * m_sum / length - a_base)
                 new = sweep_part_of_the_way(model, s, trail, document, pull, share, new_base)

@@ -200,6 +200,26 @@ def test_what_a_document_leaves_is_of_the_state_it_went_back_to(name: str, granu
 
 
 @GRANULARITIES
+@pytest.mark.parametrize("name", ["weibull", "gamma", "inverse_gaussian", "negative_binomial"])
+def test_a_response_that_pulls_beyond_all_measure_leaves_the_elbo_its_digits(
+    name: str, granularity: str
+) -> None:
+    """The mean of omega is so far off at the start that l1 is above 1e20; one sweep later it is not."""
+    rng = np.random.default_rng(5)
+    parameters = Parameters(
+        random_parameters(rng, 10, 3).topics,
+        np.full(3, 1 / 3),
+        np.array([-11.0, -5.0, 1.3]),
+        np.array([10.0 if name == "weibull" else 0.05]),
+    )
+    rows = [random_document(rng, 10, distinct=4, most=4) for _ in range(6)]
+    documents = documents_of(rows).with_response(np.array([4.0, 3.0, 50.0, 4.0, 1e3, 1e4]))
+    for n in (1, 2, 6):
+        spec = FitSpec(n_topics=3, granularity=granularity, max_sweeps=n, sweep_tol=0.0)
+        assert_kernel_equals_reference(documents, parameters, spec, get_family(name), elbo_rtol=1e-5)
+
+
+@GRANULARITIES
 @pytest.mark.parametrize("delta", [1e-8, 1e-4])
 @pytest.mark.parametrize("n_topics", [2, 5, 17])
 def test_short_documents_with_tiny_dispersion(granularity: str, delta: float, n_topics: int) -> None:
