@@ -37,7 +37,7 @@ SHORTEST_SHARE = 2.0**-20
 #: what a response may pull with, as `kernels.sweeps` has it
 LARGEST_PULL = 1e9
 #: times the first of the two steps it extrapolates
-LONGEST_STRIDE = 64.0
+LONGEST_STRIDE = 3.0
 
 
 @dataclass(slots=True, eq=False)
