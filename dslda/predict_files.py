@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dslda.model import Model
 
-__all__ = ["predict_files"]
+__all__ = ["fields_of_records", "predict_files"]
 
 
 def predict_files(
@@ -63,9 +63,8 @@ def predict_files(
         checked before this function returns.
     """
     files = list_files(inputs, format, storage_options=storage_options)
-    if files.format == "ldac":
-        raise InputError("LDA-C files must be ingested first: their terms are numbers in a vocabulary file")
-    fields = _fields(model, files, text=text, words=words, counts=counts, id=id)
+    fields = fields_of_records(model, files, text=text, words=words, counts=counts, id=id)
+    check_first_records(files, fields)
     return _tables(model, files, fields)
 
 
@@ -112,7 +111,7 @@ class _Reader:
         return f"document {position}"
 
 
-def _fields(
+def fields_of_records(
     model: Model,
     files: InputFiles,
     *,
@@ -121,7 +120,15 @@ def _fields(
     counts: str | None,
     id: str | None,
 ) -> Fields:
-    """Fields to read: those given, else those of the training records."""
+    """Fields to read: those given, else those of the training records.
+
+    Raises
+    ------
+    InputError
+        They do not go together, or the files have none of a document.
+    """
+    if files.format == "ldac":
+        raise InputError("LDA-C files must be ingested first: their terms are numbers in a vocabulary file")
     if files.format == "text":
         if any(name is not None for name in (text, words, counts, id)):
             raise InputError("text, words, counts and id must be left out: text files have no fields")
@@ -143,7 +150,7 @@ def _fields(
             text = known.get("text", "text")
     needed, used = wanted_columns(model.record)
     remembered = None if id is not None else model.record.fields.get("id")
-    fields = Fields(
+    return Fields(
         text=text,
         words=words,
         counts=counts,
@@ -152,5 +159,3 @@ def _fields(
         # each file by itself
         optional=used if remembered is None else (*used, remembered),
     )
-    check_first_records(files, fields)
-    return fields

@@ -209,7 +209,11 @@ class CountedDocuments(NamedTuple):
 
 
 def count_documents(
-    documents: Iterable[Document], vocabulary: Vocabulary, settings: TextSettings | Analyzer
+    documents: Iterable[Document],
+    vocabulary: Vocabulary,
+    settings: TextSettings | Analyzer,
+    *,
+    new_words: Callable[[str, int], None] | None = None,
 ) -> CountedDocuments:
     """Count documents over a vocabulary: the arrays of a :class:`~dslda.corpus.block.DocumentBlock`.
 
@@ -219,6 +223,8 @@ def count_documents(
     vocabulary : Vocabulary
     settings : TextSettings or Analyzer
         An analyzer, where many blocks are counted with the same one.
+    new_words : callable, optional
+        Told of every word of a document that is not in the vocabulary, and how often it is there.
 
     Raises
     ------
@@ -241,6 +247,10 @@ def count_documents(
         occurrences = np.fromiter(counted.values(), dtype=np.int64, count=n)
         known = ids >= 0
         unknown.append(int(occurrences[~known].sum()))
+        if new_words is not None and unknown[-1]:
+            for term, count in counted.items():
+                if term not in vocabulary.index:
+                    new_words(term, count)
         ids, occurrences = ids[known], occurrences[known]
         if occurrences.size and occurrences.max() > MAX_COUNT:
             raise InputError(

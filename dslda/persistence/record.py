@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.persistence.reference import Reference
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 
@@ -88,6 +89,10 @@ class ModelRecord:
     base : ndarray of float64, shape (1,), or (C,) for a response of classes, or None
         Linear predictor, on the scale of the fit, of a document of which no word is known, with average covariates:
         see :mod:`dslda.base_rate`. None where it is not known; then it is that of the prior's mean.
+    reference : Reference or None
+        What documents scored later are compared with; None in models that were written before it was kept.
+    checksum : str or None
+        Of the manifest that it was read from; None of a model that was not.
     """
 
     parameters: Parameters
@@ -106,6 +111,8 @@ class ModelRecord:
     classes: tuple[str, ...] | None = None
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prevalence: NDArray[np.float64] | None = None
+    reference: Reference | None = None
+    checksum: str | None = None
     base: NDArray[np.float64] | None = None
 
     @property

@@ -1,0 +1,121 @@
+"""The manifest of a run that is complete, and what is said of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from dslda.exceptions import InputError
+from dslda.model import Model
+from dslda.scoring.drift import STRONG, drift_report
+from dslda.scoring.duplicates import find_duplicates
+from dslda.scoring.folder import RunFolder, RunState
+from dslda.scoring.planning import part_key
+from dslda.scoring.tally import RunTally
+from dslda.wording import number_of
+
+__all__ = ["final_manifest"]
+
+logger = logging.getLogger("dslda.score")
+
+MEANING = {
+    "no_covariate": "lack a covariate of the model: they have no prediction",
+    "unknown_level": "have a level of a covariate that training did not see: they have no prediction",
+    "empty": "are empty: their prediction is the base rate",
+    "no_known_word": "have no word that the model knows: their prediction is the base rate",
+    "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
+}
+
+
+def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str, Any]:
+    """Add up all parts, in their order.
+
+    Raises
+    ------
+    InputError
+        Nothing could be scored, all was skipped.
+    """
+    tally = RunTally(model.n_topics, model.record.reference)
+    parts = []
+    for part in state.parts:
+        note = folder.read_note(part, part_key(part, state.inputs, state.identity))
+        assert note is not None
+        tally.add(note)
+        file = folder.part_file(part.number).url.rpartition("/")[2]
+        done = {"file": file, "rows": note["rows"], "bytes": note["bytes"], "sha256": note["sha256"]}
+        parts.append(part.to_json() | done)
+    unreadable = [
+        {"path": found.label, "reason": found.unreadable} for found in state.inputs if found.unreadable
+    ]
+    if not tally.n_rows and (tally.n_skipped or unreadable):
+        first = tally.skipped[0]["reason"] if tally.skipped else unreadable[0]["reason"]
+        raise InputError(f"some record must be one that can be scored, all were skipped; the first: {first}")
+    files = [folder.part_file(part.number) for part in state.parts]
+    output_format = state.identity["settings"]["output_format"]
+    duplicates = find_duplicates(files, output_format, tally.n_rows)
+    drift = drift_report(tally, model.record.reference)
+    manifest = state.to_json() | {
+        "parts": parts,
+        "rows_in": sum(part.rows for part in state.parts),
+        "rows_out": tally.n_rows,
+        "skipped": {"count": tally.n_skipped, "first": tally.skipped, "unreadable_inputs": unreadable},
+        "flags": {flag: tally.flags.get(flag, 0) for flag in MEANING},
+        "tokens": tally.tokens,
+        "known_tokens": tally.known_tokens,
+        "oov_share": 1.0 - tally.known_tokens / tally.tokens if tally.tokens else None,
+        "duplicate_ids": duplicates.to_json(),
+        "predictions": {
+            "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
+            "mean": tally.mean_prediction,
+            "training_mean": None if model.classes is not None else model.response_summary.mean,
+            "classes": dict(sorted(tally.classes.items())),
+        },
+        "drift": drift,
+        "new_words": {"words": tally.new_words(), "error": tally.words.error},
+    }
+    _log(manifest)
+    return manifest
+
+
+def _log(manifest: dict[str, Any]) -> None:
+    n = manifest["rows_out"]
+    for flag, count in manifest["flags"].items():
+        if count:
+            logger.warning(
+                "%d of %d documents %s", count, n, MEANING[flag], extra={"flag": flag, "count": count}
+            )
+    skipped = manifest["skipped"]
+    if skipped["count"]:
+        logger.warning(
+            "%s skipped",
+            number_of(skipped["count"], "record"),
+            extra={"event": "skipped_in_all"} | {"count": skipped["count"]},
+        )
+    repeated = manifest["duplicate_ids"]
+    if repeated["count"]:
+        named = ", ".join(f"{name!r:.60}" for name in repeated["first"][:3])
+        logger.warning(
+            "%s of another (the first: %s)",
+            "1 document has the identifier"
+            if repeated["count"] == 1
+            else f"{repeated['count']:,} documents have the identifiers",
+            named,
+            extra={"event": "duplicate_ids"} | repeated,
+        )
+    drift = manifest["drift"]
+    if drift is None:
+        return
+    if (drift["prediction_psi"] or 0.0) > STRONG:
+        logger.warning(
+            "predictions have moved far from those of the training documents (population stability index %.2f)",
+            drift["prediction_psi"],
+            extra={"event": "drift", "of": "predictions", "psi": drift["prediction_psi"]},
+        )
+    moved = [each for each in drift["topics"] if each["psi"] > STRONG]
+    if moved:
+        logger.warning(
+            "%s moved far from the training documents: %s",
+            "1 topic has" if len(moved) == 1 else f"{len(moved)} topics have",
+            ", ".join(f"topic {each['topic']} ({each['psi']:.2f})" for each in moved[:5]),
+            extra={"event": "drift", "of": "topics", "topics": [each["topic"] for each in moved]},
+        )

@@ -1,0 +1,596 @@
+"""Batch scoring: documents in, files of scores and a manifest out, whatever happens in between."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from dslda.corpus.location import Location, check_not_in_store
+from dslda.corpus.lock import only_writer
+from dslda.corpus.readers import Fields
+from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
+from dslda.corpus.sources import InputFiles, check_first_records, list_files
+from dslda.exceptions import DsldaError, EngineError, InputError
+from dslda.model import Model, load_model
+from dslda.own_cluster import ClientLater, check_client
+from dslda.predict_files import fields_of_records
+from dslda.prediction import corpus_alignment
+from dslda.prediction_columns import check_columns
+from dslda.scoring.folder import Part, RunFolder, RunState
+from dslda.scoring.inputs import Input, changed, content_sha256, partition_inputs, source_of, state_of
+from dslda.scoring.metrics import MetricsFile
+from dslda.scoring.part import CorpusPart, FilePart, Scorer, score_part
+from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions, state_now
+from dslda.scoring.report import final_manifest
+from dslda.scoring.tables import OutputFormat, Topics
+from dslda.wording import number_of
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dslda.corpus.store import Corpus
+
+__all__ = ["ScoringRun", "score"]
+
+logger = logging.getLogger("dslda.score")
+
+IN_PROCESS_BYTES = 64 << 20
+"""Up to this much text is scored in this process, as it is ingested: starting workers takes some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringRun:
+    """A run that is complete.
+
+    Attributes
+    ----------
+    path : str
+        The folder.
+    n_new_parts : int
+        Parts that were scored now; 0 where there was nothing to do.
+    manifest : mapping
+        As docs/scoring.md describes it.
+    """
+
+    path: str
+    n_new_parts: int
+    manifest: Mapping[str, Any]
+
+
+def score(
+    model: Model | str | os.PathLike[str],
+    inputs: Any,
+    out: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    text: str | None = None,
+    words: str | None = None,
+    counts: str | None = None,
+    id: str | None = None,
+    topics: Topics = "all",
+    output_format: OutputFormat = "parquet",
+    on_error: Literal["stop", "skip"] = "stop",
+    rescore_changed: bool = False,
+    realign: bool = False,
+    metrics: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    client: Client | ClientLater | None = None,
+    progress: Progress | None = None,
+) -> ScoringRun:
+    """Score documents and write one row for each, in their order, into a folder that can be gone on with.
+
+    The work is cut into parts, which become one file each; the manifest says which belong to the run. Killed at any
+    moment, the same call goes on where it was, and ends with the same bytes as if it had not been killed. Called again it
+    scores what is new among the inputs, and nothing twice. docs/scoring.md describes all of it.
+
+    Parameters
+    ----------
+    model : Model or path
+    inputs : path, glob or URL, or several; or one or several corpora or their paths
+        Files and folders as :func:`dslda.ingest` reads them, except LDA-C; or stored corpora counted over the model's
+        vocabulary. Workers must be able to open the same paths.
+    out : path or URL
+        Folder of the run; workers must be able to write there.
+    format : {"auto", "jsonl", "csv", "parquet", "text"}
+        Of the input; "auto" goes by the files' endings.
+    text, words, counts, id : str, optional
+        Fields, as in :func:`~dslda.predict_files.predict_files`.
+    topics : int, "all" or "none"
+        Topic proportions of each document: all, or the largest few with the numbers of their topics.
+    output_format : {"parquet", "csv", "jsonl"}
+    on_error : {"stop", "skip"}
+        What to do with a record that cannot be scored: stop, naming it, with nothing final; or leave it out, and count it
+        in the manifest.
+    rescore_changed : bool
+        Score inputs again that have changed since they were scored. Their rows follow all others.
+    realign : bool
+        Match the terms of a corpus by name where its vocabulary is not the model's.
+    metrics : path, optional
+        File for Prometheus' textfile collector, replaced at the end.
+    storage_options : mapping, optional
+        For fsspec, for every URL among `inputs` and `out`.
+    client : distributed.Client, optional
+        Where to work. By default in this process up to 64 MB of text, beyond that on one worker process per core, started
+        and closed here.
+    progress : callable, optional
+        Called with a stage ("scan", "score", "check"), tasks done and tasks in all.
+
+    Returns
+    -------
+    ScoringRun
+
+    Raises
+    ------
+    InputError
+        An input cannot be used, naming file and line; was changed since it was scored, or while it was; or the folder
+        is a run of another model or of other settings. Finished parts stay, and the manifest says that the run is not
+        complete.
+    VocabularyMismatchError
+        A corpus is counted over another vocabulary.
+    OutputExistsError
+        `out` is there and is no run.
+    OutputError
+        It cannot be written, or another run is writing it.
+    """
+    check_client(client)
+    reported = None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url)
+    job = _Job.of(
+        model,
+        inputs,
+        out,
+        format=format,
+        named={"text": text, "words": words, "counts": counts, "id": id},
+        topics=_checked_topics(topics),
+        output_format=output_format,
+        skip=_is_skip(on_error),
+        realign=realign,
+        options=dict(storage_options or {}),
+    )
+    try:
+        with only_writer(job.location, inside=True):
+            done = _run(job, client, progress, rescore_changed=rescore_changed)
+    except BaseException:
+        if reported is not None:
+            with contextlib.suppress(DsldaError):  # what has failed first matters more
+                reported.write(None, 0)
+        raise
+    if reported is not None:
+        reported.write(done.manifest, done.n_new_parts)
+    return done
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    """What is to be scored with what, and where to."""
+
+    model: Model
+    files: InputFiles | None
+    corpora: tuple[Corpus, ...]
+    fields: Fields
+    location: Location
+    scorer: Scorer
+    identity: Mapping[str, Any]
+    realign: bool
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        model: Model | str | os.PathLike[str],
+        inputs: Any,
+        out: str | os.PathLike[str],
+        *,
+        format: str,
+        named: Mapping[str, str | None],
+        topics: Topics,
+        output_format: OutputFormat,
+        skip: bool,
+        realign: bool,
+        options: Mapping[str, Any],
+    ) -> _Job:
+        if output_format not in ("parquet", "csv", "jsonl"):
+            raise InputError(f"output_format must be parquet, csv or jsonl, got {output_format!r:.60}")
+        location = Location.of(out, options)
+        check_not_in_store(location)
+        model = model if isinstance(model, Model) else load_model(model, storage_options=options)
+        corpora = _corpora(inputs, options)
+        files, fields = None, Fields()
+        if corpora:
+            if any(name is not None for name in named.values()) or format != "auto":
+                raise InputError("format, text, words, counts and id must be left out: a corpus has its own")
+            for corpus in corpora:
+                corpus_alignment(corpus, model.record, realign=realign)
+                check_columns(corpus, model.record)
+        else:
+            files = list_files(inputs, format, storage_options=options)
+            _check_apart(files, inputs, location)
+            fields = fields_of_records(model, files, **named)
+        record = model.scoring_record
+        settings = {
+            "input_format": "corpus" if files is None else files.format,
+            "fields": {use: getattr(fields, use) for use in ("text", "words", "counts", "id")},
+            "topics": topics,
+            "output_format": output_format,
+            "realign": realign,
+        }
+        return cls(
+            model=model,
+            files=files,
+            corpora=corpora,
+            fields=fields,
+            location=location,
+            scorer=Scorer(record, type(model.family), topics, output_format, skip),
+            identity={"model": _described(model), "settings": settings},
+            realign=realign,
+            options=options,
+        )
+
+    def inputs_now(self) -> tuple[list[Input], InputFiles | None]:
+        """The inputs as they are, each once."""
+        if self.files is None:
+            found = [
+                each
+                for c in self.corpora
+                for each in partition_inputs(c, check_columns(c, self.model.record))
+            ]
+            return _distinct(found), None
+        named = {file.url: (file, name) for file, name in zip(self.files.files, self.files.ids, strict=True)}
+        if len(named) < len(self.files.files):
+            logger.warning("inputs that were named twice are scored once")
+        chosen, ids = zip(*named.values(), strict=True)
+        is_text = self.files.format == "text"
+        states = [
+            state_now(file, name if is_text else "", skip=self.scorer.skip)
+            for file, name in zip(chosen, ids, strict=True)
+        ]
+        return states, replace(self.files, files=chosen, ids=ids)
+
+
+def _run(
+    job: _Job, client: Client | ClientLater | None, progress: Progress | None, *, rescore_changed: bool
+) -> ScoringRun:
+    folder = RunFolder(job.location, job.scorer.output_format)
+    before = folder.read_manifest()
+    versions = _versions()
+    try:
+        state = RunState(job.identity, versions) if before is None else _known(before, job, versions)
+        now, files = job.inputs_now()
+        compared = compare(state, now, rescore_changed=rescore_changed, options=job.options)
+        state = compared.state
+        if before is not None and state.complete and not compared.new and _all_there(folder, before):
+            if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
+                before = before | {"inputs": [each.to_json() for each in state.inputs]}
+                folder.write_manifest(before)
+            logger.info("nothing to do: %s is complete", job.location.url)
+            return ScoringRun(job.location.url, 0, before)
+        with _runner(job, client, progress, small=_is_small(job)) as runner:
+            if compared.new:
+                state = _planned(runner, job, state, now, files, compared.new)
+            state = replace(state, complete=False, versions=versions)
+            # first of all: it tells what is in the folder, and what is of no use any more
+            folder.write_manifest(state.to_json())
+            folder.prepare()
+            folder.clear({part.number: part for part in state.parts})
+            n_new = _score_parts(runner, job, folder, state)
+            state = _verified(runner, job, folder, state)
+        manifest = final_manifest(job.model, folder, state)
+        folder.write_manifest(manifest)
+    except BaseException:
+        folder.remove_if_empty()
+        raise
+    return ScoringRun(job.location.url, n_new, manifest)
+
+
+def _planned(
+    runner: Runner,
+    job: _Job,
+    state: RunState,
+    now: Sequence[Input],
+    files: InputFiles | None,
+    new: Sequence[int],
+) -> RunState:
+    """With parts for the inputs that are new."""
+    if files is None:
+        return plan_partitions(state, [now[i] for i in new])
+    chosen = replace(files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new))
+    check_first_records(chosen, job.fields, tolerant=True)
+    return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip)
+
+
+def _score_parts(runner: Runner, job: _Job, folder: RunFolder, state: RunState) -> int:
+    """Score the parts that are not done; how many there were."""
+    keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
+    todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
+    if not todo:
+        return 0
+    if len(todo) < len(state.parts):
+        logger.info(
+            "%s of %s are done already",
+            f"{len(state.parts) - len(todo):,}",
+            number_of(len(state.parts), "part"),
+        )
+    scorer = runner.share(job.scorer)
+    tasks = _tasks(job, folder, state, todo)
+    rows = ((scorer, task, folder.part_file(part.number)) for part, task in zip(todo, tasks, strict=True))
+    n_done = 0
+    try:
+        for i, note in runner.stream(score_part, rows, n=len(todo), stage="score"):
+            part = todo[i]
+            _check_seen(folder, part, note)
+            folder.write_note(part, {"key": keys[part.number]} | note)
+            n_done += 1
+            _log_part(part, note)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(
+            f"{n_done:,} of {number_of(len(todo), 'part')} were scored; the same command goes on"
+        )
+        raise
+    except DsldaError as error:
+        _drop_changed(job, folder, state)
+        error.add_note(
+            f"{job.location.url} is not complete; the same command goes on with the "
+            f"{number_of(len(todo) - n_done, 'part')} that are left"
+        )
+        raise
+    return n_done
+
+
+def _tasks(
+    job: _Job, folder: RunFolder, state: RunState, parts: Sequence[Part]
+) -> Iterator[FilePart | CorpusPart]:
+    """What workers are told of each part."""
+    if job.files is not None:
+        for part in parts:
+            inputs = {piece.input: state.inputs[piece.input] for piece in part.pieces}
+            yield FilePart(
+                sources=tuple(
+                    source_of(inputs[p.input], p, format=job.files.format, options=job.options)
+                    for p in part.pieces
+                ),
+                rows=tuple(piece.rows for piece in part.pieces),
+                inputs=tuple(inputs.values()),
+                fields=job.fields,
+                first_row=part.first_row,
+                options=job.options,
+            )
+        return
+    corpora = {corpus.path: corpus for corpus in job.corpora}
+    alignments = {
+        path: corpus_alignment(corpus, job.model.record, realign=job.realign)
+        for path, corpus in corpora.items()
+    }
+    for part in parts:
+        (piece,) = part.pieces
+        found = state.inputs[piece.input]
+        if found.path not in corpora or found.partition is None:
+            raise InputError(
+                f"{found.label} must be among the inputs until it is scored, it is not; name it again"
+            )
+        corpus = corpora[found.path]
+        columns = check_columns(corpus, job.model.record)
+        yield CorpusPart(corpus, found.partition, columns, alignments[found.path])
+
+
+def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
+    target = folder.part_file(part.number)
+    if folder.size(target) != note["bytes"]:
+        raise EngineError(
+            f"workers must write to the place that this process sees, got no {target.url} here that a worker has written; "
+            "give a folder that all machines share, or a URL"
+        )
+
+
+def _log_part(part: Part, note: Mapping[str, Any]) -> None:
+    for each in note["skipped"]["first"]:
+        logger.warning("skipped: %s", each["reason"], extra={"event": "skipped", **each})
+    logger.debug("part %d is done: %d rows", part.number, note["rows"])
+
+
+def _drop_changed(job: _Job, folder: RunFolder, state: RunState) -> None:
+    """Remove what was scored of files that were changed meanwhile."""
+    different = set()
+    for i, found in enumerate(state.inputs):
+        if found.partition is None and not found.verified and not found.unreadable:
+            try:
+                same = state_of(found.file(job.options)) == (found.size, found.modified)
+            except InputError:
+                same = False
+            if not same:
+                different.add(i)
+    for part in state.parts:
+        if part.inputs & different:
+            folder.remove_part(part.number)
+
+
+def _verified(runner: Runner, job: _Job, folder: RunFolder, state: RunState) -> RunState:
+    """With all inputs marked as verified: those that were scored are still what they were.
+
+    Raises
+    ------
+    InputError
+        One is not; nothing of it is kept.
+    """
+    files = [
+        i
+        for i, found in enumerate(state.inputs)
+        if found.partition is None and not found.verified and not found.unreadable
+    ]
+    rows = [(state.inputs[i], job.options) for i in files]
+    different: set[int] = set()
+    for n, same in runner.stream(_is_same, rows, n=len(rows), stage="check"):
+        if not same:
+            different.add(files[n])
+    if different:
+        for part in state.parts:
+            if part.inputs & different:
+                folder.remove_part(part.number)
+        # content alone may differ, where somebody has set the time back: they are read anew the next time
+        inputs = [replace(x, modified="") if i in different else x for i, x in enumerate(state.inputs)]
+        folder.write_manifest(replace(state, inputs=tuple(inputs)).to_json())
+        raise changed(state.inputs[min(different)])
+    return replace(
+        state,
+        inputs=tuple(replace(found, verified=True) for found in state.inputs),
+        next_part=max([state.next_part, *(part.number + 1 for part in state.parts)]),
+        next_row=max([state.next_row, *(part.first_row + part.rows for part in state.parts)]),
+        complete=True,
+    )
+
+
+def _is_same(found: Input, options: Mapping[str, Any]) -> bool:
+    file = found.file(options)
+    try:
+        return state_of(file) == (found.size, found.modified) and content_sha256(file) == found.sha256
+    except InputError:
+        return False
+
+
+def _known(before: Mapping[str, Any], job: _Job, versions: Mapping[str, str]) -> RunState:
+    """The state of a manifest, if it is of this model and these settings."""
+    state = RunState.from_json(before, f"{job.location.url}: manifest")
+    for what in ("model", "settings"):
+        theirs, ours = state.identity[what], job.identity[what]
+        if theirs != ours:
+            differing = [name for name in ours if theirs.get(name) != ours[name]]
+            told = ", ".join(f"{name} {theirs.get(name)!r:.40}, not {ours[name]!r:.40}" for name in differing)
+            raise InputError(
+                f"{job.location.url} must be a run of this model with these settings, it has the {what} with {told}; choose "
+                "another folder"
+            )
+    if dict(state.versions) != dict(versions):
+        logger.warning(
+            "%s was scored with other versions of its programs (%s): new rows may differ in their last digits",
+            job.location.url,
+            ", ".join(f"{name} {version}" for name, version in state.versions.items()),
+        )
+    return state
+
+
+def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
+    """Whether the files of all parts are there, by their sizes."""
+    return all(folder.size(folder.part_file(each["part"])) == each.get("bytes") for each in manifest["parts"])
+
+
+def _described(model: Model) -> dict[str, Any]:
+    record = model.record
+    return {
+        "manifest_sha256": model.checksum,
+        "family": record.spec.family,
+        "response": record.response,
+        "n_topics": model.n_topics,
+        "n_terms": model.n_terms,
+        "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
+    }
+
+
+def _corpora(inputs: Any, options: Mapping[str, Any]) -> tuple[Corpus, ...]:
+    """The corpora that are named; none where files are."""
+    from dslda.corpus.store import Corpus, open_corpus
+
+    given = (
+        [inputs]
+        if isinstance(inputs, (str, os.PathLike, Corpus)) or not isinstance(inputs, Iterable)
+        else [*inputs]
+    )
+    found = []
+    for one in given:
+        if isinstance(one, Corpus):
+            found.append(one)
+        elif isinstance(one, (str, os.PathLike)) and _holds_corpus(os.fspath(one), options):
+            found.append(open_corpus(one, storage_options=options))
+    if found and len(found) < len(given):
+        raise InputError(
+            "inputs must be all files or all corpora, got both; score them into folders of their own"
+        )
+    return tuple(found)
+
+
+def _holds_corpus(path: str, options: Mapping[str, Any]) -> bool:
+    is_glob = any(c in path for c in "*?[")
+    return bool(path) and not is_glob and Location.of(path, options).holds("zarr.json")
+
+
+def _distinct(found: Sequence[Input]) -> list[Input]:
+    return list({each.key: each for each in found}.values())
+
+
+def _check_apart(files: InputFiles, inputs: Any, location: Location) -> None:
+    """Refuse a folder whose files would be inputs of the next run."""
+    if not location.local:
+        return
+    inside = location.url + os.sep
+    for file in files.files:
+        path = os.path.realpath(file.name)
+        if path.startswith(inside):
+            raise InputError(
+                f"inputs must not lie in the folder of the run, got {file.name} in {location.url}; choose another folder"
+            )
+    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    for one in map(os.fspath, given):
+        if os.path.isdir(one) and inside.startswith(os.path.join(os.path.realpath(one), "")):
+            raise InputError(
+                f"the folder of the run must not lie in an input, got {location.url} in {one}: the next run would "
+                "score its own output; choose another folder"
+            )
+
+
+def _checked_topics(topics: Any) -> Topics:
+    if topics in ("all", "none") or (
+        isinstance(topics, int) and not isinstance(topics, bool) and topics >= 1
+    ):
+        return topics  # type: ignore[no-any-return]
+    raise InputError(f"topics must be all, none or a whole number of at least 1, got {topics!r:.60}")
+
+
+def _is_skip(on_error: Any) -> bool:
+    if on_error not in ("stop", "skip"):
+        raise InputError(f"on_error must be stop or skip, got {on_error!r:.60}")
+    return bool(on_error == "skip")
+
+
+def _is_small(job: _Job) -> bool:
+    """Whether all of it is scored before workers would have started."""
+    if job.files is not None:
+        return job.files.text_bytes <= IN_PROCESS_BYTES
+    return sum(8 * corpus.n_tokens for corpus in job.corpora) <= IN_PROCESS_BYTES
+
+
+@contextlib.contextmanager
+def _runner(
+    job: _Job, client: Client | ClientLater | None, progress: Progress | None, *, small: bool
+) -> Iterator[Runner]:
+    """Choose where to work, and give up what is running when anything fails."""
+    with contextlib.ExitStack() as stack:
+        if client is None and not small:
+            client = ClientLater(embedded_client, here=True)
+        if isinstance(client, ClientLater):
+            if client.here:
+                from dslda.variational.compiling import kernel_of
+
+                # here, for workers that find it in numba's cache, where each of them would compile the same
+                kernel_of(job.model.family, labelled=False)
+            client = stack.enter_context(client.open())
+        runner: Runner = SerialRunner(progress) if client is None else DaskRunner(client, progress)
+        try:
+            yield runner
+        except BaseException:
+            runner.cancel()
+            raise
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    from dslda._version import __version__
+
+    libraries = ("numpy", "numba", "scipy", "pyarrow")
+    return {
+        "dslda": __version__,
+        "python": platform.python_version(),
+        **{library: version(library) for library in libraries},
+    }

@@ -1,0 +1,180 @@
+"""Rows of scores as columns, and the files that they are written to."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from dslda.corpus.location import Location
+from dslda.prediction import Predictions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ENDINGS", "OutputFormat", "Topics", "rows_of_ids", "safe_cell", "score_table", "table_writer"]
+
+OutputFormat: TypeAlias = Literal["parquet", "csv", "jsonl"]
+
+Topics: TypeAlias = int | Literal["all", "none"]
+"""All topic proportions of a document, none, or the largest few."""
+
+ENDINGS: dict[str, str] = {"parquet": ".parquet", "csv": ".csv", "jsonl": ".jsonl"}
+
+ROW_GROUP = 16_384
+"""Rows that are held before they are written as a row group of Parquet."""
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+"""What a spreadsheet may take for the beginning of a formula, and the apostrophe that is put before it."""
+
+
+def score_table(scored: Predictions, topics: Topics) -> pa.Table:
+    """One row a document.
+
+    Parameters
+    ----------
+    scored : Predictions
+    topics : int, "all" or "none"
+        Of a number N, columns ``top_topic_1``, ``top_proportion_1`` to N: the largest first, of equals that of the lower
+        number.
+    """
+    import pyarrow as pa
+
+    table = scored.table()
+    table = table.drop_columns([name for name in table.column_names if name.startswith("topic_")])
+    table = table.add_column(
+        table.column_names.index("known_tokens"), "tokens", pa.array(scored.tokens, pa.int64())
+    )
+    if topics == "none":
+        return table
+    proportions = scored.topic_proportions
+    if topics == "all":
+        for k, column in enumerate(proportions.T):
+            table = table.append_column(f"topic_{k}", pa.array(np.ascontiguousarray(column)))
+        return table
+    order = np.argsort(-proportions, axis=1, kind="stable")[:, : int(topics)]
+    largest = np.take_along_axis(proportions, order, axis=1)
+    for i in range(order.shape[1]):
+        table = table.append_column(
+            f"top_topic_{i + 1}", pa.array(np.ascontiguousarray(order[:, i]), pa.int32())
+        )
+        table = table.append_column(f"top_proportion_{i + 1}", pa.array(np.ascontiguousarray(largest[:, i])))
+    return table
+
+
+class TableWriter(Protocol):
+    """Writes tables of the same columns to a file, one after the other."""
+
+    def write(self, table: pa.Table) -> None:
+        """Write the rows of a table."""
+
+    def close(self) -> None:
+        """Write what is left; the stream stays open."""
+
+
+def table_writer(stream: IO[bytes], format: OutputFormat, nothing: pa.Table) -> TableWriter:
+    """A writer of a format; `nothing` is a table of no rows with the columns."""
+    return {"parquet": _Parquet, "csv": _Csv, "jsonl": _JsonLines}[format](stream, nothing)
+
+
+class _Parquet:
+    def __init__(self, stream: IO[bytes], nothing: pa.Table) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._nothing = nothing
+        self._held: list[pa.Table] = []
+        self._n_held = 0
+        strings = [field.name for field in nothing.schema if field.name != "id" and field.type == pa.string()]
+        # proportions are all different: a dictionary of them would be made in vain
+        self._writer = pq.ParquetWriter(stream, nothing.schema, compression="zstd", use_dictionary=strings)
+
+    def write(self, table: pa.Table) -> None:
+        self._held.append(table)
+        self._n_held += table.num_rows
+        if self._n_held >= ROW_GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        if self._n_held:
+            self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        self._writer.write_table(pa.concat_tables(self._held), row_group_size=self._n_held)
+        self._held, self._n_held = [], 0
+
+
+class _Csv:
+    def __init__(self, stream: IO[bytes], nothing: pa.Table) -> None:
+        self._stream = stream
+        self._writer = csv.writer(self, lineterminator="\n")
+        self._lines: list[str] = []
+        self._writer.writerow(nothing.column_names)
+        self._flush()
+
+    def write(self, line: Any) -> Any:
+        if isinstance(line, str):  # of the csv module
+            self._lines.append(line)
+            return len(line)
+        self._writer.writerows(_safe_rows(line))
+        self._flush()
+        return None
+
+    def close(self) -> None:
+        pass
+
+    def _flush(self) -> None:
+        self._stream.write("".join(self._lines).encode())
+        self._lines.clear()
+
+
+class _JsonLines:
+    def __init__(self, stream: IO[bytes], nothing: pa.Table) -> None:
+        self._stream = stream
+
+    def write(self, table: pa.Table) -> None:
+        lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in table.to_pylist()]
+        self._stream.write("".join(lines).encode())
+
+    def close(self) -> None:
+        pass
+
+
+def safe_cell(value: str) -> str:
+    """A string that no spreadsheet takes for a formula: one that could be is put behind an apostrophe.
+
+    Who takes the first apostrophe off every string that begins with one has the string again.
+    """
+    return f"'{value}" if value.startswith(FORMULA) else value
+
+
+def _safe_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    columns = []
+    for column in table.columns:
+        values = column.to_pylist()
+        if values and any(isinstance(value, str) for value in values):
+            values = [safe_cell(value) if isinstance(value, str) else value for value in values]
+        columns.append(values)
+    return zip(*columns, strict=True)
+
+
+def rows_of_ids(file: Location, format: str) -> list[str]:
+    """The identifiers in a file of scores."""
+    fs, path = file.file_system()
+    if format == "parquet":
+        import pyarrow.parquet as pq
+
+        with fs.open(path, "rb") as stream:
+            return [str(name) for name in pq.read_table(stream, columns=["id"])["id"].to_pylist()]
+    with fs.open(path, "rt", encoding="utf-8", newline="") as stream:
+        if format == "jsonl":
+            return [json.loads(line)["id"] for line in stream]
+        rows = csv.reader(stream)
+        next(rows, None)
+        return [row[0].removeprefix("'") for row in rows]
