@@ -86,7 +86,7 @@ def in_options(message: str) -> str:
     for said, told in SAID_OTHERWISE.items():
         message = message.replace(said, told)
     for keyword in ("overwrite", "append", "resume", "realign", "rescore_changed"):
-        message = message.replace(f"{keyword}=True", f"--{keyword}")
+        message = message.replace(f"{keyword}=True", f"--{keyword.replace('_', '-')}")
     subject = AT_THE_BEGINNING.match(message)
     if subject is not None:
         options = re.sub(_ANY, lambda found: _option(found[0]), subject[0])

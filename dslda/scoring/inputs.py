@@ -234,10 +234,12 @@ def _scan(source: Source, cost: int, fields: Fields, target: int, skip: bool) ->
             if needs_cutting(source, cost, target):
                 pieces = cut_file(source, fields, target)
             counted = [(range_of(piece), _rows(piece), n_bytes) for piece, n_bytes in pieces]
-        except InputError:
+        except InputError as error:
             if not skip:
                 raise
             counted = [({}, _rows(source, skip=True), cost)]
+            if not counted[0][1]:
+                return Scanned(Input(file.url, name, None, size, modified, sha256, unreadable=str(error)), ())
     except InputError as error:
         if not skip:
             raise

@@ -212,16 +212,21 @@ def score_part(scorer: Scorer, part: FilePart | CorpusPart, target: Location) ->
     hashes: list[NDArray[np.uint64]] = []
     part.check()
     with single_threaded_blas(), _file(target) as stream:
-        writer = table_writer(stream, scorer.output_format, scorer.nothing())
-        for scored in part.scored(scorer, tally):
-            tally.add(scored)
-            hashes.append(hashes_of(name.encode() for name in scored.doc_id))
-            with writing(target.url):
-                writer.write(score_table(scored, scorer.topics))
         with writing(target.url):
-            writer.close()
-            size, sha256 = _measured(stream)
-        part.check()
+            writer = table_writer(stream, scorer.output_format, scorer.nothing())
+        try:
+            for scored in part.scored(scorer, tally):
+                tally.add(scored)
+                hashes.append(hashes_of(name.encode() for name in scored.doc_id))
+                with writing(target.url):
+                    writer.write(score_table(scored, scorer.topics))
+            with writing(target.url):
+                writer.close()
+                size, sha256 = _measured(stream)
+            part.check()
+        except BaseException:
+            writer.abandon()
+            raise
     distinct = np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes]))
     with _file(ids_of(target)) as stream, writing(target.url):
         stream.write(distinct.astype("<u8").tobytes())

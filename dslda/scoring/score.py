@@ -5,26 +5,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from dslda.corpus.location import Location, check_not_in_store
+from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
-from dslda.corpus.readers import Fields
 from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
-from dslda.corpus.sources import InputFiles, check_first_records, list_files
+from dslda.corpus.sources import InputFiles, check_first_records
 from dslda.exceptions import DsldaError, EngineError, InputError
-from dslda.model import Model, load_model
+from dslda.model import Model
 from dslda.own_cluster import ClientLater, check_client
-from dslda.predict_files import fields_of_records
 from dslda.prediction import corpus_alignment
 from dslda.prediction_columns import check_columns
 from dslda.scoring.folder import Part, RunFolder, RunState
-from dslda.scoring.inputs import Input, changed, content_sha256, partition_inputs, source_of, state_of
+from dslda.scoring.inputs import Input, changed, content_sha256, source_of, state_of
+from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.metrics import MetricsFile
-from dslda.scoring.part import CorpusPart, FilePart, Scorer, score_part
-from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions, state_now
+from dslda.scoring.part import CorpusPart, FilePart, score_part
+from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions
 from dslda.scoring.report import final_manifest
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.wording import number_of
@@ -32,7 +31,6 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from distributed import Client
 
-    from dslda.corpus.store import Corpus
 
 __all__ = ["ScoringRun", "score"]
 
@@ -138,15 +136,15 @@ def score(
     """
     check_client(client)
     reported = None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url)
-    job = _Job.of(
+    job = Job.of(
         model,
         inputs,
         out,
         format=format,
         named={"text": text, "words": words, "counts": counts, "id": id},
-        topics=_checked_topics(topics),
+        topics=checked_topics(topics),
         output_format=output_format,
-        skip=_is_skip(on_error),
+        skip=is_skip(on_error),
         realign=realign,
         options=dict(storage_options or {}),
     )
@@ -163,95 +161,8 @@ def score(
     return done
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Job:
-    """What is to be scored with what, and where to."""
-
-    model: Model
-    files: InputFiles | None
-    corpora: tuple[Corpus, ...]
-    fields: Fields
-    location: Location
-    scorer: Scorer
-    identity: Mapping[str, Any]
-    realign: bool
-    options: Mapping[str, Any]
-
-    @classmethod
-    def of(
-        cls,
-        model: Model | str | os.PathLike[str],
-        inputs: Any,
-        out: str | os.PathLike[str],
-        *,
-        format: str,
-        named: Mapping[str, str | None],
-        topics: Topics,
-        output_format: OutputFormat,
-        skip: bool,
-        realign: bool,
-        options: Mapping[str, Any],
-    ) -> _Job:
-        if output_format not in ("parquet", "csv", "jsonl"):
-            raise InputError(f"output_format must be parquet, csv or jsonl, got {output_format!r:.60}")
-        location = Location.of(out, options)
-        check_not_in_store(location)
-        model = model if isinstance(model, Model) else load_model(model, storage_options=options)
-        corpora = _corpora(inputs, options)
-        files, fields = None, Fields()
-        if corpora:
-            if any(name is not None for name in named.values()) or format != "auto":
-                raise InputError("format, text, words, counts and id must be left out: a corpus has its own")
-            for corpus in corpora:
-                corpus_alignment(corpus, model.record, realign=realign)
-                check_columns(corpus, model.record)
-        else:
-            files = list_files(inputs, format, storage_options=options)
-            _check_apart(files, inputs, location)
-            fields = fields_of_records(model, files, **named)
-        record = model.scoring_record
-        settings = {
-            "input_format": "corpus" if files is None else files.format,
-            "fields": {use: getattr(fields, use) for use in ("text", "words", "counts", "id")},
-            "topics": topics,
-            "output_format": output_format,
-            "realign": realign,
-        }
-        return cls(
-            model=model,
-            files=files,
-            corpora=corpora,
-            fields=fields,
-            location=location,
-            scorer=Scorer(record, type(model.family), topics, output_format, skip),
-            identity={"model": _described(model), "settings": settings},
-            realign=realign,
-            options=options,
-        )
-
-    def inputs_now(self) -> tuple[list[Input], InputFiles | None]:
-        """The inputs as they are, each once."""
-        if self.files is None:
-            found = [
-                each
-                for c in self.corpora
-                for each in partition_inputs(c, check_columns(c, self.model.record))
-            ]
-            return _distinct(found), None
-        named = {file.url: (file, name) for file, name in zip(self.files.files, self.files.ids, strict=True)}
-        if len(named) < len(self.files.files):
-            logger.warning("inputs that were named twice are scored once")
-        chosen, ids = zip(*named.values(), strict=True)
-        is_text = self.files.format == "text"
-        states = [
-            state_now(file, name if is_text else "", skip=self.scorer.skip)
-            for file, name in zip(chosen, ids, strict=True)
-        ]
-        return states, replace(self.files, files=chosen, ids=ids)
-
-
 def _run(
-    job: _Job, client: Client | ClientLater | None, progress: Progress | None, *, rescore_changed: bool
+    job: Job, client: Client | ClientLater | None, progress: Progress | None, *, rescore_changed: bool
 ) -> ScoringRun:
     folder = RunFolder(job.location, job.scorer.output_format)
     before = folder.read_manifest()
@@ -287,7 +198,7 @@ def _run(
 
 def _planned(
     runner: Runner,
-    job: _Job,
+    job: Job,
     state: RunState,
     now: Sequence[Input],
     files: InputFiles | None,
@@ -301,7 +212,7 @@ def _planned(
     return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip)
 
 
-def _score_parts(runner: Runner, job: _Job, folder: RunFolder, state: RunState) -> int:
+def _score_parts(runner: Runner, job: Job, folder: RunFolder, state: RunState) -> int:
     """Score the parts that are not done; how many there were."""
     keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
     todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
@@ -340,7 +251,7 @@ def _score_parts(runner: Runner, job: _Job, folder: RunFolder, state: RunState) 
 
 
 def _tasks(
-    job: _Job, folder: RunFolder, state: RunState, parts: Sequence[Part]
+    job: Job, folder: RunFolder, state: RunState, parts: Sequence[Part]
 ) -> Iterator[FilePart | CorpusPart]:
     """What workers are told of each part."""
     if job.files is not None:
@@ -390,7 +301,7 @@ def _log_part(part: Part, note: Mapping[str, Any]) -> None:
     logger.debug("part %d is done: %d rows", part.number, note["rows"])
 
 
-def _drop_changed(job: _Job, folder: RunFolder, state: RunState) -> None:
+def _drop_changed(job: Job, folder: RunFolder, state: RunState) -> None:
     """Remove what was scored of files that were changed meanwhile."""
     different = set()
     for i, found in enumerate(state.inputs):
@@ -406,7 +317,7 @@ def _drop_changed(job: _Job, folder: RunFolder, state: RunState) -> None:
             folder.remove_part(part.number)
 
 
-def _verified(runner: Runner, job: _Job, folder: RunFolder, state: RunState) -> RunState:
+def _verified(runner: Runner, job: Job, folder: RunFolder, state: RunState) -> RunState:
     """With all inputs marked as verified: those that were scored are still what they were.
 
     Raises
@@ -449,7 +360,7 @@ def _is_same(found: Input, options: Mapping[str, Any]) -> bool:
         return False
 
 
-def _known(before: Mapping[str, Any], job: _Job, versions: Mapping[str, str]) -> RunState:
+def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> RunState:
     """The state of a manifest, if it is of this model and these settings."""
     state = RunState.from_json(before, f"{job.location.url}: manifest")
     for what in ("model", "settings"):
@@ -475,84 +386,7 @@ def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
     return all(folder.size(folder.part_file(each["part"])) == each.get("bytes") for each in manifest["parts"])
 
 
-def _described(model: Model) -> dict[str, Any]:
-    record = model.record
-    return {
-        "manifest_sha256": model.checksum,
-        "family": record.spec.family,
-        "response": record.response,
-        "n_topics": model.n_topics,
-        "n_terms": model.n_terms,
-        "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
-    }
-
-
-def _corpora(inputs: Any, options: Mapping[str, Any]) -> tuple[Corpus, ...]:
-    """The corpora that are named; none where files are."""
-    from dslda.corpus.store import Corpus, open_corpus
-
-    given = (
-        [inputs]
-        if isinstance(inputs, (str, os.PathLike, Corpus)) or not isinstance(inputs, Iterable)
-        else [*inputs]
-    )
-    found = []
-    for one in given:
-        if isinstance(one, Corpus):
-            found.append(one)
-        elif isinstance(one, (str, os.PathLike)) and _holds_corpus(os.fspath(one), options):
-            found.append(open_corpus(one, storage_options=options))
-    if found and len(found) < len(given):
-        raise InputError(
-            "inputs must be all files or all corpora, got both; score them into folders of their own"
-        )
-    return tuple(found)
-
-
-def _holds_corpus(path: str, options: Mapping[str, Any]) -> bool:
-    is_glob = any(c in path for c in "*?[")
-    return bool(path) and not is_glob and Location.of(path, options).holds("zarr.json")
-
-
-def _distinct(found: Sequence[Input]) -> list[Input]:
-    return list({each.key: each for each in found}.values())
-
-
-def _check_apart(files: InputFiles, inputs: Any, location: Location) -> None:
-    """Refuse a folder whose files would be inputs of the next run."""
-    if not location.local:
-        return
-    inside = location.url + os.sep
-    for file in files.files:
-        path = os.path.realpath(file.name)
-        if path.startswith(inside):
-            raise InputError(
-                f"inputs must not lie in the folder of the run, got {file.name} in {location.url}; choose another folder"
-            )
-    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    for one in map(os.fspath, given):
-        if os.path.isdir(one) and inside.startswith(os.path.join(os.path.realpath(one), "")):
-            raise InputError(
-                f"the folder of the run must not lie in an input, got {location.url} in {one}: the next run would "
-                "score its own output; choose another folder"
-            )
-
-
-def _checked_topics(topics: Any) -> Topics:
-    if topics in ("all", "none") or (
-        isinstance(topics, int) and not isinstance(topics, bool) and topics >= 1
-    ):
-        return topics  # type: ignore[no-any-return]
-    raise InputError(f"topics must be all, none or a whole number of at least 1, got {topics!r:.60}")
-
-
-def _is_skip(on_error: Any) -> bool:
-    if on_error not in ("stop", "skip"):
-        raise InputError(f"on_error must be stop or skip, got {on_error!r:.60}")
-    return bool(on_error == "skip")
-
-
-def _is_small(job: _Job) -> bool:
+def _is_small(job: Job) -> bool:
     """Whether all of it is scored before workers would have started."""
     if job.files is not None:
         return job.files.text_bytes <= IN_PROCESS_BYTES
@@ -561,7 +395,7 @@ def _is_small(job: _Job) -> bool:
 
 @contextlib.contextmanager
 def _runner(
-    job: _Job, client: Client | ClientLater | None, progress: Progress | None, *, small: bool
+    job: Job, client: Client | ClientLater | None, progress: Progress | None, *, small: bool
 ) -> Iterator[Runner]:
     """Choose where to work, and give up what is running when anything fails."""
     with contextlib.ExitStack() as stack:

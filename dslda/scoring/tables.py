@@ -74,6 +74,9 @@ class TableWriter(Protocol):
     def close(self) -> None:
         """Write what is left; the stream stays open."""
 
+    def abandon(self) -> None:
+        """Write nothing more."""
+
 
 def table_writer(stream: IO[bytes], format: OutputFormat, nothing: pa.Table) -> TableWriter:
     """A writer of a format; `nothing` is a table of no rows with the columns."""
@@ -103,6 +106,9 @@ class _Parquet:
             self._flush()
         self._writer.close()
 
+    def abandon(self) -> None:
+        self._writer.is_open = False  # or it writes to the closed stream when it is collected
+
     def _flush(self) -> None:
         import pyarrow as pa
 
@@ -113,20 +119,24 @@ class _Parquet:
 class _Csv:
     def __init__(self, stream: IO[bytes], nothing: pa.Table) -> None:
         self._stream = stream
-        self._writer = csv.writer(self, lineterminator="\n")
+        # that of RFC 4180, for which a cell that holds one of the two is quoted; lines end in the second alone
+        self._writer = csv.writer(self, lineterminator="\r\n")
         self._lines: list[str] = []
         self._writer.writerow(nothing.column_names)
         self._flush()
 
     def write(self, line: Any) -> Any:
         if isinstance(line, str):  # of the csv module
-            self._lines.append(line)
+            self._lines.append(f"{line[:-2]}\n")
             return len(line)
         self._writer.writerows(_safe_rows(line))
         self._flush()
         return None
 
     def close(self) -> None:
+        pass
+
+    def abandon(self) -> None:
         pass
 
     def _flush(self) -> None:
@@ -143,6 +153,9 @@ class _JsonLines:
         self._stream.write("".join(lines).encode())
 
     def close(self) -> None:
+        pass
+
+    def abandon(self) -> None:
         pass
 
 
