@@ -7,7 +7,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,8 +231,8 @@ class RunFolder:
             with writing(self.location.url):
                 os.makedirs(os.path.join(self.location.url, PARTS), exist_ok=True)
 
-    def clear(self, parts: Mapping[int, Part]) -> None:
-        """Remove what runs that were killed have left, and files of parts that are not among these."""
+    def clear(self, parts: Sequence[int]) -> None:
+        """Remove what runs that were killed have left, and files of parts whose numbers are not among these."""
         names = {f"part-{number:06d}{self._ending}" for number in parts}
         notes = {f"{number:06d}{ending}" for number in parts for ending in (".json", ".ids")}
         for folder, ours, kept in (("", PART_FILE, names), (f"{PARTS}/", PART_NOTE, notes)):

@@ -185,8 +185,9 @@ def _run(
             # first of all: it tells what is in the folder, and what is of no use any more
             folder.write_manifest(state.to_json())
             folder.prepare()
-            folder.clear({part.number: part for part in state.parts})
+            folder.clear([part.number for part in state.parts])
             n_new = _score_parts(runner, job, folder, state)
+            folder.clear([part.number for part in state.parts])  # what workers that died have left
             state = _verified(runner, job, folder, state)
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
