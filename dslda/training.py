@@ -27,7 +27,7 @@ from dslda.diagnostics import (
     report_separation,
 )
 from dslda.engine.cluster import cluster
-from dslda.engine.driver import fit
+from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import Source
@@ -37,7 +37,8 @@ from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.own_cluster import ClientLater, check_client
 from dslda.persistence.record import ModelRecord, TrainingSummary
-from dslda.response_model import ClassWeight, Roles, chosen_family, response_model
+from dslda.response_model import ClassWeight, ResponseModel, Roles, chosen_family, response_model
+from dslda.training_reference import training_reference
 from dslda.training_set import (
     TEXT_SETTINGS,
     TrainingSet,
@@ -424,44 +425,49 @@ def _fit(
             checkpoints=checkpoints,
             progress=progress,
         )
-    statistics = result.statistics
-    check_learned(statistics, training_set.what)
-    report_convergence(result, spec)
-    report_separation(statistics, family, training_set.what)
-    covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
-    report_entangled(statistics.information, design)
-    base = base_predictor(family, model.rate, result.parameters.delta)
-    return Model(
-        ModelRecord(
-            parameters=result.parameters,
-            covariance=covariance,
-            design=design,
-            classes=model.classes,
-            levels={
-                name: training_set.levels[name] for name in roles.covariates if name in training_set.levels
-            },
-            spec=spec,
-            response=training_set.response,
-            response_summary=summary,
-            training=TrainingSummary(
-                n_documents=statistics.n_documents,
-                n_labelled=statistics.n_labelled,
-                n_empty=statistics.n_empty,
-                n_tokens=statistics.n_tokens,
-                n_unconverged=statistics.n_unconverged,
-                n_iterations=len(result.trace),
-                converged=result.converged,
-                interrupted=result.interrupted,
-            ),
-            trace=trace_columns(result.trace),
-            vocabulary=training_set.vocabulary,
-            text_settings=training_set.text_settings,
-            fields=training_set.fields or {},
-            corpus_hash=training_set.corpus_hash,
-            versions=_versions(),
-            prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
-            base=base,
-        )
+        statistics = result.statistics
+        check_learned(statistics, training_set.what)
+        report_convergence(result, spec)
+        report_separation(statistics, family, training_set.what)
+        report_entangled(statistics.information, design)
+        record = _record(training_set, model, spec, roles, result)
+        # in here too: documents of a bag live on the workers
+        return Model(replace(record, reference=training_reference(record, source)))
+
+
+def _record(
+    training_set: TrainingSet, model: ResponseModel, spec: FitSpec, roles: Roles, result: FitResult
+) -> ModelRecord:
+    """All that the model consists of but what it remembers of its documents."""
+    family, statistics = model.family, result.statistics
+    prior = prior_precision(result.parameters, family, spec)
+    return ModelRecord(
+        parameters=result.parameters,
+        covariance=covariance_of(statistics.information + prior),
+        design=model.design,
+        classes=model.classes,
+        levels={name: training_set.levels[name] for name in roles.covariates if name in training_set.levels},
+        spec=spec,
+        response=training_set.response,
+        response_summary=training_set.summary,
+        training=TrainingSummary(
+            n_documents=statistics.n_documents,
+            n_labelled=statistics.n_labelled,
+            n_empty=statistics.n_empty,
+            n_tokens=statistics.n_tokens,
+            n_unconverged=statistics.n_unconverged,
+            n_iterations=len(result.trace),
+            converged=result.converged,
+            interrupted=result.interrupted,
+        ),
+        trace=trace_columns(result.trace),
+        vocabulary=training_set.vocabulary,
+        text_settings=training_set.text_settings,
+        fields=training_set.fields or {},
+        corpus_hash=training_set.corpus_hash,
+        versions=_versions(),
+        prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
+        base=base_predictor(family, model.rate, result.parameters.delta),
     )
 
 

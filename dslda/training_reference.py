@@ -1,0 +1,154 @@
+"""What a model remembers of the documents it was trained on, for those that it scores later to be compared with.
+
+Taken of a sample that the documents alone decide, in this process, after the fit: so it is the same whatever the cluster,
+and costs a few seconds however large the corpus is. Responses are left out, as they are where documents are scored.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.engine.executor import single_threaded_blas
+from dslda.engine.sources import Source, TrainingView
+from dslda.model import Model
+from dslda.persistence.record import ModelRecord
+from dslda.persistence.reference import N_BINS, Reference
+from dslda.prediction import CountedBlock, predict_block
+
+__all__ = ["training_reference"]
+
+logger = logging.getLogger("dslda.engine")
+
+MOST_DOCUMENTS = 10_000
+LEAST_DOCUMENTS = 500
+MOST_PARTITIONS = 64
+TOKEN_TOPICS = 1e8
+"""Documents of the sample, times their tokens, times topics: some seconds of inference."""
+
+FEWEST_RESIDUALS = 100
+COVERED = (0.05, 0.95)
+FAMILIES_WITH_INTERVAL = ("gaussian", "student_t")
+"""Numbers whose scatter about their prediction does not depend on its level, as their families say."""
+
+
+def training_reference(record: ModelRecord, source: Source) -> Reference | None:
+    """Distributions of predictions and topics over the training documents.
+
+    Parameters
+    ----------
+    record : ModelRecord
+        Of the fitted model.
+    source : Source
+        The documents that it was fitted to.
+
+    Returns
+    -------
+    Reference or None
+        None where no document could be read again, or none has a known word.
+    """
+    try:
+        with single_threaded_blas():
+            return _reference(Model(record).scoring_record, source)
+    # whatever it is: the fit may have taken days, and is complete without it
+    except Exception as error:
+        logger.warning(
+            "training documents could not be read again (%s): the model will not know how far others have drifted",
+            error,
+        )
+        return None
+
+
+def _reference(record: ModelRecord, source: Source) -> Reference | None:
+    predictions: list[NDArray[Any]] = []
+    proportions: list[NDArray[np.float64]] = []
+    residuals: list[NDArray[np.float64]] = []
+    for partition, rows in _sample(source, record):
+        block, y = _documents(source.reader(partition)(), source.view(partition), rows)
+        scored = predict_block(
+            record,
+            CountedBlock(block, np.zeros(block.n_documents, dtype=np.int64), block.covariates),
+            [""] * block.n_documents,
+        )
+        known = scored.known_tokens > 0
+        predictions.append(scored.prediction[known])
+        proportions.append(scored.topic_proportions[known])
+        if scored.prediction.dtype != object:
+            residuals.append((y - scored.prediction)[known])
+    if not predictions or not sum(map(len, predictions)):
+        return None
+    predicted, topics = np.concatenate(predictions), np.concatenate(proportions)
+    of_classes = predicted.dtype == object
+    classes = tuple(record.classes or ()) if of_classes else ()
+    reference = Reference(
+        prediction_borders=np.zeros(0) if of_classes else _borders(predicted[~np.isnan(predicted)]),
+        prediction_counts=np.zeros(len(classes) or N_BINS, dtype=np.int64),
+        topic_borders=np.array([_borders(column) for column in topics.T]),
+        topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
+        topic_means=topics.mean(axis=0),
+        residuals=_interval(record, residuals),
+        classes=classes,
+    )
+    counts = reference.no_counts()
+    counts.add(reference, predicted, topics)
+    reference.prediction_counts[:] = counts.predictions
+    reference.topic_counts[:] = counts.topics
+    return reference
+
+
+def _sample(source: Source, record: ModelRecord) -> list[tuple[int, NDArray[np.int64]]]:
+    """Partitions, and of each the rows to take, counted among those trained on: evenly spread over both."""
+    n = source.n_partitions
+    wanted = min(n, MOST_PARTITIONS)
+    chosen = [(2 * i + 1) * n // (2 * wanted) for i in range(wanted)]
+    sizes = source.n_documents[chosen]
+    there = int(sizes.sum())
+    per_document = max(record.training.n_tokens / max(record.training.n_documents, 1), 1.0)
+    most = int(TOKEN_TOPICS / (per_document * record.parameters.n_topics))
+    most = min(max(most, LEAST_DOCUMENTS), MOST_DOCUMENTS, there)
+    rows = (2 * np.arange(most, dtype=np.int64) + 1) * there // (2 * most)
+    firsts = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = np.searchsorted(rows, firsts)
+    return [
+        (partition, rows[a:b] - first)
+        for partition, first, a, b in zip(chosen, firsts.tolist(), cuts[:-1], cuts[1:], strict=False)
+        if a < b
+    ]
+
+
+def _documents(
+    block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]
+) -> tuple[DocumentBlock, NDArray[np.float64]]:
+    """Some of the documents of a block that are trained on, and their responses in the user's units."""
+    y = view.raw(block)[rows]
+    stored = view.rows(block)[rows]
+    lengths = np.diff(block.indptr)[stored]
+    indptr = np.zeros(len(stored) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    entries = np.repeat(block.indptr[stored] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    covariates = {name: values[stored] for name, values in block.covariates.items()}
+    return DocumentBlock(indptr, block.terms[entries], block.counts[entries], covariates=covariates), y
+
+
+def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Deciles, each the value of a document."""
+    if not len(values):
+        return np.zeros(N_BINS - 1)
+    borders: NDArray[np.float64] = np.quantile(values, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf")
+    return borders
+
+
+def _interval(record: ModelRecord, residuals: list[NDArray[np.float64]]) -> NDArray[np.float64] | None:
+    """Quantiles of response less prediction, where that has the same distribution at every level."""
+    if record.spec.family not in FAMILIES_WITH_INTERVAL:
+        return None
+    together = np.concatenate([np.zeros(0), *residuals])
+    together = together[~np.isnan(together)]
+    if len(together) < FEWEST_RESIDUALS:
+        return None
+    quantiles: NDArray[np.float64] = np.quantile(together, COVERED, method="inverted_cdf")
+    return quantiles
