@@ -7,6 +7,7 @@ and costs a few seconds however large the corpus is. Responses are left out, as 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import CancelledError
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.executor import single_threaded_blas
 from dslda.engine.sources import Source, TrainingView
+from dslda.exceptions import DsldaError
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord
 from dslda.persistence.reference import N_BINS, Reference
@@ -31,7 +33,8 @@ TOKEN_TOPICS = 1e8
 """Documents of the sample, times their tokens, times topics: some seconds of inference."""
 
 FEWEST_RESIDUALS = 100
-COVERED = (0.05, 0.95)
+LEFT_OUT = 0.05
+"""Share of responses below an interval, and of those above."""
 FAMILIES_WITH_INTERVAL = ("gaussian", "student_t")
 """Numbers whose scatter about their prediction does not depend on its level, as their families say."""
 
@@ -54,8 +57,8 @@ def training_reference(record: ModelRecord, source: Source) -> Reference | None:
     try:
         with single_threaded_blas():
             return _reference(Model(record).scoring_record, source)
-    # whatever it is: the fit may have taken days, and is complete without it
-    except Exception as error:
+    # the fit may have taken days, and is complete without it
+    except (DsldaError, OSError, CancelledError) as error:
         logger.warning(
             "training documents could not be read again (%s): the model will not know how far others have drifted",
             error,
@@ -64,24 +67,23 @@ def training_reference(record: ModelRecord, source: Source) -> Reference | None:
 
 
 def _reference(record: ModelRecord, source: Source) -> Reference | None:
-    predictions: list[NDArray[Any]] = []
-    proportions: list[NDArray[np.float64]] = []
-    residuals: list[NDArray[np.float64]] = []
-    for partition, rows in _sample(source, record):
-        block, y = _documents(source.reader(partition)(), source.view(partition), rows)
-        scored = predict_block(
-            record,
-            CountedBlock(block, np.zeros(block.n_documents, dtype=np.int64), block.covariates),
-            [""] * block.n_documents,
-        )
-        known = scored.known_tokens > 0
-        predictions.append(scored.prediction[known])
-        proportions.append(scored.topic_proportions[known])
-        if scored.prediction.dtype != object:
-            residuals.append((y - scored.prediction)[known])
-    if not predictions or not sum(map(len, predictions)):
+    trained, left_out = _Collected(record), _Collected(record)
+    n = source.n_partitions
+    wanted = min(n, MOST_PARTITIONS)
+    chosen = [(2 * i + 1) * n // (2 * wanted) for i in range(wanted)]
+    views = [source.view(partition) for partition in chosen]
+    # read once for both: those trained on, and those that were kept from it
+    blocks = (source.reader(partition)() for partition in chosen)
+    sizes = source.n_documents[chosen]
+    stored = source.n_stored[chosen]
+    of_trained, of_left_out = _sample(sizes, record), _sample(stored - sizes, record)
+    for block, view, rows, others in zip(blocks, views, of_trained, of_left_out, strict=True):
+        trained.add(block, view, rows)
+        if len(others) and record.spec.family in FAMILIES_WITH_INTERVAL:
+            left_out.add(block, view.others(block), others)
+    if not trained.n_documents:
         return None
-    predicted, topics = np.concatenate(predictions), np.concatenate(proportions)
+    predicted, topics = np.concatenate(trained.predictions), np.concatenate(trained.proportions)
     of_classes = predicted.dtype == object
     classes = tuple(record.classes or ()) if of_classes else ()
     reference = Reference(
@@ -90,7 +92,7 @@ def _reference(record: ModelRecord, source: Source) -> Reference | None:
         topic_borders=np.array([_borders(column) for column in topics.T]),
         topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
         topic_means=topics.mean(axis=0),
-        residuals=_interval(record, residuals),
+        residuals=left_out.interval(),
         classes=classes,
     )
     counts = reference.no_counts()
@@ -100,30 +102,58 @@ def _reference(record: ModelRecord, source: Source) -> Reference | None:
     return reference
 
 
-def _sample(source: Source, record: ModelRecord) -> list[tuple[int, NDArray[np.int64]]]:
-    """Partitions, and of each the rows to take, counted among those trained on: evenly spread over both."""
-    n = source.n_partitions
-    wanted = min(n, MOST_PARTITIONS)
-    chosen = [(2 * i + 1) * n // (2 * wanted) for i in range(wanted)]
-    sizes = source.n_documents[chosen]
+class _Collected:
+    """Predictions and topics of documents with a known word, and how far their responses are off."""
+
+    def __init__(self, record: ModelRecord) -> None:
+        self._record = record
+        self.predictions: list[NDArray[Any]] = []
+        self.proportions: list[NDArray[np.float64]] = []
+        self.residuals: list[NDArray[np.float64]] = []
+        self.n_documents = 0
+
+    def add(self, block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]) -> None:
+        """Predict some of the documents of a view."""
+        taken, y = _documents(block, view, rows)
+        scored = predict_block(
+            self._record,
+            CountedBlock(taken, np.zeros(taken.n_documents, dtype=np.int64), taken.covariates),
+            [""] * taken.n_documents,
+        )
+        known = scored.known_tokens > 0
+        self.n_documents += int(known.sum())
+        self.predictions.append(scored.prediction[known])
+        self.proportions.append(scored.topic_proportions[known])
+        if scored.prediction.dtype != object:
+            self.residuals.append((y - scored.prediction)[known])
+
+    def interval(self) -> NDArray[np.float64] | None:
+        """Lowest and highest residual without the outermost: the next document's is between with probability 90%."""
+        found = np.sort(np.concatenate([np.zeros(0), *self.residuals]))
+        found = found[~np.isnan(found)]
+        n = len(found)
+        if n < FEWEST_RESIDUALS:
+            return None
+        rank = int(LEFT_OUT * (n + 1))
+        return np.array([found[rank - 1], found[n - rank]])
+
+
+def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:
+    """Of each partition the documents to take, by their numbers among its `sizes`: evenly spread over all."""
     there = int(sizes.sum())
     per_document = max(record.training.n_tokens / max(record.training.n_documents, 1), 1.0)
     most = int(TOKEN_TOPICS / (per_document * record.parameters.n_topics))
     most = min(max(most, LEAST_DOCUMENTS), MOST_DOCUMENTS, there)
-    rows = (2 * np.arange(most, dtype=np.int64) + 1) * there // (2 * most)
+    rows = (2 * np.arange(most, dtype=np.int64) + 1) * there // max(2 * most, 1)
     firsts = np.concatenate([[0], np.cumsum(sizes)])
     cuts = np.searchsorted(rows, firsts)
-    return [
-        (partition, rows[a:b] - first)
-        for partition, first, a, b in zip(chosen, firsts.tolist(), cuts[:-1], cuts[1:], strict=False)
-        if a < b
-    ]
+    return [rows[a:b] - first for first, a, b in zip(firsts[:-1], cuts[:-1], cuts[1:], strict=True)]
 
 
 def _documents(
     block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]
 ) -> tuple[DocumentBlock, NDArray[np.float64]]:
-    """Some of the documents of a block that are trained on, and their responses in the user's units."""
+    """Some of the documents of a view, and their responses in the user's units."""
     y = view.raw(block)[rows]
     stored = view.rows(block)[rows]
     lengths = np.diff(block.indptr)[stored]
@@ -140,15 +170,3 @@ def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.zeros(N_BINS - 1)
     borders: NDArray[np.float64] = np.quantile(values, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf")
     return borders
-
-
-def _interval(record: ModelRecord, residuals: list[NDArray[np.float64]]) -> NDArray[np.float64] | None:
-    """Quantiles of response less prediction, where that has the same distribution at every level."""
-    if record.spec.family not in FAMILIES_WITH_INTERVAL:
-        return None
-    together = np.concatenate([np.zeros(0), *residuals])
-    together = together[~np.isnan(together)]
-    if len(together) < FEWEST_RESIDUALS:
-        return None
-    quantiles: NDArray[np.float64] = np.quantile(together, COVERED, method="inverted_cdf")
-    return quantiles

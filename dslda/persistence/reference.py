@@ -29,7 +29,8 @@ class Reference:
     topic_means : ndarray of float64, shape (K,)
         Mean topic proportions.
     residuals : ndarray of float64, shape (2,), or None
-        5% and 95% quantiles of response less prediction, in the user's units; None where that says nothing.
+        Between these lie response less prediction, in the user's units, of 90% of the documents that were kept from
+        training; None where there were too few, or the family says that the scatter depends on the level.
     classes : tuple of str
     """
 

@@ -43,6 +43,8 @@ from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dslda.corpus.store import Corpus
 
 __all__ = ["CorpusPart", "FilePart", "Scorer", "ids_of", "score_part"]
@@ -73,9 +75,11 @@ class Scorer:
     output_format: OutputFormat
     skip: bool
 
-    def nothing(self) -> Any:
-        """The table of no document."""
-        return score_table(predict_nothing(self.record), self.topics)
+    def table(self, scored: Predictions) -> pa.Table:
+        """The rows of scored documents."""
+        reference = self.record.reference
+        residuals = None if reference is None else reference.residuals
+        return score_table(scored, self.topics, residuals=residuals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,13 +217,13 @@ def score_part(scorer: Scorer, part: FilePart | CorpusPart, target: Location) ->
     part.check()
     with single_threaded_blas(), _file(target) as stream:
         with writing(target.url):
-            writer = table_writer(stream, scorer.output_format, scorer.nothing())
+            writer = table_writer(stream, scorer.output_format, scorer.table(predict_nothing(record)))
         try:
             for scored in part.scored(scorer, tally):
                 tally.add(scored)
                 hashes.append(hashes_of(name.encode() for name in scored.doc_id))
                 with writing(target.url):
-                    writer.write(score_table(scored, scorer.topics))
+                    writer.write(scorer.table(scored))
             with writing(target.url):
                 writer.close()
                 size, sha256 = _measured(stream)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dslda.corpus.location import Location
 from dslda.prediction import Predictions
@@ -31,12 +32,17 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 """What a spreadsheet may take for the beginning of a formula, and the apostrophe that is put before it."""
 
 
-def score_table(scored: Predictions, topics: Topics) -> pa.Table:
+def score_table(
+    scored: Predictions, topics: Topics, *, residuals: NDArray[np.float64] | None = None
+) -> pa.Table:
     """One row a document.
 
     Parameters
     ----------
     scored : Predictions
+    residuals : ndarray of float64, shape (2,), optional
+        Lowest and highest difference of response and prediction: with these there are the columns ``prediction_low`` and
+        ``prediction_high``, null where the prediction rests on no word.
     topics : int, "all" or "none"
         Of a number N, columns ``top_topic_1``, ``top_proportion_1`` to N: the largest first, of equals that of the lower
         number.
@@ -45,6 +51,10 @@ def score_table(scored: Predictions, topics: Topics) -> pa.Table:
 
     table = scored.table()
     table = table.drop_columns([name for name in table.column_names if name.startswith("topic_")])
+    if residuals is not None:
+        known = np.where(scored.known_tokens > 0, scored.prediction, np.nan)
+        for i, name in enumerate(("prediction_low", "prediction_high")):
+            table = table.add_column(2 + i, name, pa.array(known + residuals[i], from_pandas=True))
     table = table.add_column(
         table.column_names.index("known_tokens"), "tokens", pa.array(scored.tokens, pa.int64())
     )
