@@ -32,6 +32,8 @@ MOST_PARTITIONS = 64
 TOKEN_TOPICS = 1e8
 """Documents of the sample, times their tokens, times topics: some seconds of inference."""
 
+FEWEST_KEPT = 250
+"""Documents kept from training, from which on they are taken in the place of those trained on."""
 FEWEST_RESIDUALS = 100
 LEFT_OUT = 0.05
 """Share of responses below an interval, and of those above."""
@@ -79,11 +81,13 @@ def _reference(record: ModelRecord, source: Source) -> Reference | None:
     of_trained, of_left_out = _sample(sizes, record), _sample(stored - sizes, record)
     for block, view, rows, others in zip(blocks, views, of_trained, of_left_out, strict=True):
         trained.add(block, view, rows)
-        if len(others) and record.spec.family in FAMILIES_WITH_INTERVAL:
+        if len(others):
             left_out.add(block, view.others(block), others)
     if not trained.n_documents:
         return None
-    predicted, topics = np.concatenate(trained.predictions), np.concatenate(trained.proportions)
+    of_training = left_out.n_documents < FEWEST_KEPT
+    seen = trained if of_training else left_out
+    predicted, topics = np.concatenate(seen.predictions), np.concatenate(seen.proportions)
     of_classes = predicted.dtype == object
     classes = tuple(record.classes or ()) if of_classes else ()
     reference = Reference(
@@ -92,8 +96,9 @@ def _reference(record: ModelRecord, source: Source) -> Reference | None:
         topic_borders=np.array([_borders(column) for column in topics.T]),
         topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
         topic_means=topics.mean(axis=0),
-        residuals=left_out.interval(),
+        residuals=left_out.interval() if record.spec.family in FAMILIES_WITH_INTERVAL else None,
         classes=classes,
+        of_training=of_training,
     )
     counts = reference.no_counts()
     counts.add(reference, predicted, topics)

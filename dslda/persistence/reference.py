@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["N_BINS", "BinCounts", "Reference"]
 
@@ -16,7 +16,7 @@ N_BINS = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """Distributions of predictions and topic proportions of training documents, their responses left out.
+    """Distributions of predictions and topic proportions of known documents, their responses left out.
 
     Attributes
     ----------
@@ -32,6 +32,9 @@ class Reference:
         Between these lie response less prediction, in the user's units, of 90% of the documents that were kept from
         training; None where there were too few, or the family says that the scatter depends on the level.
     classes : tuple of str
+    of_training : bool
+        The documents are those trained on; False where enough were kept from training, which are better: what a model was
+        trained on it fits more closely than what is new.
     """
 
     prediction_borders: NDArray[np.float64]
@@ -41,14 +44,16 @@ class Reference:
     topic_means: NDArray[np.float64]
     residuals: NDArray[np.float64] | None = None
     classes: tuple[str, ...] = ()
+    of_training: bool = True
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """The fields as a model stores them."""
-        arrays = {
+        arrays: dict[str, ArrayLike] = {
             "prediction_counts": self.prediction_counts,
             "topic_borders": self.topic_borders,
             "topic_counts": self.topic_counts,
             "topic_means": self.topic_means,
+            "of_training": [float(self.of_training)],
         }
         if len(self.prediction_borders):
             arrays["prediction_borders"] = self.prediction_borders

@@ -240,6 +240,7 @@ def _reference(
         "topic_borders": (n_topics, N_BINS - 1),
         "topic_counts": (n_topics, N_BINS),
         "topic_means": (n_topics,),
+        "of_training": (1,),
     }
     found = {name: _take(arrays, f"reference_{name}", shape, path) for name, shape in names.items()}
     for name in ("prediction_counts", "topic_counts"):
@@ -258,6 +259,7 @@ def _reference(
         if "reference_residuals" in arrays
         else None,
         classes=tuple(classes or ()) if of_classes else (),
+        of_training=bool(found["of_training"][0]),
     )
 
 

@@ -45,7 +45,8 @@ def drift_report(tally: RunTally, reference: Reference | None) -> dict[str, Any]
     ]
     return {
         "documents": tally.n_words,
-        "training_documents": int(reference.topic_counts[0].sum()),
+        "reference_documents": int(reference.topic_counts[0].sum()),
+        "reference": "trained on" if reference.of_training else "kept from training",
         "prediction_psi": stability_index(tally.bins.predictions, reference.prediction_counts)
         if tally.bins.predictions.any()
         else None,
@@ -55,7 +56,7 @@ def drift_report(tally: RunTally, reference: Reference | None) -> dict[str, Any]
                 "topic": k,
                 "psi": index,
                 "mean": float(means[k]),
-                "training_mean": float(reference.topic_means[k]),
+                "reference_mean": float(reference.topic_means[k]),
             }
             for k, index in enumerate(topics)
         ],

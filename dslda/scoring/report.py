@@ -105,17 +105,27 @@ def _log(manifest: dict[str, Any]) -> None:
     drift = manifest["drift"]
     if drift is None:
         return
+    of_training = drift["reference"] == "trained on"
+    caution = (
+        "; of a model that overfits this is so for all that is new: see docs/scoring.md"
+        if of_training
+        else ""
+    )
     if (drift["prediction_psi"] or 0.0) > STRONG:
         logger.warning(
-            "predictions have moved far from those of the training documents (population stability index %.2f)",
+            "predictions have moved far from those of the documents %s (population stability index %.2f)%s",
+            drift["reference"],
             drift["prediction_psi"],
+            caution,
             extra={"event": "drift", "of": "predictions", "psi": drift["prediction_psi"]},
         )
     moved = [each for each in drift["topics"] if each["psi"] > STRONG]
     if moved:
         logger.warning(
-            "%s moved far from the training documents: %s",
+            "%s moved far from the documents %s: %s%s",
             "1 topic has" if len(moved) == 1 else f"{len(moved)} topics have",
+            drift["reference"],
             ", ".join(f"topic {each['topic']} ({each['psi']:.2f})" for each in moved[:5]),
+            caution,
             extra={"event": "drift", "of": "topics", "topics": [each["topic"] for each in moved]},
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -49,8 +50,9 @@ def score_table(
     """
     import pyarrow as pa
 
-    table = scored.table()
-    table = table.drop_columns([name for name in table.column_names if name.startswith("topic_")])
+    # topics are added at last: of very many, each column that is added one by one copies the list of all
+    nothing = np.zeros((len(scored.flag), 0))
+    table = replace(scored, topic_proportions=nothing).table()
     if residuals is not None:
         known = np.where(scored.known_tokens > 0, scored.prediction, np.nan)
         for i, name in enumerate(("prediction_low", "prediction_high")):
@@ -61,18 +63,16 @@ def score_table(
     if topics == "none":
         return table
     proportions = scored.topic_proportions
+    columns = dict(zip(table.column_names, table.columns, strict=True))
     if topics == "all":
-        for k, column in enumerate(proportions.T):
-            table = table.append_column(f"topic_{k}", pa.array(np.ascontiguousarray(column)))
-        return table
+        columns |= {f"topic_{k}": np.ascontiguousarray(column) for k, column in enumerate(proportions.T)}
+        return pa.table(columns)
     order = np.argsort(-proportions, axis=1, kind="stable")[:, : int(topics)]
     largest = np.take_along_axis(proportions, order, axis=1)
     for i in range(order.shape[1]):
-        table = table.append_column(
-            f"top_topic_{i + 1}", pa.array(np.ascontiguousarray(order[:, i]), pa.int32())
-        )
-        table = table.append_column(f"top_proportion_{i + 1}", pa.array(np.ascontiguousarray(largest[:, i])))
-    return table
+        columns[f"top_topic_{i + 1}"] = np.ascontiguousarray(order[:, i], dtype=np.int32)
+        columns[f"top_proportion_{i + 1}"] = np.ascontiguousarray(largest[:, i])
+    return pa.table(columns)
 
 
 class TableWriter(Protocol):

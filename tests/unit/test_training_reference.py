@@ -80,6 +80,15 @@ def test_a_sample_is_spread_evenly_and_bounded(model: Model) -> None:
     assert [len(rows) for rows in _sample(np.array([0, 0]), model.record)] == [0, 0]
 
 
+def test_where_enough_documents_were_kept_from_training_they_are_the_reference(corpus: Corpus) -> None:
+    for n, of_training in ((350, False), (351, True)):
+        model = dslda.train(corpus, response="y", n_topics=2, documents=np.arange(600) < n)
+        reference = model.record.reference
+        assert reference is not None
+        assert reference.of_training == of_training
+        assert reference.topic_counts[0].sum() == (n if of_training else 250)
+
+
 def test_it_is_kept_with_the_model_and_older_models_are_without(model: Model, tmp_path: Path) -> None:
     path = model.save(tmp_path / "m.model")
     again = dslda.load_model(path)
@@ -104,7 +113,7 @@ def test_drift_is_seen_and_its_absence_too(
     model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     alike = dslda.score(model, write(tmp_path / "a.jsonl", 600, seed=2), tmp_path / "alike").manifest["drift"]
-    assert alike["documents"] == alike["training_documents"] == 600
+    assert alike["documents"] == alike["reference_documents"] == 600
     assert alike["prediction_psi"] < 0.1
     assert alike["largest_topic_psi"] < 0.1
     assert not caplog.records
@@ -114,7 +123,7 @@ def test_drift_is_seen_and_its_absence_too(
     drift = moved.manifest["drift"]
     assert drift["prediction_psi"] > 0.25
     assert drift["largest_topic_psi"] > 0.25
-    assert max(drift["topics"], key=lambda t: t["mean"] - t["training_mean"])["psi"] > 0.25
+    assert max(drift["topics"], key=lambda t: t["mean"] - t["reference_mean"])["psi"] > 0.25
     assert any("predictions have moved far" in record.message for record in caplog.records)
 
 
