@@ -409,7 +409,12 @@ def _runner(
                 # here, for workers that find it in numba's cache, where each of them would compile the same
                 kernel_of(job.model.family, labelled=False)
             client = stack.enter_context(client.open())
-        runner: Runner = SerialRunner(progress) if client is None else DaskRunner(client, progress)
+        runner: Runner = SerialRunner(progress)
+        if client is not None:
+            from dslda.engine.plugin import register
+
+            register(client, job.model.family, labelled=False)
+            runner = DaskRunner(client, progress)
         try:
             yield runner
         except BaseException:
