@@ -197,6 +197,10 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     again = dslda(*score)
     assert again.code == 0
     assert "nothing to do" in again.err
+    described = dslda("info", out)
+    assert described.code == 0
+    assert "5 of 5 records" in described.out
+    assert "against 80 documents trained on" in described.out
     assert "5 rows in 1 part, nothing was new" in again.out
     assert content(out) == before
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == times
