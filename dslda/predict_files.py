@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dslda.corpus.levels import encodable
 from dslda.corpus.readers import Fields, Record, Source
 from dslda.corpus.sources import InputFiles, check_first_records, list_files, whole_files
 from dslda.exceptions import InputError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from dslda.model import Model
 
-__all__ = ["fields_of_records", "predict_files"]
+__all__ = ["fields_of_records", "identifier_of", "predict_files"]
 
 
 def predict_files(
@@ -96,8 +97,7 @@ class _Reader:
         for source, _ in whole_files(self._files, n_terms=0):
             for number, record in source.records(self._fields):
                 self._origins.append((position, source, number))
-                given = None if self._fields.id is None else record.get(self._fields.id)
-                self._ids.append(str(position) if given is None or given == "" else str(given))
+                self._ids.append(identifier_of(record, self._fields, position))
                 yield record
                 position += 1
 
@@ -109,6 +109,13 @@ class _Reader:
             if known == position:
                 return source.place(number)
         return f"document {position}"
+
+
+def identifier_of(record: Record, fields: Fields, position: int) -> str:
+    """What identifies the document of a record: its field, or its position where that is missing."""
+    given = None if fields.id is None else record.get(fields.id)
+    missing = given is None or given == "" or given != given
+    return str(position) if missing else encodable(str(given))
 
 
 def fields_of_records(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dslda.variational.estep import DocumentPosterior
 
 __all__ = [
+    "FLAG_MEANING",
     "WITHOUT_PREDICTION",
     "CountedBlock",
     "Predictions",
@@ -52,6 +53,16 @@ BATCH_DOCUMENTS = 1024
 
 WITHOUT_PREDICTION = ("no_covariate", "unknown_level")
 """Flags of documents that have no prediction."""
+
+
+FLAG_MEANING = {
+    "no_covariate": "lack a covariate of the model: they have no prediction",
+    "unknown_level": "have a level of a covariate that training did not see: they have no prediction",
+    "empty": "are empty: their prediction is the base rate",
+    "no_known_word": "have no word that the model knows: their prediction is the base rate",
+    "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
+}
+"""What there is to say of documents with each flag."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dslda.corpus.counting import hashes_of
 from dslda.corpus.location import Location
-from dslda.scoring.part import ids_of
 from dslda.scoring.tables import rows_of_ids
 
 __all__ = ["Duplicates", "find_duplicates"]
@@ -44,14 +43,18 @@ class Duplicates:
         return {"count": self.count, "first": list(self.first)}
 
 
-def find_duplicates(files: Sequence[Location], output_format: str, n_rows: int) -> Duplicates:
-    """Look for them in the files of all parts."""
+def find_duplicates(
+    files: Sequence[tuple[Location, Location]], output_format: str, n_rows: int
+) -> Duplicates:
+    """Look for them in the files of all parts, of each its rows and the hashes of their identifiers."""
     n_ranges = max(-(-n_rows // HASHES_AT_ONCE), 1)
     borders = [(i << 64) // n_ranges for i in range(n_ranges + 1)]
     n = 0
     first: list[int] = []
     for low, high in pairwise(borders):
-        together = np.sort(np.concatenate([np.zeros(0, np.uint64), *(_between(f, low, high) for f in files)]))
+        together = np.sort(
+            np.concatenate([np.zeros(0, np.uint64), *(_between(ids, low, high) for _, ids in files)])
+        )
         repeated = together[1:][together[1:] == together[:-1]]
         n += len(repeated)
         if len(first) < N_NAMED:
@@ -59,9 +62,8 @@ def find_duplicates(files: Sequence[Location], output_format: str, n_rows: int) 
     return Duplicates(n, _named(files, output_format, first) if first else ())
 
 
-def _between(file: Location, low: int, high: int) -> NDArray[np.uint64]:
+def _between(place: Location, low: int, high: int) -> NDArray[np.uint64]:
     """Of the hashes of a part, those from `low` to below `high`."""
-    place = ids_of(file)
     if place.local:
         hashes = (
             np.memmap(place.url, dtype="<u8", mode="r") if _has_content(place) else np.zeros(0, np.uint64)
@@ -79,14 +81,15 @@ def _has_content(place: Location) -> bool:
     return int(fs.size(path)) > 0
 
 
-def _named(files: Sequence[Location], output_format: str, wanted: Sequence[int]) -> tuple[str, ...]:
+def _named(
+    files: Sequence[tuple[Location, Location]], output_format: str, wanted: Sequence[int]
+) -> tuple[str, ...]:
     """The identifiers of hashes, looked up in the parts that have them."""
     left = dict.fromkeys(wanted, "")
-    for file in files:
+    for file, ids in files:
         if all(left.values()):
             break
-        place = ids_of(file)
-        fs, path = place.file_system()
+        fs, path = ids.file_system()
         known = np.frombuffer(fs.cat_file(path), dtype="<u8")
         if not np.isin(np.array(wanted, dtype=np.uint64), known).any():
             continue

@@ -156,6 +156,10 @@ class RunFolder:
         """Where the rows of a part are."""
         return self.location.child(f"part-{number:06d}{self._ending}")
 
+    def ids_file(self, number: int) -> Location:
+        """Where the hashes of the identifiers of a part are."""
+        return self.location.child(f"{PARTS}/{number:06d}.ids")
+
     def read_manifest(self) -> dict[str, Any] | None:
         """The manifest; None where no run was begun.
 
@@ -208,8 +212,15 @@ class RunFolder:
             note = parse_json(raw)
         except ValueError:
             return None
-        whole = isinstance(note, dict) and note.get("key") == key
-        return note if whole and self.size(self.part_file(part.number)) == note.get("bytes") else None
+        if not isinstance(note, dict) or note.get("key") != key:
+            return None
+        return note if self.has_files(part.number, note) else None
+
+    def has_files(self, number: int, done: Mapping[str, Any]) -> bool:
+        """Whether the files of a part are there, of the sizes that they had when it was done."""
+        found = [self.size(place) for place in (self.part_file(number), self.ids_file(number))]
+        noted = self.size(self.location.child(f"{PARTS}/{number:06d}.json"))
+        return noted is not None and found == [done.get("bytes"), 8 * count(done, "rows", "part")]
 
     def write_note(self, part: Part, note: Mapping[str, Any]) -> None:
         """Remember a part that is done."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.corpus.location import Location, check_not_in_store
+from dslda.corpus.output import check_writable
 from dslda.corpus.readers import Fields
 from dslda.corpus.sources import InputFiles, list_files
 from dslda.exceptions import InputError
@@ -16,6 +17,7 @@ from dslda.model import Model, load_model
 from dslda.predict_files import fields_of_records
 from dslda.prediction import corpus_alignment
 from dslda.prediction_columns import check_columns
+from dslda.scoring.folder import MANIFEST
 from dslda.scoring.inputs import Input, partition_inputs
 from dslda.scoring.part import Scorer
 from dslda.scoring.planning import state_now
@@ -62,6 +64,7 @@ class Job:
             raise InputError(f"output_format must be parquet, csv or jsonl, got {output_format!r:.60}")
         location = Location.of(out, options)
         check_not_in_store(location)
+        check_writable(location.child(MANIFEST))
         model = model if isinstance(model, Model) else load_model(model, storage_options=options)
         corpora = _corpora(inputs, options)
         files, fields = None, Fields()

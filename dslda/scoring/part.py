@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.counting import hashes_of
-from dslda.corpus.levels import encodable
 from dslda.corpus.location import Location
 from dslda.corpus.output import writing
 from dslda.corpus.readers import Fields, Record, Source, attempts
@@ -26,6 +25,7 @@ from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
 from dslda.families.base import Family
 from dslda.persistence.record import ModelRecord
+from dslda.predict_files import identifier_of
 from dslda.prediction import (
     BATCH_DOCUMENTS,
     CountedBlock,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from dslda.corpus.store import Corpus
 
-__all__ = ["CorpusPart", "FilePart", "Scorer", "ids_of", "score_part"]
+__all__ = ["CorpusPart", "FilePart", "Scorer", "score_part"]
 
 Batch: TypeAlias = list[tuple[int, Record]]
 """Records by their positions."""
@@ -184,15 +184,17 @@ class CorpusPart:
             yield predict_block(scorer.record, part, (block.doc_id or ())[rows])
 
 
-def score_part(scorer: Scorer, part: FilePart | CorpusPart, target: Location) -> dict[str, Any]:
+def score_part(
+    scorer: Scorer, part: FilePart | CorpusPart, target: Location, ids: Location
+) -> dict[str, Any]:
     """Score a part and write its file.
 
     Parameters
     ----------
     scorer : Scorer
     part : FilePart or CorpusPart
-    target : Location
-        Of the file; beside it, with the ending ``.ids``, goes one of the hashes of its identifiers, ascending.
+    target, ids : Location
+        Where to write the rows, and the hashes of their identifiers, ascending.
 
     Returns
     -------
@@ -232,15 +234,9 @@ def score_part(scorer: Scorer, part: FilePart | CorpusPart, target: Location) ->
             writer.abandon()
             raise
     distinct = np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes]))
-    with _file(ids_of(target)) as stream, writing(target.url):
+    with _file(ids) as stream, writing(ids.url):
         stream.write(distinct.astype("<u8").tobytes())
     return {"bytes": size, "sha256": sha256, **tally.to_json()}
-
-
-def ids_of(target: Location) -> Location:
-    """Where the hashes of the identifiers of a part are."""
-    folder, name = os.path.split(target.url)
-    return replace(target, url=f"{folder}/parts/{name.partition('.')[0].removeprefix('part-')}.ids")
 
 
 class _Records:
@@ -287,17 +283,12 @@ class _Records:
                 self._skipping.skip(self._source.place(number), str(record))
                 continue
             self._numbers[position] = number
-            self.ids[position] = self._id(record, position)
+            self.ids[position] = identifier_of(record, self._fields, position)
             batch.append((position, record))
         return batch
 
     def place(self, position: int) -> str:
         return self._source.place(self._numbers[position])
-
-    def _id(self, record: Record, position: int) -> str:
-        given = None if self._fields.id is None else record.get(self._fields.id)
-        missing = given is None or given == "" or given != given
-        return str(position) if missing else encodable(str(given))
 
 
 def _count(

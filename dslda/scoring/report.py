@@ -7,6 +7,7 @@ from typing import Any
 
 from dslda.exceptions import InputError
 from dslda.model import Model
+from dslda.prediction import FLAG_MEANING
 from dslda.scoring.drift import STRONG, drift_report
 from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.folder import RunFolder, RunState
@@ -17,14 +18,6 @@ from dslda.wording import number_of
 __all__ = ["final_manifest"]
 
 logger = logging.getLogger("dslda.score")
-
-MEANING = {
-    "no_covariate": "lack a covariate of the model: they have no prediction",
-    "unknown_level": "have a level of a covariate that training did not see: they have no prediction",
-    "empty": "are empty: their prediction is the base rate",
-    "no_known_word": "have no word that the model knows: their prediction is the base rate",
-    "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
-}
 
 
 def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str, Any]:
@@ -50,7 +43,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
     if not tally.n_rows and (tally.n_skipped or unreadable):
         first = tally.skipped[0]["reason"] if tally.skipped else unreadable[0]["reason"]
         raise InputError(f"some record must be one that can be scored, all were skipped; the first: {first}")
-    files = [folder.part_file(part.number) for part in state.parts]
+    files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
     duplicates = find_duplicates(files, output_format, tally.n_rows)
     drift = drift_report(tally, model.record.reference)
@@ -59,7 +52,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         "rows_in": sum(part.rows for part in state.parts),
         "rows_out": tally.n_rows,
         "skipped": {"count": tally.n_skipped, "first": tally.skipped, "unreadable_inputs": unreadable},
-        "flags": {flag: tally.flags.get(flag, 0) for flag in MEANING},
+        "flags": {flag: tally.flags.get(flag, 0) for flag in FLAG_MEANING},
         "tokens": tally.tokens,
         "known_tokens": tally.known_tokens,
         "oov_share": 1.0 - tally.known_tokens / tally.tokens if tally.tokens else None,
@@ -82,7 +75,7 @@ def _log(manifest: dict[str, Any]) -> None:
     for flag, count in manifest["flags"].items():
         if count:
             logger.warning(
-                "%d of %d documents %s", count, n, MEANING[flag], extra={"flag": flag, "count": count}
+                "%d of %d documents %s", count, n, FLAG_MEANING[flag], extra={"flag": flag, "count": count}
             )
     skipped = manifest["skipped"]
     if skipped["count"]:

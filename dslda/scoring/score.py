@@ -227,7 +227,10 @@ def _score_parts(runner: Runner, job: Job, folder: RunFolder, state: RunState) -
         )
     scorer = runner.share(job.scorer)
     tasks = _tasks(job, folder, state, todo)
-    rows = ((scorer, task, folder.part_file(part.number)) for part, task in zip(todo, tasks, strict=True))
+    rows = (
+        (scorer, task, folder.part_file(part.number), folder.ids_file(part.number))
+        for part, task in zip(todo, tasks, strict=True)
+    )
     n_done = 0
     try:
         for i, note in runner.stream(score_part, rows, n=len(todo), stage="score"):
@@ -384,7 +387,7 @@ def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> 
 
 def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
     """Whether the files of all parts are there, by their sizes."""
-    return all(folder.size(folder.part_file(each["part"])) == each.get("bytes") for each in manifest["parts"])
+    return all(folder.has_files(each["part"], each) for each in manifest["parts"])
 
 
 def _is_small(job: Job) -> bool:

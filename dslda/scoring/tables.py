@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -17,7 +18,16 @@ from dslda.prediction import Predictions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ENDINGS", "OutputFormat", "Topics", "rows_of_ids", "safe_cell", "score_table", "table_writer"]
+__all__ = [
+    "ENDINGS",
+    "OutputFormat",
+    "Topics",
+    "csv_lines",
+    "rows_of_ids",
+    "safe_cell",
+    "score_table",
+    "table_writer",
+]
 
 OutputFormat: TypeAlias = Literal["parquet", "csv", "jsonl"]
 
@@ -129,29 +139,16 @@ class _Parquet:
 class _Csv:
     def __init__(self, stream: IO[bytes], nothing: pa.Table) -> None:
         self._stream = stream
-        # that of RFC 4180, for which a cell that holds one of the two is quoted; lines end in the second alone
-        self._writer = csv.writer(self, lineterminator="\r\n")
-        self._lines: list[str] = []
-        self._writer.writerow(nothing.column_names)
-        self._flush()
+        self._stream.write(csv_lines([nothing.column_names]).encode())
 
-    def write(self, line: Any) -> Any:
-        if isinstance(line, str):  # of the csv module
-            self._lines.append(f"{line[:-2]}\n")
-            return len(line)
-        self._writer.writerows(_safe_rows(line))
-        self._flush()
-        return None
+    def write(self, table: pa.Table) -> None:
+        self._stream.write(csv_lines(_safe_rows(table)).encode())
 
     def close(self) -> None:
         pass
 
     def abandon(self) -> None:
         pass
-
-    def _flush(self) -> None:
-        self._stream.write("".join(self._lines).encode())
-        self._lines.clear()
 
 
 class _JsonLines:
@@ -167,6 +164,14 @@ class _JsonLines:
 
     def abandon(self) -> None:
         pass
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV, whose lines end in a newline; a cell that holds a carriage return is quoted too."""
+    lines: list[str] = []
+    # the line end of RFC 4180: cells that hold one of its two characters are quoted
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
+    return "".join(f"{line[:-2]}\n" for line in lines)
 
 
 def safe_cell(value: str) -> str:

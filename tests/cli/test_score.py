@@ -209,6 +209,12 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)] == [f"n{i}" for i in range(9)]
     assert content(out)["part-000000.parquet"] == before["part-000000.parquet"]
+    # what somebody has removed is scored again
+    complete = content(out)
+    for name in ("part-000000.parquet", "parts/000001.json", "parts/000001.ids"):
+        (out / name).unlink()
+        assert "1 of them scored now" in dslda(*score).out
+        assert content(out) == complete
     # moved away after it was scored, and another that was only touched: all rows stay
     (inputs / "b.jsonl").unlink()
     os.utime(inputs / "a.jsonl", (1, 1))
@@ -489,6 +495,12 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
         "must not lie in the folder"
         in dslda("score", made / "stars.model", f"{out}/*.parquet", "--out", out).error
     )
+    place = tmp_path / "file"
+    place.write_text("mine")
+    for path in (place, place / "x"):
+        done = dslda(*score, "--out", path)
+        assert done.code == 2
+        assert "cannot be written: Not a directory" in done.error
     damaged = json.loads((out / "manifest.json").read_text()) | {"rows_out": 81}
     assert content(out) == before
     (out / "manifest.json").write_text(json.dumps(damaged))
@@ -558,12 +570,16 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
         assert sorted(content(out)) == [
             *("manifest.json", f"part-000000.{output_format}", "parts/000000.ids", "parts/000000.json")
         ]
+    predicted = dslda("predict", made / "stars.model", hostile, "--out", tmp_path / "jsonl" / "predicted.csv")
+    assert predicted.code == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["csv", "in", "jsonl"]
     plain = ["?" if i == "\ud800" else str(n) if i in ("", None) else str(i) for n, i in enumerate(ids)]
     found = [json.loads(line) for line in (tmp_path / "jsonl" / "part-000000.jsonl").read_text().splitlines()]
     assert [row["id"] for row in found] == plain
     with (tmp_path / "csv" / "part-000000.csv").open(newline="") as stream:
         cells = [row["id"] for row in csv.DictReader(stream)]
+    with (tmp_path / "jsonl" / "predicted.csv").open(newline="") as stream:
+        assert [row["id"] for row in csv.DictReader(stream)] == plain
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells)
     assert [cell.removeprefix("'") for cell in cells] == plain
     assert manifest(tmp_path / "csv")["inputs"][0]["path"].endswith("'$(touch x)'.jsonl")

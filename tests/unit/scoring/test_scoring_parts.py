@@ -150,7 +150,8 @@ def test_duplicates_are_counted_range_by_range(tmp_path: Path, monkeypatch: pyte
         hashes = np.sort(hashes_of(name.encode() for name in mine)).astype("<u8")
         (tmp_path / "parts" / f"{i:06d}.ids").write_bytes(hashes.tobytes())
         (tmp_path / f"part-{i:06d}.jsonl").write_text("".join(json.dumps({"id": n}) + "\n" for n in mine))
-        files.append(Location.of(tmp_path / f"part-{i:06d}.jsonl"))
+        ids = Location.of(tmp_path / "parts" / f"{i:06d}.ids")
+        files.append((Location.of(tmp_path / f"part-{i:06d}.jsonl"), ids))
     whole = find_duplicates(files, "jsonl", 1000)
     monkeypatch.setattr("dslda.scoring.duplicates.HASHES_AT_ONCE", 10)
     assert find_duplicates(files, "jsonl", 1000) == whole
