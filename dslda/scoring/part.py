@@ -23,7 +23,6 @@ from dslda.corpus.output import writing
 from dslda.corpus.readers import Fields, Record, Source, attempts
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
-from dslda.families.base import Family
 from dslda.persistence.record import ModelRecord
 from dslda.predict_files import identifier_of
 from dslda.prediction import (
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dslda.corpus.store import Corpus
+    from dslda.families.base import Family
 
 __all__ = ["CorpusPart", "FilePart", "Scorer", "score_part"]
 
@@ -208,7 +208,6 @@ def score_part(
     OutputError
         The file cannot be written.
     """
-    from dslda.engine.executor import single_threaded_blas
     from dslda.families.registry import is_built_in, register
 
     if not is_built_in(scorer.family):
@@ -217,7 +216,7 @@ def score_part(
     tally = Tally(record.parameters.n_topics, record.reference)
     hashes: list[NDArray[np.uint64]] = []
     part.check()
-    with single_threaded_blas(), _file(target) as stream:
+    with _file(target) as stream:
         with writing(target.url):
             writer = table_writer(stream, scorer.output_format, scorer.table(predict_nothing(record)))
         try:
