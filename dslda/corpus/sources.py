@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from dslda.corpus.readers import (
     CsvLines,
@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger("dslda.ingest")
+
+T = TypeVar("T")
 
 FileFormat: TypeAlias = Literal["jsonl", "csv", "parquet", "text", "ldac"]
 
@@ -228,10 +230,10 @@ def needs_cutting(source: Source, cost: int, target: int) -> bool:
     return cost > 2 * target and not isinstance(source, TextFile)
 
 
-def group_sources(sources: Iterable[tuple[Source, int]], target: int) -> list[tuple[Source, ...]]:
-    """Put sources that follow each other together, up to `target` bytes."""
-    groups: list[tuple[Source, ...]] = []
-    group: list[Source] = []
+def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T, ...]]:
+    """Put sources, or what else has a size, together where they follow each other, up to `target` bytes."""
+    groups: list[tuple[T, ...]] = []
+    group: list[T] = []
     held = 0
     for source, cost in sources:
         if group and held + cost > target:

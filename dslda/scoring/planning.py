@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dslda.corpus.json_fields import json_sha256
-from dslda.corpus.readers import Fields, Source
+from dslda.corpus.readers import Fields
 from dslda.corpus.runner import Runner
 from dslda.corpus.sources import OPENING_BYTES, InputFiles, group_sources, target_bytes, whole_files
 from dslda.corpus.streams import InputFile
@@ -90,9 +90,13 @@ def compare(
     if changed:
         _report_changed([state.inputs[i] for i in changed], rescore=rescore_changed)
         # parts hold rows of several small files
-        together = {i for part in state.parts if part.inputs & set(changed) for i in part.inputs} | set(
-            changed
-        )
+        of_parts = (part.inputs for part in state.parts if part.inputs & set(changed))
+        together = set(changed).union(*of_parts)
+        if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in places]:
+            raise InputError(
+                f"inputs that share a part with one that changed must be there to be scored again, {missing[0]} is not; "
+                "name it again, or choose another folder"
+            )
         for i in together:
             inputs[i] = replace(inputs[i], verified=False)
         open_changed = True
@@ -148,10 +152,11 @@ def plan_files(
         A file cannot be read, and may not be skipped.
     """
     target = 1 << (target_bytes(files).bit_length() - 1)  # the same for inputs of about the same size
-    rows = [(group, fields, target, skip) for group in _scan_groups(whole_files(files, n_terms=0), target)]
+    sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=0)]
+    rows = [(group, fields, target, skip) for group in group_sources(sized, target)]
     scanned: dict[int, list[Scanned]] = dict(runner.stream(scan_files, rows, n=len(rows), stage="scan"))
     inputs: list[Input] = list(state.inputs)
-    pieces: list[tuple[Any, int]] = []
+    pieces: list[tuple[Piece, int]] = []
     for i in sorted(scanned):
         for each in scanned[i]:
             if each.input.unreadable:
@@ -172,21 +177,15 @@ def plan_partitions(state: RunState, found: Sequence[Input]) -> RunState:
     return _with_parts(replace(state, inputs=(*state.inputs, *found)), groups)
 
 
-def _with_parts(state: RunState, groups: Sequence[tuple[Any, ...]]) -> RunState:
+def _with_parts(state: RunState, groups: Sequence[tuple[Piece, ...]]) -> RunState:
     number = max([state.next_part, *(part.number + 1 for part in state.parts)])
     row = max([state.next_row, *(part.first_row + part.rows for part in state.parts)])
     parts = list(state.parts)
     for group in groups:
-        part = Part(number, row, tuple(group))
+        part = Part(number, row, group)
         parts.append(part)
         number, row = number + 1, row + part.rows
     return replace(state, parts=tuple(parts), complete=False)
-
-
-def _scan_groups(sources: Sequence[tuple[Source, int]], target: int) -> list[list[tuple[Source, int]]]:
-    """Files that are scanned by one task."""
-    groups = group_sources([((source, cost), cost) for source, cost in sources], target)  # type: ignore[list-item]
-    return [list(group) for group in groups]  # type: ignore[arg-type]
 
 
 def part_key(part: Part, inputs: Sequence[Input], identity: Mapping[str, Any]) -> str:

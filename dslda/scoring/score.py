@@ -19,13 +19,14 @@ from dslda.own_cluster import ClientLater, check_client
 from dslda.prediction import corpus_alignment
 from dslda.prediction_columns import check_columns
 from dslda.scoring.folder import Part, RunFolder, RunState
-from dslda.scoring.inputs import Input, changed, content_sha256, source_of, state_of
+from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.metrics import MetricsFile
 from dslda.scoring.part import CorpusPart, FilePart, score_part
 from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions
 from dslda.scoring.report import final_manifest
 from dslda.scoring.tables import OutputFormat, Topics
+from dslda.scoring.verification import drop_changed, verified
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _run(
             folder.clear([part.number for part in state.parts])
             n_new = _score_parts(runner, job, folder, state)
             folder.clear([part.number for part in state.parts])  # what workers that died have left
-            state = _verified(runner, job, folder, state)
+            state = verified(runner, folder, state, job.options)
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
     except BaseException:
@@ -245,7 +246,7 @@ def _score_parts(runner: Runner, job: Job, folder: RunFolder, state: RunState) -
         )
         raise
     except DsldaError as error:
-        _drop_changed(job, folder, state)
+        drop_changed(folder, state, job.options)
         error.add_note(
             f"{job.location.url} is not complete; the same command goes on with the "
             f"{number_of(len(todo) - n_done, 'part')} that are left"
@@ -303,65 +304,6 @@ def _log_part(part: Part, note: Mapping[str, Any]) -> None:
     for each in note["skipped"]["first"]:
         logger.warning("skipped: %s", each["reason"], extra={"event": "skipped", **each})
     logger.debug("part %d is done: %d rows", part.number, note["rows"])
-
-
-def _drop_changed(job: Job, folder: RunFolder, state: RunState) -> None:
-    """Remove what was scored of files that were changed meanwhile."""
-    different = set()
-    for i, found in enumerate(state.inputs):
-        if found.partition is None and not found.verified and not found.unreadable:
-            try:
-                same = state_of(found.file(job.options)) == (found.size, found.modified)
-            except InputError:
-                same = False
-            if not same:
-                different.add(i)
-    for part in state.parts:
-        if part.inputs & different:
-            folder.remove_part(part.number)
-
-
-def _verified(runner: Runner, job: Job, folder: RunFolder, state: RunState) -> RunState:
-    """With all inputs marked as verified: those that were scored are still what they were.
-
-    Raises
-    ------
-    InputError
-        One is not; nothing of it is kept.
-    """
-    files = [
-        i
-        for i, found in enumerate(state.inputs)
-        if found.partition is None and not found.verified and not found.unreadable
-    ]
-    rows = [(state.inputs[i], job.options) for i in files]
-    different: set[int] = set()
-    for n, same in runner.stream(_is_same, rows, n=len(rows), stage="check"):
-        if not same:
-            different.add(files[n])
-    if different:
-        for part in state.parts:
-            if part.inputs & different:
-                folder.remove_part(part.number)
-        # content alone may differ, where somebody has set the time back: they are read anew the next time
-        inputs = [replace(x, modified="") if i in different else x for i, x in enumerate(state.inputs)]
-        folder.write_manifest(replace(state, inputs=tuple(inputs)).to_json())
-        raise changed(state.inputs[min(different)])
-    return replace(
-        state,
-        inputs=tuple(replace(found, verified=True) for found in state.inputs),
-        next_part=max([state.next_part, *(part.number + 1 for part in state.parts)]),
-        next_row=max([state.next_row, *(part.first_row + part.rows for part in state.parts)]),
-        complete=True,
-    )
-
-
-def _is_same(found: Input, options: Mapping[str, Any]) -> bool:
-    file = found.file(options)
-    try:
-        return state_of(file) == (found.size, found.modified) and content_sha256(file) == found.sha256
-    except InputError:
-        return False
 
 
 def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> RunState:

@@ -254,6 +254,25 @@ def test_a_changed_input_is_refused_or_scored_again_behind_all_others(
     ]
 
 
+def test_what_shares_a_part_with_a_changed_input_is_scored_again_too(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    for i, name in enumerate("abc"):
+        write(inputs / f"{name}.jsonl", 2, first=2 * i, repeat=1)
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert dslda(*score).code == 0
+    write(inputs / "b.jsonl", 1, first=10, repeat=1)
+    (inputs / "c.jsonl").rename(tmp_path / "c.jsonl")
+    before = content(out)
+    assert f"{inputs}/c.jsonl is not; name it again" in dslda(*score, "--rescore-changed").error
+    assert content(out) == before
+    (tmp_path / "c.jsonl").rename(inputs / "c.jsonl")
+    assert dslda(*score, "--rescore-changed").code == 0
+    assert [row["id"] for row in rows(out)] == ["n0", "n1", "n10", "n4", "n5"]
+
+
 def test_a_corrupt_line_stops_before_anything_is_final_and_mended_the_run_goes_on(
     dslda: Dslda, made: Path, tmp_path: Path
 ) -> None:
