@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,19 @@ from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.base import Family
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec
+from dslda.variational.pearson import has_pearson
 from dslda.variational.statistics import SufficientStatistics
 from dslda.wording import number_of
 
-__all__ = ["check_learned", "covariance_of", "report_convergence", "report_entangled", "report_separation"]
+__all__ = [
+    "check_learned",
+    "covariance_of",
+    "pearson_of",
+    "report_convergence",
+    "report_entangled",
+    "report_scatter",
+    "report_separation",
+]
 
 logger = logging.getLogger("dslda.training")
 
@@ -28,7 +38,20 @@ ENTANGLED = 1e-10
 TAKES_PART = 0.01
 """Smallest share of a covariate in such a direction that is more than rounding."""
 SEPARATED = 0.98
-"""Geometric mean of the probabilities of the classes seen, from which on the ridge alone says how large coefficients are."""
+"""Geometric mean of the probabilities of the classes seen, from which on the ridge alone says how large coefficients are; of
+two even classes, and more of uneven ones, which the base rate alone tells as well."""
+
+SCATTERED = 1.5
+"""Pearson dispersion from which on standard errors are too small by a fifth and more."""
+SURE = 4.0
+"""Standard errors of the Pearson dispersion that must lie between 1 and what is warned of."""
+SCATTER_REMEDIES = {
+    "poisson": "Poisson(dispersion='pearson') has standard errors that allow for it, negative_binomial a likelihood, and the "
+    "response pulls at the topics accordingly less",
+    "binomial": "trials of a document are not independent of each other, or topics and covariates miss what tells documents "
+    "apart: multiply standard errors by the square root of that number",
+}
+"""For families whose variance follows from the mean alone."""
 
 
 def check_learned(statistics: SufficientStatistics, what: str) -> None:
@@ -72,19 +95,78 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
             logger.info("%s", message)
 
 
-def report_separation(statistics: SufficientStatistics, family: Family, what: str) -> None:
+def report_separation(
+    statistics: SufficientStatistics,
+    family: Family,
+    what: str,
+    *,
+    rate: NDArray[np.float64],
+    class_weight: Sequence[float] | None,
+) -> None:
     """Warn where topics tell the classes of the training documents apart all but without error.
 
     The likelihood then rises for ever with the coefficients (Albert and Anderson 1984): the ridge chooses where they stop.
+
+    Parameters
+    ----------
+    statistics : SufficientStatistics
+    family : Family
+    what : str
+        What the response is called.
+    rate : ndarray of float64, shape (1,) or (C,)
+        Shares of the classes as `class_weight` weighs them; the second alone of two, or the mean of a trial.
+    class_weight : sequence of float, optional
     """
     if family.name not in ("binomial", "categorical"):
         return
+    shares = np.array([1.0 - rate[0], rate[0]]) if len(rate) == 1 else rate
+    if class_weight is not None:
+        shares = shares / np.where(np.asarray(class_weight) > 0.0, class_weight, np.inf)
+    shares = shares[shares > 0.0] / shares.sum()
+    uneven = min(-float(shares @ np.log(shares)) / math.log(2.0), 1.0)
     probability = math.exp(statistics.profile[0] / statistics.response_weight)
-    if probability > SEPARATED:
+    if probability > SEPARATED**uneven:
         warnings.warn(
             f"{what}: topics (and covariates) tell its classes apart all but perfectly in training (the class seen has a "
             f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from growing "
             "without end, so read their signs and not their sizes; a larger ridge makes them smaller",
+            DataWarning,
+            stacklevel=4,
+        )
+
+
+def pearson_of(
+    statistics: SufficientStatistics, family: Family, design: Design, n_topics: int
+) -> NDArray[np.float64] | None:
+    """X2 of the responses and its degrees of freedom, as :class:`~dslda.persistence.record.ModelRecord` has them."""
+    if not has_pearson(family, trials=design.trials):
+        return None
+    n_coefficients = n_topics + len(design.covariates)
+    return np.array([statistics.pearson, statistics.pearson_weight - n_coefficients])
+
+
+def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean: float, what: str) -> None:
+    """Warn where responses scatter far more than the family has it, and nothing allows for that.
+
+    Parameters
+    ----------
+    pearson : ndarray of float64, shape (2,), or None
+    family : Family
+    mean : float
+        Of the responses. X2 of a Poisson count has the variance 2 + 1 / mu.
+    what : str
+        What the response is called.
+    """
+    remedy = SCATTER_REMEDIES.get(family.name)
+    if pearson is None or remedy is None or family.is_quasi or not pearson[1] > 0.0:
+        return
+    dispersion = float(pearson[0] / pearson[1])
+    chance = math.sqrt((2.0 + 1.0 / mean) / float(pearson[1]))
+    if dispersion > max(SCATTERED, 1.0 + SURE * chance):
+        warnings.warn(
+            f"{what} scatters {dispersion:.3g} times as much as family {family.name} has it around what topics and "
+            "covariates explain (Pearson dispersion): standard errors are too small by the factor "
+            f"{math.sqrt(dispersion):.2g}; {remedy}",
             DataWarning,
             stacklevel=4,
         )

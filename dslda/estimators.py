@@ -345,7 +345,8 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
         of the family, 0.01.
     class_weight : "balanced", mapping of class to weight, or None
-        Weight of the response of each class. The words of all documents count the same.
+        How many times as frequent each class is to be taken for; "balanced": all are the same. Shifts probabilities and
+        coefficients, and leaves the fit as it is: see :func:`dslda.train`.
 
     Attributes
     ----------

@@ -69,7 +69,8 @@ class Coefficient(NamedTuple):
         is the expected response; see docs/families.md for the others.
     standard_error : float
         Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient when
-        topics and topic assignments are taken as known, with the dispersion as estimated. As both were
+        topics and topic assignments are taken as known, with the dispersion as estimated (of a Poisson response: 1, or
+        Pearson's where that was asked for). As both were
         estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the
         information matrix is singular.
     class_name : str or None
@@ -161,7 +162,13 @@ class Model:
         Names of the classes of the response, where it has any.
     dispersion : float or None
         First parameter of the family (the paper's delta): for a Gaussian the variance of the response around its
-        expectation, in the squared units of the response; see docs/families.md. None where there is none.
+        expectation, in the squared units of the response; see docs/families.md. Of a quasi-Poisson response its Pearson
+        dispersion. None where there is none.
+    pearson_dispersion : float or None
+        Of counts, and of successes of several trials: sum of (y - mu)^2 / Var(y | mu) over the training documents, by their
+        weights, over the sum of weights less the number of coefficients. About 1 where responses scatter as the family has
+        it. The means mu have seen the responses, so that it errs on the low side. None for other families, where there are no
+        more documents than coefficients, and for models saved by a release that did not keep it.
     dispersion_at_floor : bool
         The dispersion would have fallen below its floor and was kept there, so that standard errors follow
         the floor and not the data.
@@ -244,9 +251,18 @@ class Model:
     @property
     def dispersion(self) -> float | None:
         delta = self.record.parameters.delta
+        if self.family.is_quasi:
+            return self.pearson_dispersion
         if not len(delta) or self.family.delta_transform == "identity":
             return None  # cutpoints are no dispersion
         return float(delta[0]) * (self.record.scaling.scale**2 if self.family.has_dispersion_floor else 1.0)
+
+    @property
+    def pearson_dispersion(self) -> float | None:
+        if self.record.pearson is None:
+            return None
+        chi_square, freedom = self.record.pearson.tolist()
+        return chi_square / freedom if freedom > 0.0 else None
 
     @property
     def dispersion_at_floor(self) -> bool:
@@ -583,6 +599,7 @@ class Model:
         from dslda.variational.estep import infer
 
         counted = [each for each, _ in self._blocks(documents, **options)]
+        parameters = self.record.design.weighed(self.scoring_record.parameters, back=True)
         observed = observed_responses(y, self.record, sum(c.block.n_documents for c in counted))
         parts, first = [np.zeros((0, self.n_topics))], 0
         for each in counted:
@@ -594,7 +611,7 @@ class Model:
                 block.indptr,
                 block.terms,
                 block.counts,
-                self.scoring_record.parameters,
+                parameters,
                 spec=self.spec,
                 y=self.record.design.to_model(own),
                 family=self.family,

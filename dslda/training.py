@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dslda.base_rate import base_predictor
 from dslda.checkpoints import CheckpointOptions, FitCheckpoint, fit_identity
@@ -22,8 +23,10 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.diagnostics import (
     check_learned,
     covariance_of,
+    pearson_of,
     report_convergence,
     report_entangled,
+    report_scatter,
     report_separation,
 )
 from dslda.engine.cluster import cluster
@@ -165,8 +168,9 @@ def train(
     event : str or array-like, optional
         1 where a duration (family weibull) has ended, 0 where it was only observed so far.
     class_weight : "balanced" or mapping of class to weight, optional
-        Weight of the response of a document by its class; the words of all documents count the same.
-        "balanced" gives every class the same sum.
+        How many times as frequent each class is to be taken for; "balanced": all are the same. Shifts log-odds, and so
+        probabilities and coefficients, by the logarithms of the weights, and leaves the fit as it is; but a class of
+        weight 0 is left out of it.
     ridge : float, optional
         Precision of a Gaussian prior on the coefficients of topics, around their mean, and of covariates, around
         0. By default the family's: 0 where coefficients cannot run away, as they do where classes are separable.
@@ -247,7 +251,7 @@ def train(
         EM reached `max_iter`, or more than 1% of the documents reached `max_sweeps`.
     DataWarning
         There are more topics than documents with a response, documents lack a covariate, classes are rare or look
-        like measurements, or covariates cannot be told apart.
+        like measurements, counts scatter far more than their family has it, or covariates cannot be told apart.
 
     Examples
     --------
@@ -428,23 +432,36 @@ def _fit(
         statistics = result.statistics
         check_learned(statistics, training_set.what)
         report_convergence(result, spec)
-        report_separation(statistics, family, training_set.what)
+        report_separation(
+            statistics, family, training_set.what, rate=model.rate, class_weight=design.class_weight
+        )
+        pearson = pearson_of(statistics, family, design, spec.n_topics)
+        report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
         report_entangled(statistics.information, design)
-        record = _record(training_set, model, spec, roles, result)
+        record = _record(training_set, model, spec, roles, result, pearson)
         # in here too: documents of a bag live on the workers
         return Model(replace(record, reference=training_reference(record, source)))
 
 
 def _record(
-    training_set: TrainingSet, model: ResponseModel, spec: FitSpec, roles: Roles, result: FitResult
+    training_set: TrainingSet,
+    model: ResponseModel,
+    spec: FitSpec,
+    roles: Roles,
+    result: FitResult,
+    pearson: NDArray[np.float64] | None,
 ) -> ModelRecord:
     """All that the model consists of but what it remembers of its documents."""
-    family, statistics = model.family, result.statistics
-    prior = prior_precision(result.parameters, family, spec)
+    family, design, statistics = model.family, model.design, result.statistics
+    covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
+    if covariance is not None and family.is_quasi:
+        # unknown where no document is left over to tell
+        known = pearson is not None and pearson[1] > 0.0
+        covariance = covariance * (pearson[0] / pearson[1]) if known else None
     return ModelRecord(
-        parameters=result.parameters,
-        covariance=covariance_of(statistics.information + prior),
-        design=model.design,
+        parameters=design.weighed(result.parameters),
+        covariance=covariance,
+        design=design,
         classes=model.classes,
         levels={name: training_set.levels[name] for name in roles.covariates if name in training_set.levels},
         spec=spec,
@@ -468,6 +485,7 @@ def _record(
         versions=_versions(),
         prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
         base=base_predictor(family, model.rate, result.parameters.delta),
+        pearson=pearson,
     )
 
 

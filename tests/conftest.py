@@ -71,6 +71,8 @@ def assert_same() -> Callable[[Any, Any], None]:
         assert references[0].keys() == references[1].keys()
         for name, values in references[0].items():
             assert values.tobytes() == references[1][name].tobytes(), f"reference, {name}"
+        assert (mine.pearson is None) == (theirs.pearson is None)
+        assert mine.pearson is None or mine.pearson.tobytes() == theirs.pearson.tobytes()
         assert mine.training == theirs.training
         assert list(mine.trace) == list(theirs.trace)
         for name, values in mine.trace.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslda.cli.own_family import load_own_model, own_family_option
-from dslda.cli.wording import called, raising
+from dslda.cli.wording import called, raising, scatter
 from dslda.exceptions import FormatError
 from dslda.wording import number_of
 
@@ -108,6 +108,8 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     if model.dispersion is not None:
         floor = " (at its floor)" if model.dispersion_at_floor else ""
         yield "dispersion", f"{model.dispersion:.4g}{floor}"
+    if (told := scatter(model)) is not None:
+        yield "Pearson dispersion", told
     for each in model.covariate_coefficients():
         of_class = "" if each.class_name is None else f" for {each.class_name}"
         yield (

@@ -76,7 +76,7 @@ def cluster_options(command: Command) -> Command:
         click.option(
             "--tls-ca-file",
             type=click.Path(exists=True, dir_okay=False),
-            help="With tls://: who signs certificates.",
+            help="With tls://: who signs certificates.  [default: as Dask's configuration says, as of the next two]",
         ),
         click.option(
             "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="With tls://: own certificate."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslda.cli.own_family import load_own_model, own_family_option
-from dslda.cli.wording import called, raising
+from dslda.cli.wording import called, raising, scatter
 from dslda.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ def notes(model: Model, *, by_class: bool = False) -> list[str]:
         ),
         "A standard error (s.e.) takes the topics as known: it is a lower bound.",
     ]
+    if (told := scatter(model)) is not None:
+        used = "; standard errors allow for it" if model.family.is_quasi else ""
+        said.append(f"The Pearson dispersion (1 where {name} scatters as the family has it): {told}{used}.")
     if model.dispersion_at_floor:
         said.append(
             f"The dispersion is at its floor ({model.spec.delta_floor:g} of the variance of {name}): the floor, "

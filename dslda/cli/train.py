@@ -93,7 +93,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     "--event", metavar="COL", help="Covariate that is 1 where a duration has ended, else 0 (weibull)."
 )
 @click.option(
-    "--class-weight", type=click.Choice(["balanced"]), help="Weigh classes so that each counts the same."
+    "--class-weight", type=click.Choice(["balanced"]), help="Predict as if all classes were equally frequent."
 )
 @click.option(
     "--ridge",

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dslda.model import Coefficient, CovariateCoefficient
+    from dslda.model import Coefficient, CovariateCoefficient, Model
 
-__all__ = ["called", "in_options", "raising"]
+__all__ = ["called", "in_options", "raising", "scatter"]
 
 RENAMED = {
     "n_topics": "topics",
@@ -70,6 +70,7 @@ SAID_OTHERWISE = {
     ", or leave these documents out with documents=": "",
     ", or arrays with covariates=": "",
     "train with terms=": "train on a corpus",
+    "Poisson(dispersion='pearson') has": "a Poisson(dispersion='pearson') of a module of yours (--family MODULE:NAME) has",
     ", None for 1/K": ", 1/K",
     ", or None for the default of the family": "",
 }
@@ -108,6 +109,22 @@ def raising(topics: Sequence[Coefficient]) -> str:
 def called(covariate: CovariateCoefficient) -> str:
     """A column of the covariates: ``age``, or ``party=R`` for a level."""
     return covariate.covariate if covariate.level is None else f"{covariate.covariate}={covariate.level}"
+
+
+def scatter(model: Model) -> str | None:
+    """The Pearson dispersion of a model, or why it has none; None for families that do not ask."""
+    from dslda.variational.pearson import has_pearson
+
+    if not has_pearson(model.family, trials=model.record.design.trials):
+        return None
+    if model.record.pearson is None:
+        return "not known, the model was made by an earlier release"
+    dispersion = model.pearson_dispersion
+    return (
+        "not known, there are no more documents than coefficients"
+        if dispersion is None
+        else f"{dispersion:.4g}"
+    )
 
 
 def _option(parameter: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dslda.config import ClusterSettings
+from dslda.engine.encryption import for_own_workers, for_scheduler
 from dslda.exceptions import EngineError, InputError
 from dslda.own_cluster import ClientLater, quiet_distributed, scratch_folder
 from dslda.wording import number_of
@@ -65,7 +66,7 @@ class ClusterOptions:
     scheduler : str or None
         Address of a running scheduler, such as ``tcp://host:8786``; None starts workers on this machine.
     tls_ca_file, tls_cert, tls_key : str or None
-        Files for a ``tls://`` scheduler.
+        Files for a ``tls://`` scheduler; where they are None, those that Dask's configuration names.
     workers : int or None
         Worker processes to start; by default one for every 8 cores.
     threads : int or None
@@ -143,6 +144,8 @@ def cluster(
     ------
     EngineError
         The scheduler does not answer, or workers do not start.
+    InputError
+        Certificates that its address or Dask's configuration ask for are missing or cannot be used.
     """
     if isinstance(client, ClientLater):
         with client.open() as opened_now:
@@ -160,17 +163,12 @@ def cluster(
 
 @contextmanager
 def _remote(options: ClusterOptions) -> Iterator[Client]:
-    from distributed import Client, Security
+    from distributed import Client
 
-    security = None
-    if options.tls_ca_file or options.tls_cert or options.tls_key:
-        security = Security(
-            tls_ca_file=options.tls_ca_file,
-            tls_client_cert=options.tls_cert,
-            tls_client_key=options.tls_key,
-            require_encryption=True,
-        )
     assert options.scheduler is not None
+    security = for_scheduler(
+        options.scheduler, ca_file=options.tls_ca_file, certificate=options.tls_cert, key=options.tls_key
+    )
     try:
         with quiet_distributed():
             kind = _who_is(options.scheduler, security)
@@ -192,7 +190,7 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
         yield client
 
 
-def _who_is(address: str, security: Security | None) -> str:
+def _who_is(address: str, security: Security) -> str:
     """The kind of Dask server at an address, such as "Scheduler"; raises anything when there is none."""
     import asyncio
 
@@ -204,7 +202,7 @@ def _who_is(address: str, security: Security | None) -> str:
     configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
 
     async def ask() -> str:
-        arguments = {} if security is None else security.get_connection_args("client")
+        arguments = security.get_connection_args("client")
         peer = rpc(address, timeout=min(configured, CONNECT_SECONDS), connection_args=arguments)
         try:
             identity = await asyncio.wait_for(peer.identity(), ANSWER_SECONDS)
@@ -241,12 +239,13 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
     from distributed.worker_memory import parse_memory_limit
 
     settings = ClusterSettings.load()
+    encryption = for_own_workers()
     n_workers, threads = _shape(options, CPU_COUNT, settings.cores_per_process)
     memory = options.memory_limit if options.memory_limit is not None else MEMORY_LIMIT // n_workers
     memory_limit = parse_memory_limit(memory, threads, n_workers, logger=logger)
     with (
         scratch_folder() as scratch,
-        dask.config.set(CONFIG),
+        dask.config.set({**CONFIG, **encryption}),
         quiet_distributed(),
     ):
         worker = {

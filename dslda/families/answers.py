@@ -29,6 +29,7 @@ __all__ = [
     "checked_mean",
     "checked_probabilities",
     "checked_scaling",
+    "checked_variance",
     "is_in_domain",
     "missing_members",
 ]
@@ -207,7 +208,7 @@ def check_answers(
     for n in (n_topics, 1, 0):
         m = eta[:n]
         for v in (np.zeros(n), np.full(n, 0.1)):
-            checked_mean(family, m, v, delta)
+            checked_variance(family, checked_mean(family, m, v, delta), delta, np.ones(n))
             shares = checked_probabilities(family, m, v, delta)
             if shares is not None and np.any(np.abs(shares.sum(axis=1) - 1.0) > 1e-6):
                 _refuse(family, "probabilities", "rows that sum to 1", shares[0].tolist())
@@ -239,6 +240,19 @@ def checked_mean(
     with asked(family, "mean"):
         mean = family.mean(m, v, delta)
     return mean if is_built_in(type(family)) else _array(family, "mean", "", mean, m.shape, where=m)
+
+
+def checked_variance(
+    family: Family, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """:meth:`Family.variance`."""
+    with asked(family, "variance"):
+        given = family.variance(mean, delta, aux)
+    return (
+        given
+        if given is None or is_built_in(type(family))
+        else _array(family, "variance", "", given, mean.shape)
+    )
 
 
 def checked_probabilities(

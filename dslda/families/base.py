@@ -111,6 +111,9 @@ class Family(ABC):
     delta_bounds : tuple of float
         Lowest and highest value of a searched parameter. A family whose density grows without bound as a parameter runs
         away (one document fitted exactly) needs them.
+    is_quasi : bool
+        Variances are those of the family times the Pearson dispersion of the fit: estimates are what they would be without,
+        standard errors its square root times as large. It takes :meth:`variance`.
     default_ridge : float
         Precision of the Gaussian prior on the coefficients that is used unless the user names another. Above 0 where
         coefficients may grow without bound (separable classes).
@@ -125,6 +128,7 @@ class Family(ABC):
     is_exact_product: ClassVar[bool] = False
     is_quadratic: ClassVar[bool] = False
     has_dispersion_floor: ClassVar[bool] = False
+    is_quasi: ClassVar[bool] = False
     n_searched: ClassVar[int | None] = None
     delta_transform: ClassVar[Literal["log", "identity"]] = "log"
     delta_bounds: ClassVar[tuple[float, float]] = (1e-6, 1e6)
@@ -186,6 +190,16 @@ class Family(ABC):
 
         With a log link `v` is the number for which E[exp(omega)] = exp(m + v / 2).
         """
+
+    def variance(
+        self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
+    ) -> NDArray[np.float64] | None:
+        """Var(y) of responses with these means, shapes (D,), on the scale of the fit; None where nobody asks.
+
+        Families of counts give it: theirs follows from the mean, so that data can contradict it. The Pearson dispersion of a
+        model is how many times as much its responses scatter (see :mod:`dslda.variational.pearson`).
+        """
+        return None
 
     def update_delta(
         self,

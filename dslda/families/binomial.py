@@ -76,6 +76,12 @@ class Binomial(Family):
     ) -> NDArray[np.float64]:
         return normal_expectation(special.expit, m, v)
 
+    def variance(
+        self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        variance: NDArray[np.float64] = mean * (1.0 - mean / aux)
+        return variance
+
     def probabilities(
         self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
     ) -> NDArray[np.float64]:

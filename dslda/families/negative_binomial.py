@@ -89,3 +89,9 @@ class NegativeBinomial(Family):
         self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         return mean_of_exp(m, v)
+
+    def variance(
+        self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        variance: NDArray[np.float64] = mean * (1.0 + delta[0] * mean)
+        return variance

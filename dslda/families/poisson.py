@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dslda.exceptions import InputError
 from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments, mean_of_exp
 from dslda.families.scalars import bounded_exp
 
@@ -39,6 +42,7 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
     return bounded_exp(omega)
 
 
+@dataclass(frozen=True)
 class Poisson(Family):
     """y ~ Poisson(exp(omega)), omega = eta'zbar + log exposure.
 
@@ -49,13 +53,26 @@ class Poisson(Family):
 
     E[exp(omega)] is a product over tokens, and taken exactly: in E-step, M-step, ELBO and prediction (docs/model.md).
 
-    l is the likelihood itself: the dispersion is fixed at 1, and Blei and McAuliffe's update of it (their section 3.1) has no
-    solution (docs/model.md, erratum 4). A quasi-Poisson dispersion by Pearson would divide l by a number that no likelihood
-    contains: EM would have an objective for each dispersion and none to stop by. It is left out.
+    l is the likelihood itself, with dispersion 1: Blei and McAuliffe's update of one (their section 3.1) has no solution
+    (docs/model.md, erratum 4), and to divide l by one of Pearson's would leave EM an objective for each dispersion and none
+    to stop by. So `dispersion` changes no estimate, as in a quasi-Poisson regression: only how far they are trusted.
 
     A topic whose documents all count 0 has no finite coefficient: hence the ridge, which is nothing beside one count.
     Source: McCullagh and Nelder (1989), chapter 6.
+
+    Parameters
+    ----------
+    dispersion : {1, "pearson"}, default 1
+        What the variance is, divided by the mean. "pearson" estimates it by Pearson's X2 / (D - K - P) at the end of the fit,
+        and multiplies standard errors by its square root.
+
+    Raises
+    ------
+    InputError
+        `dispersion` is neither.
     """
+
+    dispersion: Literal[1, "pearson"] = 1
 
     name = "poisson"
     link = "log"
@@ -71,6 +88,17 @@ class Poisson(Family):
     third_derivative = staticmethod(_third_derivative)
     information_weight = staticmethod(_information_weight)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.dispersion, bool) or self.dispersion not in (1, "pearson"):
+            raise InputError(
+                f"dispersion must be 1 or 'pearson', got {self.dispersion!r}; family negative_binomial estimates one that is "
+                "part of its likelihood"
+            )
+
+    @property
+    def is_quasi(self) -> bool:  # type: ignore[override]
+        return self.dispersion == "pearson"
+
     def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
         # all counts 0: as if half of one count had been seen
         return math.log(max(moments.mean, 0.5 / moments.n)), 1.0, np.ones(1)
@@ -79,3 +107,8 @@ class Poisson(Family):
         self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         return mean_of_exp(m, v)
+
+    def variance(
+        self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        return mean

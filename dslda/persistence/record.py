@@ -89,6 +89,9 @@ class ModelRecord:
     base : ndarray of float64, shape (1,), or (C,) for a response of classes, or None
         Linear predictor, on the scale of the fit, of a document of which no word is known, with average covariates:
         see :mod:`dslda.base_rate`. None where it is not known; then it is that of the prior's mean.
+    pearson : ndarray of float64, shape (2,), or None
+        Pearson's X2 of the responses in the last E-step, and its degrees of freedom: the sum of the documents' weights less
+        the number of coefficients. None where the family does not ask, and in models that were written before it was kept.
     reference : Reference or None
         What documents scored later are compared with; None in models that were written before it was kept.
     checksum : str or None
@@ -111,9 +114,10 @@ class ModelRecord:
     classes: tuple[str, ...] | None = None
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prevalence: NDArray[np.float64] | None = None
+    base: NDArray[np.float64] | None = None
+    pearson: NDArray[np.float64] | None = None
     reference: Reference | None = None
     checksum: str | None = None
-    base: NDArray[np.float64] | None = None
 
     @property
     def scaling(self) -> Scaling:

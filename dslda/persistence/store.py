@@ -175,6 +175,7 @@ def read_model(
         vocabulary=_vocabulary(arrays, data, location.url),
         prevalence=_take(arrays, "prevalence", (n_topics,), location.url) if "prevalence" in arrays else None,
         base=_take(arrays, "base", per_class or (1,), location.url) if "base" in arrays else None,
+        pearson=_take(arrays, "pearson", (2,), location.url) if "pearson" in arrays else None,
         reference=_reference(arrays, n_topics, classes, location.url),
         checksum=data[MANIFEST_CHECKSUM],
         trace=_trace(arrays, items(data, "trace", location.url), location.url),
@@ -190,6 +191,7 @@ def read_model(
         record.covariance,
         record.prevalence,
         record.base,
+        record.pearson,
         *record.trace.values(),
     ):
         if array is not None:
@@ -213,10 +215,9 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         arrays["concentration"] = np.asarray(record.parameters.concentration, dtype=np.float64)
     if record.covariance is not None:
         arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
-    if record.prevalence is not None:
-        arrays["prevalence"] = np.asarray(record.prevalence, dtype=np.float64)
-    if record.base is not None:
-        arrays["base"] = np.asarray(record.base, dtype=np.float64)
+    for name in ("prevalence", "base", "pearson"):
+        if (kept := getattr(record, name)) is not None:
+            arrays[name] = np.asarray(kept, dtype=np.float64)
     if record.reference is not None:
         arrays |= {f"reference_{name}": values for name, values in record.reference.arrays().items()}
     if record.vocabulary is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dslda.families.interval import Interval
-from dslda.variational.parameters import Scaling
+from dslda.variational.parameters import Parameters, Scaling
 
 UNSCALED = Scaling()
 
@@ -81,7 +81,8 @@ class Design:
         The values that a response of classes takes, in rising order: its code is the position. None where the response is
         no class, or a code already.
     class_weight : tuple of float or None
-        Weight of a document's response by its code.
+        Weight of each class by its code. A class of weight 0 is left out of the fit; the others shift the log-odds of what
+        the fit has found (:meth:`weighed`), and take no part in it.
     covariates : tuple of CovariateColumn
     """
 
@@ -117,6 +118,18 @@ class Design:
         codes[np.isnan(y)] = np.nan
         return codes
 
+    def weighed(self, parameters: Parameters, *, back: bool = False) -> Parameters:
+        """Parameters for classes that are as frequent as `class_weight` makes them; `back` for those of the fit.
+
+        Where classes are drawn at other rates than they have, the log-odds change by the logarithms of the rates and nothing
+        else does (Prentice and Pyke 1979). zbar sums to 1, so that they are added to the coefficients of all topics.
+        """
+        if self.class_weight is None:
+            return parameters
+        logs = np.log([weight if weight > 0.0 else 1.0 for weight in self.class_weight])
+        shift = logs - logs.mean() if parameters.eta.ndim == 2 else logs[1] - logs[0]
+        return replace(parameters, eta=parameters.eta - shift if back else parameters.eta + shift)
+
     def extras(
         self,
         columns: Mapping[str, NDArray[np.float64]],
@@ -137,15 +150,16 @@ class Design:
         weight : ndarray of float64, shape (D,), optional
             Document weights of the corpus.
         """
-        if not self.columns and weight is None and self.class_weight is None:
+        left_out = self.class_weight is not None and min(self.class_weight) == 0.0
+        if not self.columns and weight is None and not left_out:
             return None
         ones = np.ones(len(y))
         offset = np.zeros(len(y)) if self.exposure is None else np.log(columns[self.exposure])
         emphasis = ones
-        if self.class_weight is not None:
+        if left_out:
             known = ~np.isnan(y)
             emphasis = ones.copy()
-            emphasis[known] = np.asarray(self.class_weight)[self.to_model(y)[known].astype(np.int64)]
+            emphasis[known] = np.asarray(self.class_weight)[self.to_model(y)[known].astype(np.int64)] > 0.0
         parts: Sequence[NDArray[np.float64]] = [
             offset,
             ones if self.auxiliary is None else columns[self.auxiliary],

@@ -15,6 +15,7 @@ from dslda.variational.compiling import kernel_of
 from dslda.variational.design import EXTRAS
 from dslda.variational.kernels import PER_DOCUMENT, SCALARS
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.pearson import has_pearson, pearson_sums
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import in_e_step
 
@@ -86,6 +87,8 @@ def e_step(
     )
     scalars = np.zeros(len(SCALARS))
     information = statistics.information
+    asks = has_pearson(family, trials=extras is not None)
+    per_document = np.empty((len(y), len(PER_DOCUMENT))) if asks else None
     _run(
         (indptr, terms, counts, y),
         extras,
@@ -96,7 +99,13 @@ def e_step(
         statistics=statistics,
         scalars=scalars,
         deltas=deltas,
+        per_document=per_document,
     )
+    if per_document is not None:
+        mean, variance, _, _, known, _ = np.ascontiguousarray(per_document.T)
+        statistics.pearson, statistics.pearson_weight = pearson_sums(
+            family, y, parameters.delta, extras, mean=mean, variance=variance, counted=known > 0.0
+        )
     rows, columns = np.triu_indices(information.shape[-1], 1)
     information[..., rows, columns] = information[..., columns, rows]
     (

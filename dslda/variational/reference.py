@@ -6,7 +6,7 @@ passes each occurrence as its own row (copies all 1), "term" a row per distinct 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = [
     "document_elbo",
     "document_statistics",
     "expected_log_likelihood",
+    "stride",
     "sweep",
     "update_until_converged",
 ]
@@ -33,6 +34,10 @@ __all__ = [
 LEAST_FALL = 1e-10
 #: of the way to where phi would be stationary, however often the ELBO falls
 SHORTEST_SHARE = 2.0**-20
+#: what a response may pull with, as `kernels.sweeps` has it
+LARGEST_PULL = 1e9
+#: times the first of the two steps it extrapolates
+LONGEST_STRIDE = 64.0
 
 
 @dataclass(slots=True, eq=False)
@@ -107,11 +112,17 @@ def pull_of(
     offset: float = 0.0,
     aux: float = 1.0,
 ) -> NDArray[np.float64]:
-    """The response's pull at the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2."""
+    """The response's pull at the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2.
+
+    Where l is not quadratic, no more than leaves a_n eta, with eta from its mean, below about `LARGEST_PULL`.
+    """
     n = state.length
     m, v = moments(state, parameters.eta)
     l1, l2, l3 = slopes(y, offset + m, parameters, family=family, aux=aux)
-    return rho * np.array([(l1 - l2 * m + 0.5 * l3 * v) / n, l2 / n**2])
+    reach = float(np.abs(parameters.eta - parameters.eta.mean()).max())
+    largest = rho * max(abs(l1 + 0.5 * l3 * v) / n, abs(l2) / n * reach) * reach
+    share = 1.0 if family.is_quadratic else min(1.0, LARGEST_PULL / max(largest, 1.0))
+    return share * rho * np.array([(l1 - l2 * m + 0.5 * l3 * v) / n, l2 / n**2])
 
 
 def sweep(
@@ -314,27 +325,67 @@ def update_until_converged(
 ) -> tuple[DocumentState, list[float]]:
     """Sweeps until the ELBO changes by less than `tol` of itself; returns the ELBO of the state kept after each.
 
-    A sweep that lowers the ELBO (l is not quadratic, and v or l2 moved too far for the linearisation) is taken back, and the
-    next goes half as far; after one that is kept, twice as far.
+    Two sweeps that rise are followed by a :func:`stride` of gamma. A sweep that lowers the ELBO is taken back: one after a
+    stride, and one where l is not quadratic, so that v or l2 may move too far for the linearisation. After one of these the
+    next goes half as far, and after one that is kept, twice as far again.
     """
     response: dict[str, Any] = {"family": family, "rho": rho, "offset": offset, "aux": aux}
+    may_fall = not (np.isnan(y) or family.is_quadratic or family.is_exact_product)
     trace: list[float] = []
+    kept = state
     share = 1.0
+    path: list[NDArray[np.float64]] = []
+    strode = False
     while len(trace) < max_sweeps:
         if share == 1.0:
+            path.append(state.gamma)
             trial = sweep(state, y, parameters, **response)
         else:
             trial = sweep_part_of_the_way(state, y, parameters, share=share, **response)
         before = trace[-1] if trace else -np.inf
         elbo = document_elbo(trial, y, parameters, **response)
-        converged = abs(elbo - before) <= share * tol * abs(elbo)
-        if not np.isnan(y) and not family.is_quadratic and elbo < before - LEAST_FALL * abs(before):
-            share *= 0.5
+        # what a stride gains and what it overshoots may cancel
+        converged = not strode and abs(elbo - before) <= share * tol * abs(elbo)
+        if (strode and elbo < before) or (may_fall and elbo < before - LEAST_FALL * abs(before)):
             trace.append(before)
+            state, path = kept, []
+            if strode:
+                strode = False
+                continue
+            share *= 0.5
         else:
-            state = trial
             trace.append(elbo)
+            kept = state = trial
             share = min(2.0 * share, 1.0)
+            strode = False
         if converged or share < SHORTEST_SHARE:
             break
-    return state, trace
+        if len(path) == 2:
+            gamma = stride(path[0], path[1], state.gamma, parameters.alpha)
+            path = []
+            strode = gamma is not None
+            if gamma is not None:
+                state = replace(state, gamma=gamma)
+    return kept, trace
+
+
+def stride(
+    older: NDArray[np.float64],
+    old: NDArray[np.float64],
+    gamma: NDArray[np.float64],
+    alpha: NDArray[np.float64],
+) -> NDArray[np.float64] | None:
+    """Where two sweeps from gamma = older to old and on to gamma point, not below alpha; None if they came as far themselves.
+
+    SQUAREM, step length S3 (Varadhan and Roland, 2008): with r the first step and v what the second differs from it by,
+    older + 2 s r + s^2 v, s = |r| / |v|.
+    """
+    r = old - older
+    v = (gamma - old) - r
+    if r @ r <= v @ v:
+        return None
+    s = LONGEST_STRIDE
+    if r @ r < LONGEST_STRIDE**2 * (v @ v):
+        s = float(np.sqrt((r @ r) / (v @ v)))
+    strode: NDArray[np.float64] = np.maximum(alpha, older + s * (2.0 * r + s * v))
+    return strode

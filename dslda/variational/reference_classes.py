@@ -181,29 +181,45 @@ def ascend(
     """Sweep from equal shares until the ELBO changes by less than `tol` of itself, at most `max_sweeps` times.
 
     phi_n is proportional to beta_n exp(h). A sweep moves h to E[log theta] + rho slope / N; where that lowers the ELBO, half
-    as far. Returns the last state, the ELBO after each sweep that was kept, and whether it converged.
+    as far. Until it first does, two sweeps are followed by a :func:`reference.stride`, which is taken back where the ELBO
+    falls after it. Returns the last state, the ELBO after each sweep that was kept, and whether it converged.
     """
-    start = reference.cold_start(terms, counts, parameters, granularity="term")
-    before = h = target = _target(start, parameters, response)
-    state, step, n_sweeps = start, 1.0, 0
+    state = reference.cold_start(terms, counts, parameters, granularity="term")
+    before = h = target = _target(state, parameters, response)
+    path = [state.gamma]
+    step, n_sweeps, strode = 1.0, 0, False
     trace: list[float] = []
     while n_sweeps < max_sweeps:
         n_sweeps += 1
-        trial = _assign(start, h, parameters)
+        trial = _assign(state, h, parameters)
         elbo = document_elbo(trial, parameters, response)
         last = trace[-1] if trace else -np.inf
-        converged = abs(elbo - last) <= tol * abs(elbo) * step
-        if elbo >= last - reference.LEAST_FALL * abs(last):
-            state = trial
-            trace.append(elbo)
-        if converged:
-            return state, trace, True
-        if state is not trial:
-            step *= 0.5
+        converged = not strode and abs(elbo - last) <= tol * abs(elbo) * step
+        if elbo < last - (0.0 if strode else reference.LEAST_FALL * abs(last)):
+            if strode:
+                path, strode = [state.gamma], False
+            elif converged:
+                return state, trace, True
+            else:
+                path, step = [], 0.5 * step
             h = before + step * (target - before)
             continue
+        state = trial
+        trace.append(elbo)
+        if converged:
+            return state, trace, True
         before, target = h, _target(state, parameters, response)
         h = before + step * (target - before)
+        gamma = None
+        if len(path) == 2:
+            gamma = reference.stride(path[0], path[1], state.gamma, parameters.alpha)
+            path = []
+        strode = gamma is not None
+        if gamma is not None:
+            h = h + special.digamma(gamma) - special.digamma(gamma.sum())
+            h -= special.digamma(state.gamma) - special.digamma(state.gamma.sum())
+        if step == 1.0:
+            path.append(state.gamma if gamma is None else gamma)
     return state, trace, False
 
 

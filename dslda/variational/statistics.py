@@ -37,6 +37,9 @@ class SufficientStatistics:
     curvature, curvature_bound : float
         Sum of the weights in `information`, and of the largest that l bends with over the scatter of omega under q. Both 0
         where `information` bounds the curvature as it is: l is quadratic, or the response one of classes.
+    pearson, pearson_weight : float
+        Pearson's X2 of the responses, and the sum of the weights of the documents that it is over; 0 for families that do not
+        ask.
     n_documents, n_labelled, n_empty, n_unconverged, n_sweeps, n_tokens : int
         Documents; those with a response; those with no known term; those stopped by the sweep cap; sweeps over all
         documents; tokens of known terms.
@@ -58,6 +61,8 @@ class SufficientStatistics:
     log_theta_weight: float = 0.0
     curvature: float = 0.0
     curvature_bound: float = 0.0
+    pearson: float = 0.0
+    pearson_weight: float = 0.0
     n_documents: int = 0
     n_labelled: int = 0
     n_empty: int = 0

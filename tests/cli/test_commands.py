@@ -159,7 +159,8 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     done = dslda(*train, *options, *more, "--checkpoint", tmp_path / "c")
     assert done.code == 0, done.err
     told = dslda("info", out).out
-    assert "family:              poisson, link log" in told
+    assert "family:              poisson (dispersion=1), link log" in told
+    assert "Pearson dispersion:  " in told
     assert re.search(r"covariate: +age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)", told)
     assert re.search(r"covariate: +party=R: ", told)
     assert "alpha=auto" in told
@@ -188,6 +189,32 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     refused = dslda("predict", out, bare)
     assert refused.code == 2
     assert "'party'" in refused.error
+
+
+def test_counts_that_scatter_are_warned_of_and_a_family_with_an_option_is_one_of_a_module(
+    bills: Path, dslda: Dslda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, out = bills / "bills.corpus", tmp_path / "counts.model"
+    train = ("train", corpus, "--response", "cosponsors", "--out", out, "--topics", 1)
+    plain = dslda(*train, "--family", "poisson")
+    assert plain.code == 0, plain.err
+    assert (
+        "a Poisson(dispersion='pearson') of a module of yours (--family MODULE:NAME) has standard"
+        in plain.err
+    )
+    error = load_model(out).coefficients()[0].standard_error
+    module = "from dslda.families.poisson import Poisson\ncounts = Poisson(dispersion='pearson')\n"
+    (tmp_path / "quasi_poisson.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    quasi = dslda(*train, "--family", "quasi_poisson:counts", "--overwrite")
+    assert quasi.code == 0, quasi.err
+    assert "scatter" not in quasi.err
+    model = load_model(out)
+    assert model.coefficients()[0].standard_error == pytest.approx(error * model.dispersion**0.5, rel=1e-9)
+    told = dslda("info", out).out
+    assert "family:              poisson (dispersion=pearson), link log" in told
+    assert f"dispersion:          {model.dispersion:.4g}\n" in told
 
 
 def test_classes_keep_their_names_and_have_a_probability_each(

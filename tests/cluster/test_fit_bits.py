@@ -24,6 +24,7 @@ from dslda.engine.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.sources import FutureSource, MemorySource
 from dslda.exceptions import ConvergenceWarning, InputError
 from dslda.families.base import STANDARDISED
+from dslda.families.poisson import Poisson
 from dslda.model import load_model
 from dslda.training import train
 from dslda.variational.design import Design
@@ -308,7 +309,12 @@ def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_
     )
     assert corpus.n_partitions > 3
     fits: list[dict[str, Any]] = [
-        {"response": "reads", "family": "poisson", "exposure": "days", "covariates": ["age", "party"]},
+        {
+            "response": "reads",
+            "family": Poisson(dispersion="pearson"),
+            "exposure": "days",
+            "covariates": ["age", "party"],
+        },
         {
             "response": "area",
             "family": "categorical",
@@ -327,6 +333,8 @@ def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_
                 one, other = (np.array(getattr(m.record.parameters, name)) for m in (fitted, here))
                 assert one.tolist() == other.tolist(), (given, name)
             assert fitted.trace["elbo"].tobytes() == here.trace["elbo"].tobytes()
+            assert fitted.pearson_dispersion == here.pearson_dispersion
+            assert (fitted.pearson_dispersion is None) == (given["response"] != "reads")
             loaded = load_model(fitted.save(tmp_path / "m.model", overwrite=True))
             assert loaded.predict(corpus).tolist() == fitted.predict(corpus).tolist()
         with pytest.raises(

@@ -82,7 +82,7 @@ def test_coefficients_are_sorted_and_in_the_units_of_the_response(
         assert theirs.coefficient == pytest.approx(1000 * ours.coefficient + 50, rel=1e-9)
         assert theirs.standard_error == pytest.approx(1000 * ours.standard_error, rel=1e-6)
     assert other.dispersion == pytest.approx(1e6 * model.dispersion, rel=1e-6)
-    assert_allclose(other.predict(counts), 1000 * model.predict(counts) + 50, rtol=1e-9)
+    assert_allclose(other.predict(counts), 1000 * model.predict(counts) + 50, rtol=1e-7)
 
 
 def test_standard_errors_are_those_of_the_regression_with_known_topics(
@@ -350,7 +350,7 @@ def test_training_topic_proportions_have_seen_the_response_and_predictions_have_
     unseen = model.transform(counts)
     assert_allclose(seen.sum(axis=1), 1)
     coefficients = np.array([c.coefficient for c in sorted(model.coefficients())])
-    assert np.corrcoef(seen @ coefficients, y)[0, 1] > np.corrcoef(unseen @ coefficients, y)[0, 1] + 0.1
+    assert np.corrcoef(seen @ coefficients, y)[0, 1] > np.corrcoef(unseen @ coefficients, y)[0, 1] + 0.05
     without = model.training_topic_proportions(counts, np.full(N, np.nan))
     assert_array_equal(without, unseen)
 

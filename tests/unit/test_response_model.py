@@ -18,6 +18,8 @@ from sklearn.linear_model import PoissonRegressor
 
 from dslda.datasets import simulate_corpus
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
+from dslda.families.base import Family
+from dslda.families.poisson import Poisson
 from dslda.families.registry import FAMILIES
 from dslda.model import Model, load_model
 from dslda.training import train
@@ -228,7 +230,7 @@ def test_a_document_of_weight_two_is_two_documents() -> None:
     counts, y = drawn(SAMPLERS["poisson"])
     weight = 1.0 + np.arange(D) % 2
     twice = np.repeat(np.arange(D), weight.astype(int))
-    settings = {"family": "poisson", "n_topics": 1, "topic_prior": 0.0}
+    settings = {"family": Poisson(dispersion="pearson"), "n_topics": 1, "topic_prior": 0.0}
     weighted = train(counts, response=y, weight=weight, **settings, **EXACT)
     repeated = train(counts[twice], response=y[twice], **settings, **EXACT)
     assert_allclose(weighted.predict(counts), repeated.predict(counts), rtol=1e-9)
@@ -346,6 +348,41 @@ def test_balanced_classes_find_a_rare_one() -> None:
     with pytest.warns(DataWarning, match="only"):
         mapped = train(counts, response=names, class_weight={"spam": (1 - y.mean()) / y.mean()}, **settings)
     assert_allclose(mapped.predict(nothing), 0.5, rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["binomial", "categorical"])
+def test_weights_of_classes_shift_the_log_odds_and_leave_the_fit(family: str) -> None:
+    """In the E-step they pulled the topics of training documents after rare responses, and coefficients to the ridge."""
+    counts, y = drawn(lambda omega, g: g.random(len(omega)) < 1 / (1 + np.exp(3 - 2.5 * omega)))
+    assert 0.05 < y.mean() < 0.3
+    settings = {"response": y, "family": family, "n_topics": K, "tol": 1e-3}
+    plain, weighed = train(counts, **settings), train(counts, class_weight={1: 6.0, 0: 0.5}, **settings)
+    assert weighed.topic_word.tobytes() == plain.topic_word.tobytes()
+    assert weighed.record.covariance.tobytes() == plain.record.covariance.tobytes()
+    assert weighed.trace["elbo"].tobytes() == plain.trace["elbo"].tobytes()
+    eta, shifted = plain.record.parameters.eta, weighed.record.parameters.eta
+    odds = np.log(12.0) if family == "binomial" else np.log(12.0) * np.array([-0.5, 0.5])
+    assert_allclose(shifted, eta + odds, rtol=1e-12)
+    p, q = plain.predict_proba(counts), weighed.predict_proba(counts)
+    wanted = p * [0.5, 6.0] / (p @ [0.5, 6.0])[:, np.newaxis]
+    # of a binomial the probability is a mean over log-odds, which the shift moves
+    assert_allclose(q, wanted, rtol=1e-9) if family == "categorical" else assert_allclose(
+        q, wanted, atol=0.05
+    )
+    assert_allclose(
+        weighed.training_topic_proportions(counts, y), plain.training_topic_proportions(counts, y), rtol=1e-6
+    )
+
+
+def test_a_class_of_weight_zero_is_left_out() -> None:
+    counts, y = drawn(SAMPLERS["categorical"])
+    settings = {"family": "categorical", "n_topics": K, "tol": 1e-3}
+    without = train(counts, response=y, class_weight={2: 0.0}, **settings)
+    assert without.training.n_labelled == D
+    # its responses are as if they were missing
+    missing = train(counts, response=np.where(y == 2, np.nan, y), **settings)
+    assert_allclose(without.topic_word, missing.topic_word, atol=0.05)
+    assert without.predict_proba(counts)[:, 2].mean() < 0.5 * np.mean(y == 2)
 
 
 # ---------------------------------------------------------------- classes
@@ -555,10 +592,22 @@ def test_classes_that_topics_tell_apart_without_error_are_warned_of(family: str)
     train(counts, response=mixed, family=family, n_topics=2)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical"])
-def test_covariates_that_cannot_be_told_apart_are_warned_of(family: str) -> None:
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("family", ["binomial", "categorical"])
+def test_a_class_that_is_very_rare_is_not_told_apart_by_its_base_rate(family: str, class_weight: Any) -> None:
+    """0.998 for the common class is nothing that topics have done."""
+    counts, _ = drawn(SAMPLERS["gaussian"], n=1500)
+    y = np.zeros(1500)
+    y[[100, 700, 1300]] = 1.0
+    with pytest.warns(DataWarning, match="only") as caught:
+        train(counts, response=y, family=family, n_topics=2, tol=1e-2, class_weight=class_weight)
+    assert not [str(w.message) for w in caught if "perfectly" in str(w.message)]
+
+
+@pytest.mark.parametrize("family", ["gaussian", Poisson(dispersion="pearson"), "categorical"])
+def test_covariates_that_cannot_be_told_apart_are_warned_of(family: str | Family) -> None:
     counts, age, party, _ = with_covariates()
-    _, y = drawn(SAMPLERS[family])
+    _, y = drawn(SAMPLERS[family if isinstance(family, str) else family.name])
     tangled = {"age": age, "months": 12 * age + 3, "party": party}
     with pytest.warns(DataWarning, match="covariates 'age', 'months' cannot be told apart"):
         model = train(counts, response=y, family=family, covariates=tangled, n_topics=2, tol=1e-2)

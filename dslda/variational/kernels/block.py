@@ -35,13 +35,13 @@ from dslda.variational.kernels.scratch import (
     make_scratch,
     vector,
 )
+from dslda.variational.kernels.strides import make_trail
 from dslda.variational.kernels.sweeps import (
     Ascent,
     Response,
     ascend,
     expected_log_likelihood,
     largest_curvature,
-    make_kept,
     slopes_at,
 )
 from dslda.variational.kernels.write_out import add_covariate_statistics, add_response_statistics, write_out
@@ -136,11 +136,11 @@ def block_kernel(product: bool) -> Callable[..., None]:
         `deltas` is the family's delta; `profile` gets the expected log-likelihood of the responses at every row.
         """
         n_topics = topics.shape[1]
-        model = make_model(topics, alpha, eta)
+        model = make_model(topics, alpha, eta, sweep_tol)
         response = Response(l, l1, l2, l3, deltas[0], quadratic)
         longest = longest_document(indptr, counts, y, tied)
         s = make_scratch(longest, n_topics)
-        kept = make_kept(longest, n_topics)
+        trail = make_trail(longest, n_topics)
         learn = topic_word.shape[0] > 0
         u = vector(n_topics)
         nothing = vector(0)
@@ -174,9 +174,11 @@ def block_kernel(product: bool) -> Callable[..., None]:
                 document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
                 tilted = tilt(model, u, length) if product else model
                 if product and labelled:
-                    ascent = ascend_product(model, tilted, response, s, document, max_sweeps, sweep_tol)
+                    ascent = ascend_product(
+                        model, tilted, response, s, trail, document, max_sweeps, sweep_tol
+                    )
                 else:
-                    ascent = ascend(model, response, s, kept, document, max_sweeps, sweep_tol)
+                    ascent = ascend(model, response, s, trail, document, max_sweeps, sweep_tol)
                 total_m, spread = write_out(tilted, s, document, ascent.a_base, weight, topic_word, product)
                 if product:
                     omega = offset + model.middle

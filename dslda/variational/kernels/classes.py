@@ -51,6 +51,7 @@ from dslda.variational.kernels.scratch import (
     matrix,
     vector,
 )
+from dslda.variational.kernels.strides import Trail, go_back, keep, make_trail, mark, stride
 from dslda.variational.kernels.sweeps import LEAST_FALL, Ascent, sweep_unlabelled
 from dslda.variational.kernels.write_out import write_out
 from dslda.variational.special import FASTMATH, digamma, log_gamma_sum_and_digamma
@@ -240,6 +241,7 @@ def ascend_classes(
     model: Model,
     s: Scratch,
     c: Classes,
+    trail: Trail,
     document: Document,
     y: int,
     rho: float,
@@ -247,6 +249,8 @@ def ascend_classes(
     sweep_tol: float,
 ) -> Ascent:
     """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times; cold start.
+
+    Strides as `sweeps.ascend`, until a step has to be halved.
 
     `y` is the code of the class, `UNLABELLED` where it is not known; rho includes the document's emphasis.
     """
@@ -273,6 +277,10 @@ def ascend_classes(
         c.target[k] = elog[k] + rho * c.slope[k] / length
         c.old_h[k] = c.target[k]
         h[k] = c.target[k]
+    mark(trail, gamma)
+    # sweeps in a row, all the way each, since the start, a stride or a fall
+    in_a_row = 1
+    strode = False
     while True:
         for k in range(n_topics):
             assigned[k] = 0.0
@@ -289,12 +297,21 @@ def ascend_classes(
         n_sweeps += 1
         if labelled:
             bound += rho * respond(c, y, length)
-        converged = abs(bound - elbo) <= sweep_tol * abs(bound) * step
-        if bound < elbo - LEAST_FALL * abs(elbo):
-            # too far: go back, and half as far towards the same point, or nowhere where that is all
-            n_halvings += 1
-            ends = converged or n_sweeps == max_sweeps or n_halvings == _MOST_HALVINGS
-            step = 0.0 if ends else 0.5 * step
+        converged = not strode and abs(bound - elbo) <= sweep_tol * abs(bound) * step
+        if bound < elbo - (0.0 if strode else LEAST_FALL * abs(elbo)):
+            in_a_row = 0
+            if strode:
+                # to where the stride set out, and on by a plain sweep
+                go_back(trail, s, 0)
+                mark(trail, gamma)
+                in_a_row = 1
+                strode = False
+                step = 0.0 if n_sweeps == max_sweeps else 1.0
+            else:
+                # too far: go back, and half as far towards the same point, or nowhere where that is all
+                n_halvings += 1
+                ends = converged or n_sweeps == max_sweeps or n_halvings == _MOST_HALVINGS
+                step = 0.0 if ends else 0.5 * step
             for k in range(n_topics):
                 h[k] = c.old_h[k] + step * (c.target[k] - c.old_h[k])
             continue
@@ -305,6 +322,18 @@ def ascend_classes(
             c.old_h[k] = h[k]
             c.target[k] = elog[k] + rho * c.slope[k] / length
             h[k] += step * (c.target[k] - h[k])
+        strode = False
+        if in_a_row == 2:
+            in_a_row = 0
+            keep(trail, s, 0)
+            strode = stride(trail, gamma, alpha)
+            if strode:
+                log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
+                for k in range(n_topics):
+                    h[k] = elog[k] + rho * c.slope[k] / length
+        if step == 1.0:
+            mark(trail, gamma)
+            in_a_row += 1
 
 
 @njit(**OPTIONS)
@@ -398,12 +427,13 @@ def class_block(
     `omega` gets the predictors of the classes (C columns), as `predict_classes` has them.
     """
     n_topics, n_classes = eta.shape
-    model = make_model(topics, alpha, np.zeros(n_topics))
+    model = make_model(topics, alpha, np.zeros(n_topics), sweep_tol)
     longest = int64(0)
     for d in range(y.shape[0]):
         longest = max(longest, indptr[d + 1] - indptr[d])
     s = make_scratch(longest, n_topics)
     c = make_classes(eta, bound)
+    trail = make_trail(0, n_topics)
     learn = topic_word.shape[0] > 0
     nothing = vector(0)
 
@@ -433,7 +463,7 @@ def class_block(
             # to what sweeps and writes a response of one predictor, the document has none
             document = lay_out(model, s, Observed(math.nan, False, 0.0, 1.0, 1.0), n, length)
             y_d = int(y[d]) if labelled else UNLABELLED
-            ascent = ascend_classes(model, s, c, document, y_d, rho * emphasis, max_sweeps, sweep_tol)
+            ascent = ascend_classes(model, s, c, trail, document, y_d, rho * emphasis, max_sweeps, sweep_tol)
             write_out(model, s, document, 0.0, weight, topic_word, False)
             if learn:
                 total = digamma(model.alpha_sum + length)

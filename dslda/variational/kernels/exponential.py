@@ -46,6 +46,7 @@ from dslda.variational.kernels.scratch import (
     Z,
     span,
 )
+from dslda.variational.kernels.strides import Trail, go_back, keep, mark, stride
 from dslda.variational.kernels.sweeps import REBASE_LIMIT, SHORT_RUN, Ascent, Response
 from dslda.variational.kernels.tiles import accumulate, flush, moments, set_base, sum_of_logs
 from dslda.variational.kernels.updates import (
@@ -96,6 +97,7 @@ def tilt(model: Model, u: Vector, length: float) -> Model:
         model.middle + origin,
         reach,
         square_mean,
+        model.series_limit,
     )
 
 
@@ -236,7 +238,9 @@ def update_tile(
         lines_of_product(s, start, first, stop, -factor * size(log_a), base.a, share)
         change = chain(tile, first, stop)
         reached, change = near(tile, first, stop, change)
-        reached, change = taylor_steps(tile, first, reached, model.reach, base.floor, change)
+        reached, change = taylor_steps(
+            tile, first, reached, model.reach, model.series_limit, base.floor, change
+        )
         bound += taylor_updates(s, start, first, reached, base.a, 0.0)[0]
         log_a += math.log1p(change)
         if reached == stop:
@@ -305,11 +309,14 @@ def ascend_product(
     tilted: Model,
     response: Response,
     s: Scratch,
+    trail: Trail,
     document: Document,
     max_sweeps: int,
     sweep_tol: float,
 ) -> Ascent:
-    """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times; starts as `ascend`.
+    """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times.
+
+    Starts and strides as `ascend`; a sweep that follows another never lowers the ELBO.
 
     `tilted` is `model` as :func:`tilt` makes it for the document.
     """
@@ -330,24 +337,50 @@ def ascend_product(
     fixed = observed.y * (observed.offset + model.middle) / delta
     fixed = observed.rho * (fixed + constant(response.l, observed.y, response.delta, observed.aux))
     offset = observed.offset + tilted.middle
+    # the last state that was not taken back
     elbo = -np.inf
-    bound = 0.0
     a_base = 0.0
+    kept_product = 0.0
+    # the last sweep's
+    bound = 0.0
+    new_base = 0.0
     n_sweeps = 0
+    in_a_row = 0
+    strode = False
     while True:
         log_gammas = log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
         if n_sweeps > 0:
             bound += log_gammas - log_gamma_total - model.log_beta_alpha
             bound += fixed - observed.rho * size(offset + product) / delta
-            converged = abs(bound - elbo) <= sweep_tol * abs(bound)
-            elbo = bound
-            if converged or n_sweeps == max_sweeps:
-                return Ascent(elbo, n_sweeps, converged, a_base)
+            if strode and bound < elbo:
+                go_back(trail, s, document.n)
+                if n_sweeps == max_sweeps:
+                    set_base(tilted, s, a_base)
+                    return Ascent(elbo, n_sweeps, False, a_base)
+                product = kept_product
+                in_a_row = 0
+                strode = False
+            else:
+                converged = not strode and abs(bound - elbo) <= sweep_tol * abs(bound)
+                elbo = bound
+                a_base = new_base
+                kept_product = product
+                if converged or n_sweeps == max_sweeps:
+                    return Ascent(elbo, n_sweeps, converged, a_base)
+                strode = False
+                if in_a_row == 2:
+                    in_a_row = 0
+                    keep(trail, s, document.n)
+                    strode = stride(trail, gamma, alpha)
+                    if strode:
+                        log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
+        mark(trail, gamma)
+        in_a_row += 1
         n_sweeps += 1
         for k in range(n_topics):
             h[k] = elog[k] + factor * observed.y * model.eta[k]
             assigned[k] = 0.0
-        bound, product, a_base = sweep(tilted, s, document, factor, offset + product, product / length)
+        bound, product, new_base = sweep(tilted, s, document, factor, offset + product, product / length)
         for k in range(n_topics):
             bound -= assigned[k] * elog[k]
             gamma[k] = alpha[k] + assigned[k]

@@ -33,10 +33,12 @@ OPTIONS = {
     "no_cfunc_wrapper": True,
 }
 
-# A Taylor series with three cumulants stands in for exp as long as |t|^3 max|eta| E[eta^2] stays below this. A sixth of it
-# (2e-8) bounds the error in an entry's share of sum phi, and so in the ELBO, in every sweep. E[eta^2], under the entry's own
-# phi, keeps a topic with a wild coefficient and no mass from spoiling it for all.
-TAYLOR_LIMIT = 1.25e-7
+# A Taylor series with three cumulants stands in for exp as long as |t|^3 max|eta| E[eta^2] stays below this much of
+# `sweep_tol`, or below TAYLOR_LEAST. A sixth of it bounds the error in an entry's share of sum phi, and so in the ELBO, in
+# every sweep: a hundredth of what `sweep_tol` leaves undone. E[eta^2], under the entry's own phi, keeps a topic with a wild
+# coefficient and no mass from spoiling it for all.
+TAYLOR_SHARE = 0.06
+TAYLOR_LEAST = 1.25e-7
 # largest |t| max|eta| for that series, and for one of degree 8 for an entry by itself: error x^9 / 9! < 2e-11
 SERIES_LIMIT = 0.25
 # topic weights below this are zero: products of two such factors stay normal numbers
@@ -113,6 +115,7 @@ class Model(NamedTuple):
     middle: float
     reach: float  # max |eta|
     eta_square_mean: float  # under equal shares
+    series_limit: float  # see `TAYLOR_SHARE`
 
 
 class Base(NamedTuple):
@@ -197,7 +200,7 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
 
 
 @njit(**OPTIONS)
-def make_model(topics: Matrix, alpha: Vector, eta: Vector) -> Model:
+def make_model(topics: Matrix, alpha: Vector, eta: Vector, sweep_tol: float) -> Model:
     """Centre eta and sum what every document needs."""
     n_topics = topics.shape[1]
     centred = vector(n_topics)
@@ -216,4 +219,7 @@ def make_model(topics: Matrix, alpha: Vector, eta: Vector) -> Model:
         alpha_sum += alpha[k]
         log_beta_alpha += math.lgamma(alpha[k])
     log_beta_alpha -= math.lgamma(alpha_sum)
-    return Model(topics, alpha, alpha_sum, log_beta_alpha, centred, middle, reach, eta_square_mean)
+    series_limit = max(TAYLOR_SHARE * sweep_tol, TAYLOR_LEAST)
+    return Model(
+        topics, alpha, alpha_sum, log_beta_alpha, centred, middle, reach, eta_square_mean, series_limit
+    )

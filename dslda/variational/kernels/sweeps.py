@@ -31,8 +31,8 @@ from dslda.variational.kernels.scratch import (
     Vector,
     Z,
     span,
-    vector,
 )
+from dslda.variational.kernels.strides import Trail, go_back, keep, mark, stride
 from dslda.variational.kernels.tiles import (
     accumulate,
     accumulate_plain,
@@ -60,6 +60,9 @@ SHORT_RUN = 4
 REBASE_LIMIT = 1e-3
 # a fall of the ELBO below this share of it is rounding
 LEAST_FALL = 1e-10
+# An outlier may pull with exp(100) where l is no quadratic. phi is at its end long before this, and log Z - a m keeps the
+# digits of the ELBO.
+LARGEST_PULL = 1e9
 # of the way to where phi would be stationary, however often the ELBO falls
 SHORTEST_SHARE = 2.0**-20
 
@@ -112,21 +115,6 @@ class Ascent(NamedTuple):
     a_base: float
 
 
-class Kept(NamedTuple):
-    """What a document goes back to when a sweep lowers its ELBO: arrays as in `Scratch`, which every call would count."""
-
-    a: Vector
-    m: Vector
-    elog: Vector
-    h: Vector
-
-
-@njit(**OPTIONS)
-def make_kept(longest: int, n_topics: int) -> Kept:
-    """For documents of up to `longest` entries."""
-    return Kept(vector(longest), vector(longest), vector(n_topics), vector(n_topics))
-
-
 @njit(**OPTIONS)
 def slopes_at(response: Response, y: float, omega: float, aux: float) -> Slopes:
     """Derivatives of l at omega. Where l bends upwards (far outliers of heavy tails) its bend is left out of F.
@@ -166,11 +154,20 @@ def largest_curvature(
 
 
 @njit(**OPTIONS)
-def pull_of(response: Response, observed: Observed, omega: float, v: float, length: float) -> Pull:
-    """a = (l1 + l3 v / 2) rho / N, slope = rho l2 / N^2, b = slope / 2."""
+def pull_of(
+    response: Response, observed: Observed, omega: float, v: float, length: float, reach: float
+) -> Pull:
+    """a = (l1 + l3 v / 2) rho / N, slope = rho l2 / N^2, b = slope / 2.
+
+    All less where a_n eta would exceed `LARGEST_PULL`, unless l is quadratic: then a sweep is exact as it is.
+    """
     slopes = slopes_at(response, observed.y, omega, observed.aux)
     a = observed.rho * (slopes.first + 0.5 * slopes.third * v) / length
     slope = observed.rho * slopes.second / (length * length)
+    largest = max(abs(a), abs(slope) * length * reach) * reach
+    if largest > LARGEST_PULL and not response.quadratic:
+        a *= LARGEST_PULL / largest
+        slope *= LARGEST_PULL / largest
     return Pull(a, slope, 0.5 * slope)
 
 
@@ -191,7 +188,7 @@ def update_tile(
         stop = min(first + longest_run, n)
         lines(s, start, first, stop, pull.slope, pull.a - base.a + pull.slope * (m_sum - m_start))
         change = chain(tile, first, stop)
-        reached, change = taylor_steps(tile, first, stop, model.reach, base.floor, change)
+        reached, change = taylor_steps(tile, first, stop, model.reach, model.series_limit, base.floor, change)
         part_bound, part_m, part_spread = taylor_updates(s, start, first, reached, base.a, pull.b)
         bound += part_bound
         m_total += part_m
@@ -282,7 +279,7 @@ def sweep_unlabelled(model: Model, s: Scratch, document: Document) -> float:
 
 @njit(**OPTIONS)
 def sweep_part_of_the_way(
-    model: Model, s: Scratch, kept: Kept, document: Document, pull: Pull, share: float, a_base: float
+    model: Model, s: Scratch, trail: Trail, document: Document, pull: Pull, share: float, a_base: float
 ) -> Sums:
     """Move the exponents of every phi_n from those kept a `share` of the way to where the kept state would have them.
 
@@ -292,14 +289,14 @@ def sweep_part_of_the_way(
     eta, h, assigned, phi = model.eta, s.h, s.assigned, s.phi
     n_topics = eta.shape[0]
     for k in range(n_topics):
-        h[k] = kept.h[k] + share * (kept.elog[k] + pull.b * eta[k] * eta[k] - kept.h[k])
+        h[k] = trail.h[k] + share * (trail.elog[k] + pull.b * eta[k] * eta[k] - trail.h[k])
         assigned[k] = 0.0
     base = set_base(model, s, a_base)
     bound = 0.0
     m_sum = 0.0
     spread = 0.0
     for e in range(document.n):
-        a = kept.a[e] + share * (pull.a - pull.slope * kept.m[e] - kept.a[e])
+        a = trail.a[e] + share * (pull.a - pull.slope * trail.m[e] - trail.a[e])
         entry = alone(model, s, s.terms[e], a, base)
         c = s.copies[e]
         for k in range(n_topics):
@@ -315,33 +312,11 @@ def sweep_part_of_the_way(
 
 
 @njit(**OPTIONS)
-def keep(s: Scratch, kept: Kept, n: int) -> None:
-    """Copy what a document of `n` entries goes back to when the next sweep lowers its ELBO."""
-    for k in range(s.h.shape[0]):
-        kept.h[k] = s.h[k]
-        kept.elog[k] = s.elog[k]
-    for e in range(n):
-        kept.a[e] = s.a[e]
-        kept.m[e] = s.m[e]
-
-
-@njit(**OPTIONS)
-def go_back(model: Model, s: Scratch, kept: Kept, n: int, a_base: float) -> None:
-    """Put back what `write_out` needs of the state kept."""
-    for k in range(s.h.shape[0]):
-        s.h[k] = kept.h[k]
-        s.elog[k] = kept.elog[k]
-    for e in range(n):
-        s.a[e] = kept.a[e]
-    set_base(model, s, a_base)
-
-
-@njit(**OPTIONS)
 def ascend(
     model: Model,
     response: Response,
     s: Scratch,
-    kept: Kept,
+    trail: Trail,
     document: Document,
     max_sweeps: int,
     sweep_tol: float,
@@ -349,8 +324,9 @@ def ascend(
     """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times.
 
     The start is cold, a pure function of the document and the parameters: gamma = alpha + N / K, m_n = 0, v as under
-    equal shares. A sweep that lowers the ELBO, as can happen where l is not quadratic, is taken back, and the next goes half
-    as far: see `reference.update_until_converged`.
+    equal shares. Two sweeps that rise are followed by a stride (`strides`). A sweep that lowers the ELBO is taken back: one
+    after a stride, and one where l is not quadratic, of which the next then goes half as far: see
+    `reference.update_until_converged`.
     """
     alpha, eta, gamma, elog, h, assigned = model.alpha, model.eta, s.gamma, s.elog, s.h, s.assigned
     n_topics = eta.shape[0]
@@ -372,6 +348,10 @@ def ascend(
     bound = 0.0
     n_sweeps = 0
     share = 1.0
+    # sweeps in a row, all the way each, since the start, a stride or a fall
+    in_a_row = 0
+    strode = False
+    n_kept = document.n if observed.labelled else 0
     while True:
         log_gammas = log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
         if n_sweeps > 0:
@@ -388,15 +368,27 @@ def ascend(
                     response.delta,
                     observed.aux,
                 )
-            converged = abs(bound - elbo) <= share * sweep_tol * abs(bound)
+            # what a stride gains and what it overshoots may cancel
+            converged = not strode and abs(bound - elbo) <= share * sweep_tol * abs(bound)
             done = converged or n_sweeps == max_sweeps
-            if may_fall and bound < elbo - LEAST_FALL * abs(elbo):
-                share *= 0.5
-                if done or share < SHORTEST_SHARE:
-                    # F has kinks where its bend is left out, see `slopes_at`: there no step up its gradient need rise
-                    go_back(model, s, kept, document.n, a_base)
-                    stands = abs(bound - elbo) <= sweep_tol * abs(bound)
-                    return Ascent(elbo, n_sweeps, converged or (share < SHORTEST_SHARE and stands), a_base)
+            if (strode and bound < elbo) or (may_fall and bound < elbo - LEAST_FALL * abs(elbo)):
+                in_a_row = 0
+                if strode:
+                    go_back(trail, s, n_kept)
+                    if n_sweeps == max_sweeps:
+                        set_base(model, s, a_base)
+                        return Ascent(elbo, n_sweeps, False, a_base)
+                else:
+                    share *= 0.5
+                    if done or share < SHORTEST_SHARE:
+                        # F has kinks where its bend is left out, see `slopes_at`: there no step up its gradient need rise
+                        go_back(trail, s, n_kept)
+                        set_base(model, s, a_base)
+                        stands = abs(bound - elbo) <= sweep_tol * abs(bound)
+                        return Ascent(
+                            elbo, n_sweeps, converged or (share < SHORTEST_SHARE and stands), a_base
+                        )
+                strode = False
             else:
                 elbo = bound
                 m_sum = new.m
@@ -404,15 +396,26 @@ def ascend(
                 a_base = new_base
                 if done:
                     return Ascent(elbo, n_sweeps, converged, a_base)
-                if may_fall:
-                    keep(s, kept, document.n)
-                    share = min(1.0, 2.0 * share)
+                share = min(1.0, 2.0 * share)
+                strode = False
+                if may_fall or in_a_row == 2:
+                    keep(trail, s, n_kept)
+                if in_a_row == 2:
+                    in_a_row = 0
+                    strode = stride(trail, gamma, alpha)
+                    if strode:
+                        log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
+        if share == 1.0:
+            mark(trail, gamma)
+            in_a_row += 1
         n_sweeps += 1
         if observed.labelled:
-            pull = pull_of(response, observed, observed.offset + model.middle + m_sum / length, v, length)
+            pull = pull_of(
+                response, observed, observed.offset + model.middle + m_sum / length, v, length, model.reach
+            )
             if share < 1.0:
                 new_base = a_base + share * (pull.a - pull.slope * m_sum / length - a_base)
-                new = sweep_part_of_the_way(model, s, kept, document, pull, share, new_base)
+                new = sweep_part_of_the_way(model, s, trail, document, pull, share, new_base)
                 bound = new.bound
             else:
                 for k in range(n_topics):

@@ -33,7 +33,6 @@ from dslda.variational.kernels.scratch import (
     SMALLEST_WEIGHT,
     T1,
     T2,
-    TAYLOR_LIMIT,
     TOKENS,
     W0,
     W1,
@@ -47,6 +46,9 @@ from dslda.variational.kernels.scratch import (
     span,
 )
 from dslda.variational.special import exp_shifted
+
+# of the update of tied occurrences, a quadratic: what its second term may be of the first
+STRONGEST_BEND = 0.125
 
 
 class Alone(NamedTuple):
@@ -81,7 +83,9 @@ def lines(s: Scratch, start: int, first: int, stop: int, slope: float, shift: fl
 
     The exact update of c tied occurrences (a single token is c = 1) solves
     t = shift + slope (change - c old) + slope (c - 1) m(t), with m(t) = kappa_1 + t kappa_2 + t^2 kappa_3 / 2.
-    Writes t = T + T1 change + T2 change^2, and c (m - old) = M0 + M1 change + M2 change^2.
+    Its quadratic is that of the root near t = 0, found by one step from the linear one. Where that step is not small the
+    result may be near 0 by accident: T is infinite there. Writes t = T + T1 change + T2 change^2, and
+    c (m - old) = M0 + M1 change + M2 change^2.
     """
     tile, copies, m = s.tile, s.copies, s.m
     at = np.uint64(start)
@@ -100,7 +104,7 @@ def lines(s: Scratch, start: int, first: int, stop: int, slope: float, shift: fl
         t1 = line1 * (1.0 + 2.0 * bend * line0)
         t2 = bend * line1 * line1
         variance = kappa2 + t0 * kappa3
-        tile[T + i] = t0
+        tile[T + i] = t0 if abs(bend * line0) <= STRONGEST_BEND else np.inf
         tile[T1 + i] = t1
         tile[T2 + i] = t2
         tile[M0 + i] = c * (kappa1 + t0 * (kappa2 + 0.5 * t0 * kappa3) - old)
@@ -119,22 +123,30 @@ def chain(tile: Vector, first: int, stop: int) -> float:
 
 
 @njit(**OPTIONS)
-def taylor_serves(t: float, square: float, reach: float) -> bool:
+def taylor_serves(t: float, square: float, reach: float, limit: float) -> bool:
     """Whether the short series is good enough at `t` for an entry with E[eta^2] = square; not for NaN."""
     size = abs(t)
-    return size * reach <= SERIES_LIMIT and size * size * size * reach * square <= TAYLOR_LIMIT
+    return size * reach <= SERIES_LIMIT and size * size * size * reach * square <= limit
+
+
+@njit(**OPTIONS)
+def bend_of(tile: Vector, i: int) -> float:
+    """Above 0 where t, as a quadratic in `change`, has bent too far from its line."""
+    return abs(tile[CHANGE + i] * tile[T2 + i]) - 2.0 * STRONGEST_BEND * abs(tile[T1 + i])
 
 
 @njit(**OPTIONS)
 def taylor_steps(
-    tile: Vector, first: int, stop: int, reach: float, floor: float, change: float
+    tile: Vector, first: int, stop: int, reach: float, limit: float, floor: float, change: float
 ) -> tuple[int, float]:
-    """Write t of every entry. Returns the first whose t is too large or normaliser too small, and the change before it.
+    """Write t of every entry. Returns the first that the series does not serve, and the change before it.
 
-    These are `stop` and `change` where there is none.
+    That is one whose t is too large, whose t bends too much over the change, or whose normaliser is too small. These are
+    `stop` and `change` where there is none.
     """
     worst = 0.0
     largest = 0.0
+    bend = 0.0
     smallest = np.inf
     for i in span(first, stop):
         before = tile[CHANGE + i]
@@ -143,12 +155,14 @@ def taylor_steps(
         square = tile[KAPPA2 + i] + tile[KAPPA1 + i] * tile[KAPPA1 + i]
         worst = max(worst, abs(t) * t * t * square)
         largest = max(largest, abs(t))
+        bend = max(bend, bend_of(tile, i))
         smallest = min(smallest, tile[Z + i])
-    if worst * reach <= TAYLOR_LIMIT and largest * reach <= SERIES_LIMIT and smallest >= floor:
+    if worst * reach <= limit and largest * reach <= SERIES_LIMIT and bend <= 0.0 and smallest >= floor:
         return stop, change
     for i in span(first, stop):
         square = tile[KAPPA2 + i] + tile[KAPPA1 + i] * tile[KAPPA1 + i]
-        if not taylor_serves(tile[T + i], square, reach) or tile[Z + i] < floor:
+        served = taylor_serves(tile[T + i], square, reach, limit) and bend_of(tile, i) <= 0.0
+        if not served or tile[Z + i] < floor:
             return np.int64(i), tile[CHANGE + i]
     return stop, change
 

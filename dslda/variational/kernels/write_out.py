@@ -69,19 +69,19 @@ def write_phi(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
 
 
 @njit(**OPTIONS)
-def series_serves(s: Scratch, e: int, reach: float, floor: float) -> bool:
+def series_serves(s: Scratch, e: int, reach: float, limit: float, floor: float) -> bool:
     """Whether what `write_phi` has written of an entry is good enough."""
     tile = s.tile
     i = np.uint64(e)
     z = tile[_Z + i]
-    return z >= floor and taylor_serves(tile[T + i], tile[_SECOND + i] / z, reach)
+    return z >= floor and taylor_serves(tile[T + i], tile[_SECOND + i] / z, reach, limit)
 
 
 @njit(**OPTIONS)
-def series_serves_up_to(s: Scratch, n: int, reach: float, floor: float) -> int:
+def series_serves_up_to(s: Scratch, n: int, reach: float, limit: float, floor: float) -> int:
     """The first of the `n` entries that has to be written by itself, or n."""
     for e in range(n):
-        if not series_serves(s, e, reach, floor):
+        if not series_serves(s, e, reach, limit, floor):
             return e
     return n
 
@@ -331,13 +331,13 @@ def write_out(
         for e in span(n_tile, width):
             tile[T + e] = 0.0
         write_phi(document.weights, row, s, n_live)
-        served = series_serves_up_to(s, n_tile, model.reach, floor)
+        served = series_serves_up_to(s, n_tile, model.reach, model.series_limit, floor)
         if served < n_tile and n_live < n_topics:
             # an entry by itself may be of any topic: all are live from here on
             n_live, floor = choose_live(s, model.eta, 0.0)
             write_phi(document.weights, row, s, n_live)
         for e in range(served, n_tile):
-            if not series_serves(s, e, model.reach, floor):
+            if not series_serves(s, e, model.reach, model.series_limit, floor):
                 write_phi_alone(model, s, start, e, base)
         part_m, part_spread = factors(s, start, n_tile, width)
         if product:

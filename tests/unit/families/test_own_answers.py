@@ -167,6 +167,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"mean": gives(None)}, "mean must give an array of float64 of shape (3,), got None"),
     ({"mean": gives(np.ones(3))}, "mean must give an array of float64 of shape (1,)"),
     ({"mean": lambda self, m, v, delta: m * np.nan}, "mean must give finite numbers, got nan"),
+    ({"variance": fails}, "variance failed with RuntimeError: boom"),
+    ({"variance": gives(np.ones(2))}, "variance must give an array of float64 of shape (3,)"),
     (
         {"probabilities": lambda self, m, v, delta: np.ones((len(m), 3))},
         "probabilities must give rows that sum to 1",

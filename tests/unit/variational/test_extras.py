@@ -29,6 +29,8 @@ SUMS = (
     "elbo",
     "response_weight",
     "log_theta_weight",
+    "pearson",
+    "pearson_weight",
 )
 SCALAR = ("gaussian", "poisson", "binomial", "weibull")
 EVERY = pytest.mark.parametrize("name", [*SCALAR, "bound", "delta"])

@@ -136,7 +136,7 @@ def test_the_objective_is_a_lower_bound_of_the_evidence_of_the_corpus(
 
 def test_topics_that_the_data_do_not_need_are_emptied(gaussian: Family) -> None:
     """Documents of three topics, fitted with eight: points share the words out among all, distributions do not."""
-    drawn = simulate_corpus(400, 3, 2000, mean_tokens=60, seed=3)
+    drawn = simulate_corpus(400, 3, 2000, mean_tokens=60, seed=4)
     scaling = Scaling(*gaussian.scaling(moments_of(drawn.y)))
     block = drawn.block
     documents = Documents(block.indptr, block.terms, block.counts, scaling.to_model(block.responses["y"]))

@@ -1,0 +1,38 @@
+"""Score new documents every week with the command that cron would run. Copy this file into Airflow's folder of DAGs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG
+
+# By its path: dslda has a virtual environment of its own, since Airflow holds some hundred packages to versions of its own.
+# In quotes, so that dslda sees the pattern and not what it matches at one moment.
+COMMAND = (
+    "/opt/dslda/bin/dslda score /srv/dslda/stars.model '/srv/dslda/incoming/*.jsonl.gz'"
+    " --out /var/lib/dslda/scores --metrics /var/lib/prometheus/node-exporter/dslda.prom --json"
+)
+
+with DAG(
+    dag_id="dslda_score",
+    schedule="0 4 * * 1",
+    start_date=datetime(2026, 1, 1),
+    # a run scores all that has come, so one that was missed is not made up for
+    catchup=False,
+    # a second run would end with exit code 1: the folder is locked
+    max_active_runs=1,
+    default_args={
+        # the same command goes on where it was
+        "retries": 2,
+        "retry_delay": timedelta(minutes=5),
+        "execution_timeout": timedelta(hours=12),
+    },
+    tags=["dslda"],
+):
+    BashOperator(
+        task_id="score",
+        bash_command=COMMAND,
+        env={"NUMBA_CACHE_DIR": "/var/cache/dslda/numba"},
+        append_env=True,
+    )

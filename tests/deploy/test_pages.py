@@ -1,0 +1,44 @@
+"""The pages of deploy/: their links lead somewhere, and every folder has one that the first page names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dslda.cli.program import COMMANDS
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+PAGES = sorted(DEPLOY.rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(DEPLOY)) for page in PAGES])
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target, heading in re.findall(r"\]\(([\w/.-]+)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8")):
+        if target.endswith("docs/scoring.md") and "score" not in COMMANDS:
+            continue  # it comes with the command
+        found = page.parent / target
+        assert found.is_file(), target
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+def test_every_place_has_a_page_and_the_first_page_names_it() -> None:
+    first = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    folders = {path.name for path in DEPLOY.iterdir() if path.is_dir() and not path.name.startswith("__")}
+    assert folders == {"airflow", "compose", "cron", "docker", "kubernetes", "slurm", "systemd", "tls"}
+    for folder in folders:
+        assert (DEPLOY / folder / "README.md").is_file()
+        assert f"({folder}/README.md)" in first, folder
+
+
+def test_exit_codes_of_the_first_page_are_the_programs() -> None:
+    from dslda.cli.program import EPILOG
+
+    page = (DEPLOY / "README.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
+    told = {
+        int(code) for row in re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE) for code in row.split(",")
+    }
+    assert told == {int(code) for code in re.findall(r"^  (\d+) ", EPILOG, re.MULTILINE)}
