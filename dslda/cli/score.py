@@ -126,7 +126,7 @@ def command(
         from dslda.cli.progress import ingest_progress
         from dslda.scoring.score import score
 
-        model = load_own_model(model_path, family)
+        model = model_path if family is None else load_own_model(model_path, family)
         with ingest_progress(json_logs=json_logs) as progress:
             run = score(
                 model,

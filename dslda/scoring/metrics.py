@@ -50,8 +50,15 @@ class MetricsFile:
 
     def __init__(self, path: str | os.PathLike[str], run: str) -> None:
         self._location = Location.of(path)
-        if not self._location.local or os.path.isdir(self._location.url):
-            raise InputError(f"metrics must name a local file, got {os.fspath(path)!r:.80}")
+        folder = os.path.dirname(self._location.url)
+        if not self._location.local or os.path.isdir(self._location.url) or not os.path.isdir(folder):
+            raise InputError(
+                f"metrics must name a local file in a folder that is there, got {os.fspath(path)!r:.80}"
+            )
+        if f"{folder}/".startswith(f"{run}/"):
+            raise InputError(
+                f"metrics must name a file outside of the folder of the run, got {os.fspath(path)!r:.80}"
+            )
         check_writable(self._location)
         self._run = run
         self._began = time.time()

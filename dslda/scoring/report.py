@@ -95,8 +95,22 @@ def _log(manifest: dict[str, Any]) -> None:
             named,
             extra={"event": "duplicate_ids"} | repeated,
         )
-    drift = manifest["drift"]
-    if drift is None:
+    drift = manifest["drift"] or {}
+    logger.info(
+        "complete: %s of %s",
+        number_of(n, "row"),
+        number_of(manifest["rows_in"], "record"),
+        extra={
+            "event": "complete",
+            "rows": n,
+            "skipped": skipped["count"],
+            "oov_share": manifest["oov_share"],
+            "prediction_mean": manifest["predictions"]["mean"],
+            "prediction_psi": drift.get("prediction_psi"),
+            "largest_topic_psi": drift.get("largest_topic_psi"),
+        },
+    )
+    if not drift:
         return
     of_training = drift["reference"] == "trained on"
     caution = (

@@ -137,19 +137,19 @@ def score(
     """
     check_client(client)
     reported = None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url)
-    job = Job.of(
-        model,
-        inputs,
-        out,
-        format=format,
-        named={"text": text, "words": words, "counts": counts, "id": id},
-        topics=checked_topics(topics),
-        output_format=output_format,
-        skip=is_skip(on_error),
-        realign=realign,
-        options=dict(storage_options or {}),
-    )
     try:
+        job = Job.of(
+            model,
+            inputs,
+            out,
+            format=format,
+            named={"text": text, "words": words, "counts": counts, "id": id},
+            topics=checked_topics(topics),
+            output_format=output_format,
+            skip=is_skip(on_error),
+            realign=realign,
+            options=dict(storage_options or {}),
+        )
         with only_writer(job.location, inside=True):
             done = _run(job, client, progress, rescore_changed=rescore_changed)
     except BaseException:

@@ -644,6 +644,15 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     assert abs(float(last) - time.time()) < 600
     assert dslda(*score, "--topics", "1").code == 2
     assert f"dslda_score_last_success_timestamp_seconds{{{run}}} {last}\n" in metrics.read_text()
+    complete = next(each for each in logged if each.get("event") == "complete")
+    assert (complete["rows"], complete["skipped"]) == (3, 1)
+    edited = tmp_path / "edited.model"
+    shutil.copytree(made / "stars.model", edited)
+    (edited / "zarr.json").write_text((edited / "zarr.json").read_text().replace("gaussian", "poisson"))
+    assert dslda("score", edited, *score[2:]).code == 2
+    assert f"dslda_score_success{{{run}}} 0.0\n" in metrics.read_text()
+    for place in (tmp_path / "nowhere" / "m.prom", tmp_path, tmp_path / "out" / "m.prom"):
+        assert "--metrics must name a" in dslda(*score[:5], "--metrics", place).error
     words = {each["word"]: each["count"] for each in manifest(tmp_path / "out")["new_words"]["words"]}
     assert words == {"zzz": 1, "yyy": 1}
 
