@@ -17,6 +17,7 @@ COMMANDS = {
     "flat": "do memory and time of iterations and fits stay flat, and how fast are 10,000 partitions submitted?",
     "soak": "do fits end with the same bits while workers are killed at random?",
     "wide_vocabulary": "does an iteration of very many topics and terms run on this machine, in what memory?",
+    "scoring": "how many documents a second are scored, from text to Parquet, and in what memory?",
     "time_to_r2": "how many CPU seconds does each topic model need to reach a given predictive R2?",
 }
 

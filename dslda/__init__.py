@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dslda.estimators import SLDAClassifier, SLDARegressor
     from dslda.families.base import Family
     from dslda.model import Model, load_model
+    from dslda.scoring.score import score
     from dslda.training import train
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ingest",
     "load_model",
     "open_corpus",
+    "score",
     "train",
 ]
 
@@ -41,6 +43,7 @@ _HOME = {
     "ingest": "dslda.corpus.ingest",
     "load_model": "dslda.model",
     "open_corpus": "dslda.corpus.store",
+    "score": "dslda.scoring.score",
     "train": "dslda.training",
 }
 

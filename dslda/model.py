@@ -19,7 +19,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, InputError
 from dslda.persistence.record import ModelRecord, TrainingSummary
-from dslda.persistence.store import read_model, write_model
+from dslda.persistence.store import model_checksum, read_model, write_model
 from dslda.prediction import (
     WITHOUT_PREDICTION,
     CountedBlock,
@@ -267,6 +267,11 @@ class Model:
     @property
     def dispersion_at_floor(self) -> bool:
         return self.family.has_dispersion_floor and self.record.parameters.delta[0] <= self.spec.delta_floor
+
+    @property
+    def checksum(self) -> str:
+        """Of all that the model consists of, as the manifest of its directory has it."""
+        return model_checksum(self.record)
 
     @property
     def topic_prevalence(self) -> NDArray[np.float64] | None:

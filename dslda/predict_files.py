@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dslda.corpus.levels import encodable
 from dslda.corpus.readers import Fields, Record, Source
 from dslda.corpus.sources import InputFiles, check_first_records, list_files, whole_files
 from dslda.exceptions import InputError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from dslda.model import Model
 
-__all__ = ["predict_files"]
+__all__ = ["fields_of_records", "identifier_of", "predict_files"]
 
 
 def predict_files(
@@ -63,9 +64,8 @@ def predict_files(
         checked before this function returns.
     """
     files = list_files(inputs, format, storage_options=storage_options)
-    if files.format == "ldac":
-        raise InputError("LDA-C files must be ingested first: their terms are numbers in a vocabulary file")
-    fields = _fields(model, files, text=text, words=words, counts=counts, id=id)
+    fields = fields_of_records(model, files, text=text, words=words, counts=counts, id=id)
+    check_first_records(files, fields)
     return _tables(model, files, fields)
 
 
@@ -97,8 +97,7 @@ class _Reader:
         for source, _ in whole_files(self._files, n_terms=0):
             for number, record in source.records(self._fields):
                 self._origins.append((position, source, number))
-                given = None if self._fields.id is None else record.get(self._fields.id)
-                self._ids.append(str(position) if given is None or given == "" else str(given))
+                self._ids.append(identifier_of(record, self._fields, position))
                 yield record
                 position += 1
 
@@ -112,7 +111,14 @@ class _Reader:
         return f"document {position}"
 
 
-def _fields(
+def identifier_of(record: Record, fields: Fields, position: int) -> str:
+    """What identifies the document of a record: its field, or its position where that is missing."""
+    given = None if fields.id is None else record.get(fields.id)
+    missing = given is None or given == "" or given != given
+    return str(position) if missing else encodable(str(given))
+
+
+def fields_of_records(
     model: Model,
     files: InputFiles,
     *,
@@ -121,7 +127,15 @@ def _fields(
     counts: str | None,
     id: str | None,
 ) -> Fields:
-    """Fields to read: those given, else those of the training records."""
+    """Fields to read: those given, else those of the training records.
+
+    Raises
+    ------
+    InputError
+        They do not go together, or the files have none of a document.
+    """
+    if files.format == "ldac":
+        raise InputError("LDA-C files must be ingested first: their terms are numbers in a vocabulary file")
     if files.format == "text":
         if any(name is not None for name in (text, words, counts, id)):
             raise InputError("text, words, counts and id must be left out: text files have no fields")
@@ -143,7 +157,7 @@ def _fields(
             text = known.get("text", "text")
     needed, used = wanted_columns(model.record)
     remembered = None if id is not None else model.record.fields.get("id")
-    fields = Fields(
+    return Fields(
         text=text,
         words=words,
         counts=counts,
@@ -152,5 +166,3 @@ def _fields(
         # each file by itself
         optional=used if remembered is None else (*used, remembered),
     )
-    check_first_records(files, fields)
-    return fields

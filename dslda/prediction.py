@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.arrays import matrix_block, vocabulary_of
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.text import Analyzer, Document, count_documents
+from dslda.corpus.text import Analyzer, Document, TextSettings, count_documents
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.persistence.record import ModelRecord
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dslda.variational.estep import DocumentPosterior
 
 __all__ = [
+    "FLAG_MEANING",
     "WITHOUT_PREDICTION",
     "CountedBlock",
     "Predictions",
@@ -40,8 +41,11 @@ __all__ = [
     "blocks_of_documents",
     "blocks_of_matrix",
     "corpus_alignment",
+    "count_batch",
+    "fields_of_documents",
     "predict_block",
     "predict_nothing",
+    "settings_of_texts",
     "topic_proportions",
 ]
 
@@ -49,6 +53,16 @@ BATCH_DOCUMENTS = 1024
 
 WITHOUT_PREDICTION = ("no_covariate", "unknown_level")
 """Flags of documents that have no prediction."""
+
+
+FLAG_MEANING = {
+    "no_covariate": "lack a covariate of the model: they have no prediction",
+    "unknown_level": "have a level of a covariate that training did not see: they have no prediction",
+    "empty": "are empty: their prediction is the base rate",
+    "no_known_word": "have no word that the model knows: their prediction is the base rate",
+    "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
+}
+"""What there is to say of documents with each flag."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +93,8 @@ class Predictions:
     prediction : ndarray of float64 or str, shape (D,)
         Expected response, in the user's units; of classes, the name of the most probable. NaN or None where there is
         none, as are `probabilities`.
-    known_tokens : ndarray of int64, shape (D,)
-        Tokens of terms that the model knows: what the prediction rests on.
+    tokens, known_tokens : ndarray of int64, shape (D,)
+        Tokens of each document, and those of terms that the model knows: what the prediction rests on.
     oov_share : ndarray of float64, shape (D,)
         Share of a document's tokens that the model does not know; NaN where there are none. What counts as a
         token depends on where documents come from. Of a text: all that the tokeniser finds, n-grams included,
@@ -103,6 +117,7 @@ class Predictions:
 
     doc_id: tuple[str, ...]
     prediction: NDArray[Any]
+    tokens: NDArray[np.int64]
     known_tokens: NDArray[np.int64]
     oov_share: NDArray[np.float64]
     flag: tuple[str, ...]
@@ -183,6 +198,7 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     return Predictions(
         doc_id=tuple(doc_id),
         prediction=prediction,
+        tokens=tokens,
         known_tokens=known,
         oov_share=share,
         flag=tuple(flag.tolist()),
@@ -238,11 +254,7 @@ def blocks_of_documents(
 
     Covariates of the model are looked for in the mappings, unless they are given as arrays.
     """
-    if record.vocabulary is None or record.text_settings is None:
-        raise InputError(
-            "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
-            f"matrix with {record.parameters.n_terms} columns, or train with terms="
-        )
+    settings = settings_of_texts(record)
     for use, given in (("text", text), ("words", words), ("counts", counts)):
         if given is not None and not isinstance(given, str):
             raise InputError(f"{use} must be the name of a field, got {given!r:.60}")
@@ -251,34 +263,94 @@ def blocks_of_documents(
             "documents must be a list of texts or of (words, counts), a corpus or a count matrix, got "
             f"{type(documents).__name__}"
         )
-    fields = {
-        use: given or record.fields.get(use, use)
-        for use, given in (("text", text), ("words", words), ("counts", counts))
-    }
+    fields = fields_of_documents(record, text=text, words=words, counts=counts)
     # one analyzer for all batches: its regular expression is compiled once
-    analyze = Analyzer(record.text_settings)
+    analyze = Analyzer(settings)
     arrays = None
     if covariates is not None:
         documents = list(documents)
         arrays = columns_of_arrays(covariates, record, len(documents))
     numbered = enumerate(documents)
     while batch := list(islice(numbered, BATCH_DOCUMENTS)):
-        try:
-            counted = count_documents((_document(d, **fields) for _, d in batch), record.vocabulary, analyze)
-        except InputError:
-            _refuse(batch, record.vocabulary, analyze, fields, place)
-            raise
+        counted = count_batch(batch, record, analyze, fields, place)
         if arrays is None:
             columns = columns_of_records(batch, record, place)
         else:
             first = batch[0][0]
             columns = {name: values[first : first + len(batch)] for name, values in arrays.items()}
-        block = DocumentBlock(counted.indptr, counted.terms, counted.counts)
-        yield CountedBlock(block, counted.n_unknown, columns)
+        yield replace(counted, columns=columns)
+
+
+def settings_of_texts(record: ModelRecord) -> TextSettings:
+    """How a model counts texts.
+
+    Raises
+    ------
+    InputError
+        It cannot: it was trained on a matrix without terms.
+    """
+    if record.vocabulary is None or record.text_settings is None:
+        raise InputError(
+            "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
+            f"matrix with {record.parameters.n_terms} columns, or train with terms="
+        )
+    return record.text_settings
+
+
+def fields_of_documents(
+    record: ModelRecord, *, text: str | None, words: str | None, counts: str | None
+) -> dict[str, str]:
+    """Names of the fields "text", "words" and "counts": those given, else those of the training records."""
+    return {
+        use: given or record.fields.get(use, use)
+        for use, given in (("text", text), ("words", words), ("counts", counts))
+    }
+
+
+def count_batch(
+    batch: Sequence[tuple[int, Any]],
+    record: ModelRecord,
+    analyze: Analyzer,
+    fields: Mapping[str, str],
+    place: Callable[[int], str],
+    *,
+    new_words: Callable[[str, int], None] | None = None,
+) -> CountedBlock:
+    """Count documents over the vocabulary of a model, without their columns.
+
+    Parameters
+    ----------
+    batch : sequence of (int, document)
+        Numbered documents.
+    record : ModelRecord
+        Of a model with a vocabulary.
+    analyze : Analyzer
+        Of its text settings.
+    fields : mapping
+        Names of the fields "text", "words" and "counts" of documents that are mappings.
+    place : callable
+        Names a document by its number.
+    new_words : callable, optional
+        As in :func:`~dslda.corpus.text.count_documents`.
+
+    Raises
+    ------
+    InputError
+        One is no document, naming its place.
+    """
+    assert record.vocabulary is not None
+    try:
+        counted = count_documents(
+            (_document(d, **fields) for _, d in batch), record.vocabulary, analyze, new_words=new_words
+        )
+    except InputError:
+        _refuse(batch, record.vocabulary, analyze, fields, place)
+        raise
+    return CountedBlock(DocumentBlock(counted.indptr, counted.terms, counted.counts), counted.n_unknown)
 
 
 def _refuse(
-    batch: list[tuple[int, Any]],
+    batch: Sequence[tuple[int, Any]],
     vocabulary: Vocabulary,
     analyze: Analyzer,
     fields: Mapping[str, str],

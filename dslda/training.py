@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dslda.base_rate import base_predictor
 from dslda.checkpoints import CheckpointOptions, FitCheckpoint, fit_identity
@@ -29,7 +30,7 @@ from dslda.diagnostics import (
     report_separation,
 )
 from dslda.engine.cluster import cluster
-from dslda.engine.driver import fit
+from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import Source
@@ -39,7 +40,8 @@ from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.own_cluster import ClientLater, check_client
 from dslda.persistence.record import ModelRecord, TrainingSummary
-from dslda.response_model import ClassWeight, Roles, chosen_family, response_model
+from dslda.response_model import ClassWeight, ResponseModel, Roles, chosen_family, response_model
+from dslda.training_reference import training_reference
 from dslda.training_set import (
     TEXT_SETTINGS,
     TrainingSet,
@@ -427,53 +429,63 @@ def _fit(
             checkpoints=checkpoints,
             progress=progress,
         )
-    statistics = result.statistics
-    check_learned(statistics, training_set.what)
-    report_convergence(result, spec)
-    report_separation(
-        statistics, family, training_set.what, rate=model.rate, class_weight=design.class_weight
-    )
-    pearson = pearson_of(statistics, family, design, spec.n_topics)
-    report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
+        statistics = result.statistics
+        check_learned(statistics, training_set.what)
+        report_convergence(result, spec)
+        report_separation(
+            statistics, family, training_set.what, rate=model.rate, class_weight=design.class_weight
+        )
+        pearson = pearson_of(statistics, family, design, spec.n_topics)
+        report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
+        report_entangled(statistics.information, design)
+        record = _record(training_set, model, spec, roles, result, pearson)
+        # in here too: documents of a bag live on the workers
+        return Model(replace(record, reference=training_reference(record, source)))
+
+
+def _record(
+    training_set: TrainingSet,
+    model: ResponseModel,
+    spec: FitSpec,
+    roles: Roles,
+    result: FitResult,
+    pearson: NDArray[np.float64] | None,
+) -> ModelRecord:
+    """All that the model consists of but what it remembers of its documents."""
+    family, design, statistics = model.family, model.design, result.statistics
     covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
     if covariance is not None and family.is_quasi:
         # unknown where no document is left over to tell
         known = pearson is not None and pearson[1] > 0.0
         covariance = covariance * (pearson[0] / pearson[1]) if known else None
-    report_entangled(statistics.information, design)
-    base = base_predictor(family, model.rate, result.parameters.delta)
-    return Model(
-        ModelRecord(
-            parameters=design.weighed(result.parameters),
-            covariance=covariance,
-            design=design,
-            classes=model.classes,
-            levels={
-                name: training_set.levels[name] for name in roles.covariates if name in training_set.levels
-            },
-            spec=spec,
-            response=training_set.response,
-            response_summary=summary,
-            training=TrainingSummary(
-                n_documents=statistics.n_documents,
-                n_labelled=statistics.n_labelled,
-                n_empty=statistics.n_empty,
-                n_tokens=statistics.n_tokens,
-                n_unconverged=statistics.n_unconverged,
-                n_iterations=len(result.trace),
-                converged=result.converged,
-                interrupted=result.interrupted,
-            ),
-            trace=trace_columns(result.trace),
-            vocabulary=training_set.vocabulary,
-            text_settings=training_set.text_settings,
-            fields=training_set.fields or {},
-            corpus_hash=training_set.corpus_hash,
-            versions=_versions(),
-            prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
-            base=base,
-            pearson=pearson,
-        )
+    return ModelRecord(
+        parameters=design.weighed(result.parameters),
+        covariance=covariance,
+        design=design,
+        classes=model.classes,
+        levels={name: training_set.levels[name] for name in roles.covariates if name in training_set.levels},
+        spec=spec,
+        response=training_set.response,
+        response_summary=training_set.summary,
+        training=TrainingSummary(
+            n_documents=statistics.n_documents,
+            n_labelled=statistics.n_labelled,
+            n_empty=statistics.n_empty,
+            n_tokens=statistics.n_tokens,
+            n_unconverged=statistics.n_unconverged,
+            n_iterations=len(result.trace),
+            converged=result.converged,
+            interrupted=result.interrupted,
+        ),
+        trace=trace_columns(result.trace),
+        vocabulary=training_set.vocabulary,
+        text_settings=training_set.text_settings,
+        fields=training_set.fields or {},
+        corpus_hash=training_set.corpus_hash,
+        versions=_versions(),
+        prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
+        base=base_predictor(family, model.rate, result.parameters.delta),
+        pearson=pearson,
     )
 
 

@@ -14,6 +14,7 @@ from dslda.exceptions import FormatError
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
+    from dslda.corpus.location import Location
     from dslda.corpus.store import Corpus
     from dslda.corpus.summary import ResponseSummary
     from dslda.corpus.text import TextSettings
@@ -28,7 +29,7 @@ SHOWN = 3
 
 @click.command(
     "info",
-    short_help="Say what a corpus, model or checkpoint is.",
+    short_help="Say what a corpus, model, checkpoint or folder of scores is.",
     epilog="""\b
 Examples:
   dslda info reviews.corpus
@@ -51,7 +52,10 @@ def _describe(path: str, family: str | None) -> Iterator[tuple[str, Any]]:
     from dslda.corpus.store import open_corpus
     from dslda.persistence.checkpoint import read_checkpoint
 
-    kind = Location.of(path).read_attributes().get("encoding-type")
+    location = Location.of(path)
+    if location.holds("manifest.json") and not location.holds("zarr.json"):
+        return _scores(location)
+    kind = location.read_attributes().get("encoding-type")
     if kind == "dslda-corpus":
         return _corpus(open_corpus(path))
     if kind == "dslda-model":
@@ -59,7 +63,8 @@ def _describe(path: str, family: str | None) -> Iterator[tuple[str, Any]]:
     if kind == "dslda-checkpoint":
         return _checkpoint(read_checkpoint(path), path)
     raise FormatError(
-        f"{path} is neither a corpus nor a model nor a checkpoint of dslda; make one with dslda ingest or dslda train"
+        f"{path} is neither a corpus nor a model nor a checkpoint nor scores of dslda; make one with dslda ingest, train or "
+        "score"
     )
 
 
@@ -142,6 +147,33 @@ def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]
             yield name, _stated(value)
         elif value is not None:
             yield name, _listed([*map(str, value)]) if isinstance(value, list) else value
+
+
+def _scores(location: Location) -> Iterator[tuple[str, Any]]:
+    from dslda.scoring.folder import RunFolder, RunState
+
+    manifest = RunFolder(location, "parquet").read_manifest() or {}
+    state = RunState.from_json(manifest, f"{location.url}: manifest")
+    yield "scores", location.url
+    yield "status", "complete" if state.complete else "unfinished: run dslda score again"
+    yield "model", ", ".join(f"{name} {value}" for name, value in state.identity["model"].items())
+    yield "inputs", _listed([found.label for found in state.inputs])
+    yield "parts", f"{len(state.parts):,}"
+    yield "settings", _stated(state.identity["settings"])
+    if state.complete:
+        yield "rows", f"{manifest['rows_out']:,} of {number_of(manifest['rows_in'], 'record')}"
+        yield "flags", _stated({name: n for name, n in manifest["flags"].items() if n}) or "none"
+        mean = manifest["predictions"]["mean"]
+        if mean is not None:
+            yield "mean prediction", f"{mean:.4g}"
+        drift = manifest["drift"]
+        if drift is not None:
+            yield (
+                "drift",
+                f"predictions {drift['prediction_psi'] or 0.0:.3f}, topics at most {drift['largest_topic_psi']:.3f}, against "
+                f"{number_of(drift['reference_documents'], 'document')} {drift['reference']}",
+            )
+    yield "versions", ", ".join(f"{name} {version}" for name, version in state.versions.items())
 
 
 def _stated(values: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import os
 import sys
@@ -21,6 +20,8 @@ from dslda.cli.program import Session
 from dslda.corpus.location import Location, check_not_in_store
 from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.exceptions import InputError, OutputExistsError
+from dslda.prediction import FLAG_MEANING
+from dslda.scoring.tables import csv_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,14 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 logger = logging.getLogger("dslda.predict")
-
-MEANING = {
-    "no_covariate": "lack a covariate of the model: they have no prediction",
-    "unknown_level": "have a level of a covariate that training did not see: they have no prediction",
-    "empty": "are empty: their prediction is the base rate",
-    "no_known_word": "have no word that the model knows: their prediction is the base rate",
-    "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
-}
 
 
 @click.command(
@@ -202,7 +195,6 @@ def _write(
     tables: Iterable[pa.Table], stream: IO[str], name: str, *, nothing: pa.Table, without: Collection[str]
 ) -> None:
     """Tables as one CSV file, with the header of `nothing`; reports documents whose prediction rests on no word."""
-    writer = csv.writer(stream, lineterminator="\n")
     flags: Counter[str] = Counter()
     n = 0
     header = [column for column in nothing.column_names if column not in without]
@@ -211,16 +203,16 @@ def _write(
             continue
         with writing(name):
             if n == 0:
-                writer.writerow(header)
-            writer.writerows(zip(*(table[column].to_pylist() for column in header), strict=True))
+                stream.write(csv_lines([header]))
+            stream.write(csv_lines(zip(*(table[column].to_pylist() for column in header), strict=True)))
             stream.flush()
         n += table.num_rows
         flags.update(table["flag"].to_pylist())
     if n == 0:
         with writing(name):
-            writer.writerow(header)
+            stream.write(csv_lines([header]))
             stream.flush()
-    for flag, what in MEANING.items():
+    for flag, what in FLAG_MEANING.items():
         if flags[flag]:
             logger.warning(
                 "%d of %d documents %s", flags[flag], n, what, extra={"flag": flag, "count": flags[flag]}

@@ -31,13 +31,13 @@ EXIT_USAGE = 2
 
 BAD_INPUT = (InputError, FormatError, OutputExistsError, VocabularyMismatchError, FileNotFoundError)
 
-COMMANDS = ("demo", "ingest", "train", "predict", "topics", "info")
+COMMANDS = ("demo", "ingest", "train", "predict", "score", "topics", "info")
 
 EPILOG = """\b
 Exit codes:
   0    done
   1    failed while running (a cluster that broke, a disk that is full)
-  2    usage or input that cannot be used; nothing was written
+  2    usage or input that cannot be used; nothing was written (score: nothing final)
   130  interrupted by Ctrl-C; train has saved the last complete iteration, and its checkpoint
   143  the same by SIGTERM
 """
@@ -94,6 +94,7 @@ def program() -> None:
       dslda train reviews.corpus --response rating --out stars.model
       dslda topics stars.model
       dslda predict stars.model new.jsonl
+      dslda score stars.model 'new/*.parquet' --out scores
     """
 
 

@@ -18,7 +18,7 @@ __all__ = ["JsonProgress", "ingest_progress"]
 
 logger = logging.getLogger("dslda.engine")
 
-STAGES = {"scan": "scanning", "read": "reading", "write": "writing"}
+STAGES = {"scan": "scanning", "read": "reading", "write": "writing", "score": "scoring", "check": "checking"}
 LOGGED_STEPS = 10
 
 

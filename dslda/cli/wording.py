@@ -24,6 +24,9 @@ UNMISTAKABLE = (
         "min_df",
         "max_df",
         "max_features",
+        "on_error",
+        "output_format",
+        "rescore_changed",
         "class_weight",
         "partition_tokens",
         "stop_words",
@@ -48,6 +51,7 @@ OTHERS = (
         "id",
         "lowercase",
         "memory limit",
+        "metrics",
         "ngrams",
         "response",
         "rho",
@@ -82,8 +86,8 @@ def in_options(message: str) -> str:
     """A message with the options in the place of parameters."""
     for said, told in SAID_OTHERWISE.items():
         message = message.replace(said, told)
-    for keyword in ("overwrite", "append", "resume", "realign"):
-        message = message.replace(f"{keyword}=True", f"--{keyword}")
+    for keyword in ("overwrite", "append", "resume", "realign", "rescore_changed"):
+        message = message.replace(f"{keyword}=True", f"--{keyword.replace('_', '-')}")
     subject = AT_THE_BEGINNING.match(message)
     if subject is not None:
         options = re.sub(_ANY, lambda found: _option(found[0]), subject[0])

@@ -25,16 +25,18 @@ ATTEMPTS = 100
 
 
 @contextlib.contextmanager
-def only_writer(location: Location) -> Iterator[bool]:
+def only_writer(location: Location, *, inside: bool = False) -> Iterator[bool]:
     """Keep other processes, and other threads of this one, from writing an output while this is entered.
 
-    The lock is on the file ``.<name>.lock`` beside the output. It is the operating system's: it ends with its
-    process, however that ends, and a file that a killed process has left locks nothing. Workers need none.
+    The lock is on the file ``.<name>.lock`` beside the output, or ``.lock`` inside. It is the operating system's: it ends
+    with its process, however that ends, and a file that a killed process has left locks nothing. Workers need none.
 
     Parameters
     ----------
     location : Location
         Where it is not local nothing is locked: object stores have no locks that end with their owner.
+    inside : bool
+        The output is a folder that stays while it is written, and may be all of a disk that one may write to.
 
     Yields
     ------
@@ -49,8 +51,8 @@ def only_writer(location: Location) -> Iterator[bool]:
     if not location.local:
         yield False
         return
-    folder, name = os.path.split(location.url)
-    path = os.path.join(folder, f".{name}.lock")
+    folder, name = (location.url, "") if inside else os.path.split(location.url)
+    path = os.path.join(folder, ".lock" if inside else f".{name}.lock")
     with _folders(folder, location.url):
         descriptor, locked = _acquire(path, location.url)
         try:

@@ -33,9 +33,13 @@ __all__ = [
     "Record",
     "Source",
     "TextFile",
+    "attempts",
 ]
 
 Record = Mapping[str, Any]
+
+Attempt = Record | InputError
+"""A record, or why there is none."""
 
 PARQUET_BATCH_ROWS = 1024
 PROBED_RECORDS = 1000
@@ -123,6 +127,26 @@ class Source(Protocol):
         ...
 
 
+def attempts(source: Source, fields: Fields) -> Iterator[tuple[int, Attempt]]:
+    """The numbered records of a source; in the place of one that cannot be read, and can be passed over, its error.
+
+    Raises
+    ------
+    InputError
+        All that follows cannot be read.
+    """
+    if isinstance(source, (JsonLines, CsvLines)):
+        return source.attempts(fields)
+    return source.records(fields)
+
+
+def _raising(found: Iterator[tuple[int, Attempt]]) -> Iterator[tuple[int, Record]]:
+    for number, attempt in found:
+        if isinstance(attempt, InputError):
+            raise attempt
+        yield number, attempt
+
+
 @dataclass(frozen=True, slots=True)
 class JsonLines:
     """One JSON object a line; blank lines are passed over.
@@ -139,23 +163,28 @@ class JsonLines:
     stop: int | None = None
 
     def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        return _raising(self.attempts(fields))
+
+    def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = Lines(self.file, self.start, self.stop)
-        for line in lines:
-            if line.isspace():
-                continue
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                hint = ""
-                if lines.count == 1 and line.lstrip().startswith("["):
-                    hint = "; a file must have one JSON object a line, not one array of them"
-                raise InputError(f"{lines.place(lines.count)}: not JSON: {error}{hint}") from None
-            if not isinstance(record, dict):
-                raise InputError(
-                    f"{lines.place(lines.count)}: must be a JSON object, got {_kind(record)}; "
-                    "write one object a line"
-                )
-            yield lines.count, record
+        for line, refused in lines.attempts():
+            if not line.isspace():
+                yield lines.count, self._record(line, lines) if refused is None else refused
+
+    def _record(self, line: str, lines: Lines) -> Attempt:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            hint = ""
+            if lines.count == 1 and line.lstrip().startswith("["):
+                hint = "; a file must have one JSON object a line, not one array of them"
+            return InputError(f"{lines.place(lines.count)}: not JSON: {error}{hint}")
+        if not isinstance(record, dict):
+            return InputError(
+                f"{lines.place(lines.count)}: must be a JSON object, got {_kind(record)}; "
+                "write one object a line"
+            )
+        return record
 
     def place(self, number: int) -> str:
         return Lines(self.file, self.start, self.stop).place(number)
@@ -193,19 +222,38 @@ class CsvLines:
 
     def rows(self, lines: Lines) -> Iterator[tuple[int, list[str]]]:
         """Cells of every row that is not blank, with the number of its first line in the range."""
+        for first, row in self.tried_rows(lines):
+            if isinstance(row, InputError):
+                raise row
+            yield first, row
+
+    def tried_rows(self, lines: Lines) -> Iterator[tuple[int, list[str] | InputError]]:
         csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
-        reader = csv.reader(iter(lines), strict=True)
+        refused: list[InputError] = []
+
+        def decoded() -> Iterator[str]:
+            for line, error in lines.attempts():
+                if error is not None:
+                    refused.append(error)
+                yield line
+
+        reader = csv.reader(decoded(), strict=True)
         while True:
             first = lines.count + 1
+            row: list[str] | InputError | None
             try:
                 row = next(reader, None)
             except csv.Error as error:
-                raise InputError(
+                # the reader goes on with the next line
+                row = InputError(
                     f"{lines.place(first)}: not CSV: {error}; "
                     "is a quote not closed, or not doubled inside a cell?"
-                ) from None
+                )
             if row is None:
                 return
+            if refused:
+                row = refused[0]
+                refused.clear()
             if row:
                 yield first, row
 
@@ -213,23 +261,34 @@ class CsvLines:
         return Lines(self.file, self.start, self.stop, first_line=self.first_line)
 
     def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        return _raising(self.attempts(fields))
+
+    def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = self.lines()
-        rows = self.rows(lines)
+        rows = self.tried_rows(lines)
         columns = self.columns
         if columns is None:
             header = next(rows, None)
             if header is None:
                 return
+            if isinstance(header[1], InputError):
+                raise header[1]
             columns = tuple(header[1])
         fields.check_against(columns, self.file.name)
         positions = {name: columns.index(name) for name in fields.named() if name in columns}
         for number, row in rows:
-            if len(row) != len(columns):
-                raise InputError(
-                    f"{lines.place(number)}: must have {len(columns)} cells as the header has, "
-                    f"got {len(row)}; put cells that hold commas in quotes"
+            if isinstance(row, InputError):
+                yield number, row
+            elif len(row) != len(columns):
+                yield (
+                    number,
+                    InputError(
+                        f"{lines.place(number)}: must have {len(columns)} cells as the header has, "
+                        f"got {len(row)}; put cells that hold commas in quotes"
+                    ),
                 )
-            yield number, {name: row[position] for name, position in positions.items()}
+            else:
+                yield number, {name: row[position] for name, position in positions.items()}
 
     def place(self, number: int) -> str:
         return self.lines().place(number)

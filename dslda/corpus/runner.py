@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -30,6 +30,8 @@ Handle: TypeAlias = Any
 T = TypeVar("T")
 
 FAN_IN = 8
+PER_THREAD = 2
+"""Tasks of a stream for each thread: one to work on, and one to go on with."""
 START_SECONDS = 120
 
 
@@ -56,6 +58,16 @@ class Runner(Protocol):
 
     def results(self, handles: Sequence[Handle], *, stage: str | None = None) -> list[Any]:
         """The values in order; they should be small."""
+        ...
+
+    def stream(
+        self, function: Callable[..., Any], rows: Iterable[tuple[Any, ...]], *, n: int, stage: str
+    ) -> Iterator[tuple[int, Any]]:
+        """The function's value for each of `n` rows of arguments, with the row's number, as they come.
+
+        Few are under way at a time, however many rows there are. After an error no further one is begun; what is under way
+        is given still, and then the error of the first row that has one is raised.
+        """
         ...
 
     def cancel(self) -> None:
@@ -95,6 +107,14 @@ class SerialRunner:
 
     def results(self, handles: Sequence[Handle], *, stage: str | None = None) -> list[Any]:
         return list(handles)
+
+    def stream(
+        self, function: Callable[..., Any], rows: Iterable[tuple[Any, ...]], *, n: int, stage: str
+    ) -> Iterator[tuple[int, Any]]:
+        for i, row in enumerate(rows):
+            yield i, function(*row)
+            if self._progress is not None:
+                self._progress(stage, i + 1, n)
 
     def cancel(self) -> None:
         pass
@@ -150,11 +170,43 @@ class DaskRunner:
                 if stage is not None and self._progress is not None:
                     self._progress(stage, done, len(handles))
         except KilledWorker as error:
-            raise EngineError(
-                f"a worker died again and again ({error}); most often it ran out of memory: give workers "
-                "more, or cut the input into smaller files"
-            ) from error
+            raise _killed(error) from error
         return values
+
+    def stream(
+        self, function: Callable[..., Any], rows: Iterable[tuple[Any, ...]], *, n: int, stage: str
+    ) -> Iterator[tuple[int, Any]]:
+        from distributed import as_completed
+
+        left = enumerate(rows)
+        numbers: dict[str, int] = {}
+        errors: dict[int, DsldaError] = {}
+        done = 0
+        completed = as_completed(loop=self.client.loop)
+        while True:
+            most = PER_THREAD * max(sum(self.client.nthreads().values()), 1)
+            while not errors and len(numbers) < most and (following := next(left, None)) is not None:
+                number, row = following
+                future = self.submit(function, *row)
+                numbers[future.key] = number
+                completed.add(future)
+            if not numbers:
+                break
+            future = next(completed)
+            number = numbers.pop(future.key)
+            try:
+                value = _result(future)
+            except DsldaError as error:
+                errors[number] = error
+                continue
+            finally:
+                future.release()
+            done += 1
+            yield number, value
+            if self._progress is not None:
+                self._progress(stage, done, n)
+        if errors:
+            raise errors[min(errors)]
 
     def cancel(self) -> None:
         with contextlib.suppress(Exception):  # the cluster may be what failed
@@ -260,6 +312,35 @@ def _value(value: Any) -> Any:
     if isinstance(value, Failure):
         raise value.error
     return value
+
+
+def _result(future: Any) -> Any:
+    """The value of a future that is done.
+
+    Raises
+    ------
+    EngineError
+        It has none: the cluster has failed.
+    """
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+
+    try:
+        return _value(future.result())
+    except KilledWorker as error:
+        raise _killed(error) from error
+    except FutureCancelledError as error:
+        raise EngineError(
+            f"the cluster must keep its tasks until they are done, got one cancelled ({error}); was the scheduler "
+            "stopped? Start it and run this again"
+        ) from error
+
+
+def _killed(error: Exception) -> EngineError:
+    return EngineError(
+        f"a worker died again and again ({error}); most often it ran out of memory: give workers "
+        "more, or cut the input into smaller files"
+    )
 
 
 def _identity(value: T) -> T:

@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from dslda.corpus.readers import (
     CsvLines,
@@ -29,10 +29,14 @@ __all__ = [
     "cut_file",
     "group_sources",
     "list_files",
+    "needs_cutting",
     "target_bytes",
+    "whole_files",
 ]
 
 logger = logging.getLogger("dslda.ingest")
+
+T = TypeVar("T")
 
 FileFormat: TypeAlias = Literal["jsonl", "csv", "parquet", "text", "ldac"]
 
@@ -136,10 +140,11 @@ def list_files(
     return InputFiles(chosen, tuple(files), tuple(ids))  # type: ignore[arg-type]
 
 
-def check_first_records(inputs: InputFiles, fields: Fields) -> None:
+def check_first_records(inputs: InputFiles, fields: Fields, *, tolerant: bool = False) -> None:
     """Compare the fields asked for with those of the first file that has any, before long work.
 
-    A response may be absent from a JSON record, but not from all of the first thousand: that is a wrong name.
+    A response may be absent from a JSON record, but not from all of the first thousand: that is a wrong name. With
+    `tolerant` files that cannot be read, and inputs without a record, are left to whoever reads the records.
 
     Raises
     ------
@@ -155,7 +160,12 @@ def check_first_records(inputs: InputFiles, fields: Fields) -> None:
     }
     for file in inputs.files:
         empty = inputs.format == "parquet" and file.size == 0
-        present = None if empty else makers[inputs.format](file).field_names()
+        try:
+            present = None if empty else makers[inputs.format](file).field_names()
+        except InputError:
+            if not tolerant:
+                raise
+            continue
         if present is None:
             continue
         where = f"{file.name} (its first thousand records)" if inputs.format == "jsonl" else file.name
@@ -166,9 +176,10 @@ def check_first_records(inputs: InputFiles, fields: Fields) -> None:
             )
         fields.check_against(present, where)
         return
-    raise InputError(
-        f"no documents: {_names(inputs.files)} {'is' if len(inputs.files) == 1 else 'are'} empty"
-    )
+    if not tolerant:
+        raise InputError(
+            f"no documents: {_names(inputs.files)} {'is' if len(inputs.files) == 1 else 'are'} empty"
+        )
 
 
 def target_bytes(inputs: InputFiles) -> int:
@@ -219,10 +230,10 @@ def needs_cutting(source: Source, cost: int, target: int) -> bool:
     return cost > 2 * target and not isinstance(source, TextFile)
 
 
-def group_sources(sources: Iterable[tuple[Source, int]], target: int) -> list[tuple[Source, ...]]:
-    """Put sources that follow each other together, up to `target` bytes."""
-    groups: list[tuple[Source, ...]] = []
-    group: list[Source] = []
+def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T, ...]]:
+    """Put sources, or what else has a size, together where they follow each other, up to `target` bytes."""
+    groups: list[tuple[T, ...]] = []
+    group: list[T] = []
     held = 0
     for source, cost in sources:
         if group and held + cost > target:

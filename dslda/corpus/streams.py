@@ -157,16 +157,26 @@ class Lines:
         self.end = start
 
     def __iter__(self) -> Iterator[str]:
+        for line, error in self.attempts():
+            if error is not None:
+                raise error
+            yield line
+
+    def attempts(self) -> Iterator[tuple[str, InputError | None]]:
+        """The lines, and of those that are not UTF-8 the error, with question marks where it is not."""
         for line in self._raw_lines():
             offset = self.end
             self.count += 1
             self.end += len(line)
             marked = offset == 0 and line.startswith(BYTE_ORDER_MARK)
+            content = line[len(BYTE_ORDER_MARK) :] if marked else line
             try:
-                yield (line[len(BYTE_ORDER_MARK) :] if marked else line).decode("utf-8")
+                decoded, refused = content.decode("utf-8"), None
             except UnicodeDecodeError as error:
                 bad = error.start + (len(BYTE_ORDER_MARK) if marked else 0)
-                raise InputError(f"{self.place(self.count)}: {_not_utf8(line[bad], offset + bad)}") from None
+                decoded = content.decode("utf-8", errors="replace")
+                refused = InputError(f"{self.place(self.count)}: {_not_utf8(line[bad], offset + bad)}")
+            yield decoded, refused
 
     def place(self, count: int) -> str:
         """Name the `count`-th line of the range, counted from 1, by file and line of the file."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import repeat
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
@@ -209,7 +211,11 @@ class CountedDocuments(NamedTuple):
 
 
 def count_documents(
-    documents: Iterable[Document], vocabulary: Vocabulary, settings: TextSettings | Analyzer
+    documents: Iterable[Document],
+    vocabulary: Vocabulary,
+    settings: TextSettings | Analyzer,
+    *,
+    new_words: Callable[[str, int], None] | None = None,
 ) -> CountedDocuments:
     """Count documents over a vocabulary: the arrays of a :class:`~dslda.corpus.block.DocumentBlock`.
 
@@ -219,6 +225,8 @@ def count_documents(
     vocabulary : Vocabulary
     settings : TextSettings or Analyzer
         An analyzer, where many blocks are counted with the same one.
+    new_words : callable, optional
+        Told of every word of a document that is not in the vocabulary, and how often it is there.
 
     Raises
     ------
@@ -227,37 +235,41 @@ def count_documents(
     """
     analyze = settings if isinstance(settings, Analyzer) else Analyzer(settings)
     lookup = vocabulary.index.get
-    terms: list[NDArray[np.int32]] = []
-    counts: list[NDArray[np.int32]] = []
-    lengths: list[int] = []
-    unknown: list[int] = []
+    terms, counts, lengths = array("q"), array("q"), array("q")
     for position, document in enumerate(documents):
         try:
             counted = analyze(document)
+            counts.extend(counted.values())
         except InputError as error:
             raise InputError(f"document {position}: {error}") from error
-        n = len(counted)
-        ids = np.fromiter((lookup(term, -1) for term in counted), dtype=np.int32, count=n)
-        occurrences = np.fromiter(counted.values(), dtype=np.int64, count=n)
-        known = ids >= 0
-        unknown.append(int(occurrences[~known].sum()))
-        ids, occurrences = ids[known], occurrences[known]
-        if occurrences.size and occurrences.max() > MAX_COUNT:
-            raise InputError(
-                f"document {position}: a count must be at most {MAX_COUNT}, got {occurrences.max()}"
-            )
-        order = np.argsort(ids)
-        terms.append(ids[order])
-        counts.append(occurrences[order].astype(np.int32))
-        lengths.append(len(ids))
-    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(np.asarray(lengths, dtype=np.int64), out=indptr[1:])
-    return CountedDocuments(
-        indptr,
-        np.concatenate(terms) if terms else np.zeros(0, dtype=np.int32),
-        np.concatenate(counts) if counts else np.zeros(0, dtype=np.int32),
-        np.asarray(unknown, dtype=np.int64),
-    )
+        except OverflowError:
+            raise _too_large(position, max(counted.values())) from None
+        found = list(map(lookup, counted, repeat(-1)))
+        terms.extend(found)
+        lengths.append(len(found))
+        if new_words is not None and -1 in found:
+            for word, term in zip(counted, found, strict=True):
+                if term < 0:
+                    new_words(word, counted[word])
+    # all documents at once: for each by itself numpy takes as long as tokenising
+    n_documents = len(lengths)
+    ids, occurrences = np.array(terms), np.array(counts)
+    rows = np.repeat(np.arange(n_documents), np.array(lengths))
+    known = ids >= 0
+    unknown = np.zeros(n_documents, dtype=np.int64)
+    np.add.at(unknown, rows[~known], occurrences[~known])
+    ids, occurrences, rows = ids[known], occurrences[known], rows[known]
+    if occurrences.size and occurrences.max() > MAX_COUNT:
+        first = int(np.argmax(occurrences > MAX_COUNT))
+        raise _too_large(int(rows[first]), int(occurrences[first]))
+    order = np.argsort(rows * len(vocabulary) + ids)
+    indptr = np.zeros(n_documents + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=n_documents), out=indptr[1:])
+    return CountedDocuments(indptr, ids[order].astype(np.int32), occurrences[order].astype(np.int32), unknown)
+
+
+def _too_large(position: int, count: int) -> InputError:
+    return InputError(f"document {position}: a count must be at most {MAX_COUNT}, got {count}")
 
 
 def _counted(document: object) -> Counter[str]:

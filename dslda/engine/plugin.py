@@ -74,14 +74,19 @@ class DsldaPlugin(WorkerPlugin):
         The client's :func:`versions`.
     family : Family, optional
         Whose kernel is compiled; by default the one that most families need.
+    labelled : bool, default True
+        Compile the kernel of training, not that of predictions.
     """
 
     name = PLUGIN_NAME
     idempotent = False
 
-    def __init__(self, expected: Mapping[str, str], family: Family | None = None) -> None:
+    def __init__(
+        self, expected: Mapping[str, str], family: Family | None = None, *, labelled: bool = True
+    ) -> None:
         self.expected = dict(expected)
         self.family = family
+        self.labelled = labelled
         #: why this worker must not be used; None when all is well
         self.problem: str | None = "it is not prepared yet"
         self._blas: threadpool_limits | None = None
@@ -113,7 +118,7 @@ class DsldaPlugin(WorkerPlugin):
         from dslda.families.gaussian import Gaussian
         from dslda.variational.compiling import kernel_of
 
-        kernel_of(self.family or Gaussian())
+        kernel_of(self.family or Gaussian(), labelled=self.labelled)
 
         zarr.config.set({"async.concurrency": ZARR_CONCURRENCY, "threading.max_workers": ZARR_CONCURRENCY})
         self._blas = threadpool_limits(limits=1, user_api="blas")
@@ -123,8 +128,8 @@ class DsldaPlugin(WorkerPlugin):
             self._blas.restore_original_limits()
 
 
-def register(client: Client, family: Family | None = None) -> None:
-    """Prepare all workers of a cluster for a family, those that join later too.
+def register(client: Client, family: Family | None = None, *, labelled: bool = True) -> None:
+    """Prepare all workers of a cluster for a family, those that join later too: for training, or else for predictions.
 
     Raises
     ------
@@ -135,7 +140,8 @@ def register(client: Client, family: Family | None = None) -> None:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             _compare_versions(client)
-            within(client, PREPARATION_SECONDS, client.register_plugin, DsldaPlugin(versions(), family))
+            plugin = DsldaPlugin(versions(), family, labelled=labelled)
+            within(client, PREPARATION_SECONDS, client.register_plugin, plugin)
             return
         # of the connection to a worker that dies meanwhile; the one in its place is prepared when it joins
         except OSError as error:

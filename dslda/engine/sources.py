@@ -120,6 +120,10 @@ class TrainingView:
         """Numbers within the block of the documents kept."""
         return np.arange(block.n_documents) if self.kept is None else np.flatnonzero(self._mask(block))
 
+    def others(self, block: DocumentBlock) -> TrainingView:
+        """The same columns of the documents that are not kept, of a view that keeps some."""
+        return TrainingView(self.design, np.packbits(~self._mask(block)))
+
     def left_out(self, block: DocumentBlock) -> NDArray[np.int64]:
         """Numbers within the block of the documents kept that have a response, and lack one of the design's columns."""
         rows = self.rows(block)
@@ -211,6 +215,11 @@ class Source(ABC):
     @property
     def n_partitions(self) -> int:
         return len(self.n_documents)
+
+    @property
+    def n_stored(self) -> NDArray[np.int64]:
+        """Documents of each partition, those that are not trained on too, shape (P,)."""
+        return np.diff(self._first)
 
     def with_design(self, design: Design) -> Self:
         """The same documents, other columns or another scale."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.persistence.reference import Reference
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 
@@ -91,6 +92,10 @@ class ModelRecord:
     pearson : ndarray of float64, shape (2,), or None
         Pearson's X2 of the responses in the last E-step, and its degrees of freedom: the sum of the documents' weights less
         the number of coefficients. None where the family does not ask, and in models that were written before it was kept.
+    reference : Reference or None
+        What documents scored later are compared with; None in models that were written before it was kept.
+    checksum : str or None
+        Of the manifest that it was read from; None of a model that was not.
     """
 
     parameters: Parameters
@@ -111,6 +116,8 @@ class ModelRecord:
     prevalence: NDArray[np.float64] | None = None
     base: NDArray[np.float64] | None = None
     pearson: NDArray[np.float64] | None = None
+    reference: Reference | None = None
+    checksum: str | None = None
 
     @property
     def scaling(self) -> Scaling:

@@ -15,11 +15,18 @@ from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.arrays import damaged, entries, read_arrays, write_array
-from dslda.persistence.manifest import ENCODING_TYPE, check_manifest, read_fields, to_json
+from dslda.persistence.manifest import (
+    ENCODING_TYPE,
+    MANIFEST_CHECKSUM,
+    check_manifest,
+    read_fields,
+    to_json,
+)
 from dslda.persistence.record import ModelRecord
+from dslda.persistence.reference import N_BINS, Reference
 from dslda.variational.parameters import Parameters
 
-__all__ = ["check_model_output", "read_model", "write_model"]
+__all__ = ["check_model_output", "model_checksum", "read_model", "write_model"]
 
 
 def check_model_output(
@@ -99,6 +106,13 @@ def write_model(
     return target.url
 
 
+def model_checksum(record: ModelRecord) -> str:
+    """Of the manifest that the model was read from, or would have if it were written now."""
+    if record.checksum is not None:
+        return record.checksum
+    return str(to_json(record, entries(_arrays(record)))[MANIFEST_CHECKSUM])
+
+
 def read_model(
     path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
 ) -> ModelRecord:
@@ -162,6 +176,8 @@ def read_model(
         prevalence=_take(arrays, "prevalence", (n_topics,), location.url) if "prevalence" in arrays else None,
         base=_take(arrays, "base", per_class or (1,), location.url) if "base" in arrays else None,
         pearson=_take(arrays, "pearson", (2,), location.url) if "pearson" in arrays else None,
+        reference=_reference(arrays, n_topics, classes, location.url),
+        checksum=data[MANIFEST_CHECKSUM],
         trace=_trace(arrays, items(data, "trace", location.url), location.url),
         **fields,
     )
@@ -202,6 +218,8 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     for name in ("prevalence", "base", "pearson"):
         if (kept := getattr(record, name)) is not None:
             arrays[name] = np.asarray(kept, dtype=np.float64)
+    if record.reference is not None:
+        arrays |= {f"reference_{name}": values for name, values in record.reference.arrays().items()}
     if record.vocabulary is not None:
         arrays["vocabulary"], arrays["vocabulary_offsets"] = record.vocabulary.to_bytes()
         if record.vocabulary.document_frequency is not None:
@@ -209,6 +227,41 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     if record.trace:
         arrays["trace"] = np.column_stack([np.asarray(v, dtype=np.float64) for v in record.trace.values()])
     return arrays
+
+
+def _reference(
+    arrays: Mapping[str, NDArray[Any]], n_topics: Any, classes: Any, path: str
+) -> Reference | None:
+    """What documents scored later are compared with; None in models that were written before it was kept."""
+    if "reference_topic_counts" not in arrays:
+        return None
+    bins = (len(classes),) if "reference_prediction_borders" not in arrays and classes else (N_BINS,)
+    names = {
+        "prediction_counts": bins,
+        "topic_borders": (n_topics, N_BINS - 1),
+        "topic_counts": (n_topics, N_BINS),
+        "topic_means": (n_topics,),
+        "of_training": (1,),
+    }
+    found = {name: _take(arrays, f"reference_{name}", shape, path) for name, shape in names.items()}
+    for name in ("prediction_counts", "topic_counts"):
+        if (found[name] < 0).any() or (found[name] != np.floor(found[name])).any():
+            raise damaged(path, f"reference_{name}", "has values that no model can have")
+    of_classes = "reference_prediction_borders" not in arrays
+    return Reference(
+        prediction_borders=np.zeros(0)
+        if of_classes
+        else _take(arrays, "reference_prediction_borders", (N_BINS - 1,), path),
+        prediction_counts=found["prediction_counts"].astype(np.int64),
+        topic_borders=found["topic_borders"],
+        topic_counts=found["topic_counts"].astype(np.int64),
+        topic_means=found["topic_means"],
+        residuals=_take(arrays, "reference_residuals", (2,), path)
+        if "reference_residuals" in arrays
+        else None,
+        classes=tuple(classes or ()) if of_classes else (),
+        of_training=bool(found["of_training"][0]),
+    )
 
 
 def _take(

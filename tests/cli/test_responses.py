@@ -106,6 +106,19 @@ def test_what_is_missing_is_counted_reported_and_flagged(folder: Path, dslda: Ds
         rows = table(done.out)
         assert [row["id"] for row in rows] == [f"b{i}" for i in range(20)]
         gaps = {"b3": "unknown_level", "b8": "no_covariate", "b17": "no_covariate"}
+        out = tmp_path / f"scores of {name}"
+        score = (
+            "score",
+            tmp_path / "stars.model",
+            tmp_path / name,
+            "--topics",
+            "none",
+            "--output-format",
+            "csv",
+        )
+        assert dslda(*score, "--out", out).code == 0
+        scored = table((out / "part-000000.csv").read_text())
+        assert [{key: row[key] for key in rows[0]} for row in scored] == rows
         assert {row["id"]: row["flag"] for row in rows if not row["prediction"]} == gaps
         assert "warning: 2 of 20 documents lack a covariate of the model: they have no prediction" in done.err
         assert "warning: 1 of 20 documents have a level of a covariate that training did not see" in done.err
@@ -221,6 +234,8 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
         assert told.endswith("got 'exponential'; if it is your own, name it with --family MODULE:CLASS")
         assert program(*command, *own)[0] == 0
     assert len(table(program("predict", "w.model", "waits.jsonl", *own)[1])) == 60
+    code, told = program("score", "w.model", "waits.jsonl", "--out", "scores", *own, "--workers", "1")
+    assert (code, "60 rows in 1 part" in told) == (0, True), told
     for family, message in {
         "wait:Exponential": "there must be a module 'wait' in the current directory or installed, got none; write",
         "broken:Exponential": "importing broken failed with ModuleNotFoundError: No module named 'nothing_of_that",

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("page", ["failure.md", "reproducibility.md"])
+@pytest.mark.parametrize("page", ["failure.md", "reproducibility.md", "scoring.md"])
 def test_the_tests_that_a_page_names_are_there(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)

@@ -34,6 +34,15 @@ def test_reading_a_model_waits_for_no_compiler() -> None:
     assert ran.stdout.strip() == "[]"
 
 
+def test_scoring_in_one_process_waits_for_no_cluster() -> None:
+    code = (
+        "import dslda.scoring.score, dslda.scoring.part, sys; "
+        "print([m for m in ('distributed', 'dask', 'sklearn', 'pandas', 'numba') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
 def test_every_public_name_can_be_had() -> None:
     import dslda
 

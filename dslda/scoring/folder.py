@@ -1,0 +1,321 @@
+"""The folder of a run: parts, what is known of each, and the manifest that says what belongs together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dslda.corpus.json_fields import count, items, object_, parse_json, text
+from dslda.corpus.location import Location
+from dslda.corpus.output import writing
+from dslda.exceptions import FormatError, OutputExistsError
+from dslda.persistence.manifest import MANIFEST_CHECKSUM, manifest_checksum
+from dslda.scoring.inputs import Input, Piece
+from dslda.scoring.tables import ENDINGS
+
+__all__ = ["ENCODING_TYPE", "MANIFEST", "Part", "RunFolder", "RunState", "write_whole"]
+
+ENCODING_TYPE = "dslda-scores"
+ENCODING_VERSION = "1"
+MANIFEST = "manifest.json"
+PARTS = "parts"
+
+PART_FILE = re.compile(r"part-\d{6,}\.(parquet|csv|jsonl)")
+PART_NOTE = re.compile(r"\d{6,}\.(json|ids)")
+TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.partial")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A unit of work: pieces of inputs whose rows become one file.
+
+    Attributes
+    ----------
+    number : int
+        Of the part; never given to another one.
+    first_row : int
+        Records before it.
+    pieces : tuple of Piece
+    """
+
+    number: int
+    first_row: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def rows(self) -> int:
+        """Records in it."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def inputs(self) -> set[int]:
+        """Positions of its inputs in the manifest."""
+        return {piece.input for piece in self.pieces}
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object."""
+        return {
+            "part": self.number,
+            "first_row": self.first_row,
+            "pieces": [p.to_json() for p in self.pieces],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Part:
+        """The reverse of :meth:`to_json`."""
+        pieces = tuple(Piece.from_json(each, where) for each in items(data, "pieces", where))
+        return cls(count(data, "part", where), count(data, "first_row", where), pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What a manifest says that a run goes on from.
+
+    Attributes
+    ----------
+    identity : mapping
+        Model and settings: what may not change from one run on a folder to the next.
+    versions : mapping
+        Of the programs that scored last.
+    inputs : tuple of Input
+    parts : tuple of Part
+        In their order.
+    next_part, next_row : int
+        Numbers of the first part and record to come.
+    complete : bool
+        All parts are done, and the manifest has what was counted.
+    """
+
+    identity: Mapping[str, Any]
+    versions: Mapping[str, str]
+    inputs: tuple[Input, ...] = ()
+    parts: tuple[Part, ...] = ()
+    next_part: int = 0
+    next_row: int = 0
+    complete: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest of a run that is not complete."""
+        return {
+            "encoding-type": ENCODING_TYPE,
+            "encoding-version": ENCODING_VERSION,
+            "status": "complete" if self.complete else "unfinished",
+            **self.identity,
+            "versions": dict(self.versions),
+            "inputs": [each.to_json() for each in self.inputs],
+            "parts": [each.to_json() for each in self.parts],
+            "next_part": self.next_part,
+            "next_row": self.next_row,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], where: str) -> RunState:
+        """The reverse of :meth:`to_json`; what was counted is passed over.
+
+        Raises
+        ------
+        FormatError
+            A field is missing or not valid.
+        """
+        state = cls(
+            identity={name: object_(data, name, where) for name in ("model", "settings")},
+            versions=object_(data, "versions", where),
+            inputs=tuple(Input.from_json(each, where) for each in items(data, "inputs", where)),
+            parts=tuple(Part.from_json(each, where) for each in items(data, "parts", where)),
+            next_part=count(data, "next_part", where),
+            next_row=count(data, "next_row", where),
+            complete=text(data, "status", where) == "complete",
+        )
+        if any(i >= len(state.inputs) for part in state.parts for i in part.inputs):
+            raise FormatError(
+                f"{where}: field 'parts' must name inputs that are there; choose another folder"
+            )
+        return state
+
+
+class RunFolder:
+    """Reads and writes the files of a run; every file is replaced as a whole.
+
+    Parameters
+    ----------
+    location : Location
+    output_format : {"parquet", "csv", "jsonl"}
+    """
+
+    def __init__(self, location: Location, output_format: str) -> None:
+        self.location = location
+        self._ending = ENDINGS[output_format]
+
+    def part_file(self, number: int) -> Location:
+        """Where the rows of a part are."""
+        return self.location.child(f"part-{number:06d}{self._ending}")
+
+    def ids_file(self, number: int) -> Location:
+        """Where the hashes of the identifiers of a part are."""
+        return self.location.child(f"{PARTS}/{number:06d}.ids")
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """The manifest; None where no run was begun.
+
+        Raises
+        ------
+        OutputExistsError
+            Something else is there.
+        FormatError
+            The manifest is damaged, edited, or of another version.
+        """
+        raw = self._read(MANIFEST)
+        where = f"{self.location.url}/{MANIFEST}"
+        if raw is None:
+            if others := [name for name in self._names("") if not name.startswith(".")]:
+                raise OutputExistsError(
+                    f"{self.location.url} is there and is no run of dslda score ({others[0]} is in it, and no {MANIFEST}), "
+                    "so nothing is written there; choose another folder"
+                )
+            return None
+        try:
+            data = parse_json(raw)
+        except ValueError as error:
+            raise FormatError(f"{where} is damaged or cut short ({error}); choose another folder") from error
+        if not isinstance(data, dict) or data.get("encoding-type") != ENCODING_TYPE:
+            raise OutputExistsError(
+                f"{where} is not that of a run of dslda score, so nothing is written there; choose another folder"
+            )
+        if data.get("encoding-version") != ENCODING_VERSION:
+            raise FormatError(
+                f"{where} is of version {data.get('encoding-version')!r}, this release of dslda reads version "
+                f"{ENCODING_VERSION!r}; update dslda"
+            )
+        if data.get(MANIFEST_CHECKSUM) != manifest_checksum(data):
+            raise FormatError(
+                f"{where} does not agree with its checksum, it was damaged or edited; choose another folder"
+            )
+        return data
+
+    def write_manifest(self, data: Mapping[str, Any]) -> None:
+        """Replace the manifest, with its checksum."""
+        kept = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
+        self._write(MANIFEST, kept | {MANIFEST_CHECKSUM: manifest_checksum(kept)}, indent=1)
+
+    def read_note(self, part: Part, key: str) -> dict[str, Any] | None:
+        """What is known of a part that is done; None where it is not done, or not this part with its file."""
+        raw = self._read(f"{PARTS}/{part.number:06d}.json")
+        if raw is None:
+            return None
+        try:
+            note = parse_json(raw)
+        except ValueError:
+            return None
+        if not isinstance(note, dict) or note.get("key") != key:
+            return None
+        return note if self.has_files(part.number, note) else None
+
+    def has_files(self, number: int, done: Mapping[str, Any]) -> bool:
+        """Whether the files of a part are there, of the sizes that they had when it was done."""
+        found = [self.size(place) for place in (self.part_file(number), self.ids_file(number))]
+        noted = self.size(self.location.child(f"{PARTS}/{number:06d}.json"))
+        return noted is not None and found == [done.get("bytes"), 8 * count(done, "rows", "part")]
+
+    def write_note(self, part: Part, note: Mapping[str, Any]) -> None:
+        """Remember a part that is done."""
+        self._write(f"{PARTS}/{part.number:06d}.json", note)
+
+    def size(self, file: Location) -> int | None:
+        """Bytes of a file; None where there is none."""
+        fs, path = file.file_system()
+        if not file.local:
+            fs.invalidate_cache()
+        try:
+            return int(fs.size(path))
+        except FileNotFoundError:
+            return None
+
+    def prepare(self) -> None:
+        """Make the folders."""
+        if self.location.local:
+            with writing(self.location.url):
+                os.makedirs(os.path.join(self.location.url, PARTS), exist_ok=True)
+
+    def clear(self, parts: Sequence[int]) -> None:
+        """Remove what runs that were killed have left, and files of parts whose numbers are not among these."""
+        names = {f"part-{number:06d}{self._ending}" for number in parts}
+        notes = {f"{number:06d}{ending}" for number in parts for ending in (".json", ".ids")}
+        for folder, ours, kept in (("", PART_FILE, names), (f"{PARTS}/", PART_NOTE, notes)):
+            for name in self._names(folder):
+                if TEMPORARY.fullmatch(name) or (ours.fullmatch(name) and name not in kept):
+                    self._remove(f"{folder}{name}")
+
+    def remove_part(self, number: int) -> None:
+        """Remove a part; what is known of it first, so that a removal that is cut short leaves no part that seems done."""
+        for name in (f"{PARTS}/{number:06d}.json", f"{PARTS}/{number:06d}.ids"):
+            self._remove(name)
+        self._remove(os.path.basename(self.part_file(number).url))
+
+    def remove_if_empty(self) -> None:
+        """Remove the folders of a run that could not begin."""
+        if self.location.local:
+            for folder in (os.path.join(self.location.url, PARTS), self.location.url):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+
+    def _names(self, folder: str) -> list[str]:
+        fs, root = self.location.file_system()
+        path = f"{root}/{folder}".rstrip("/")
+        if not self.location.local:
+            fs.invalidate_cache()
+        try:
+            found = [os.path.basename(entry.rstrip("/")) for entry in fs.ls(path, detail=False)]
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            return [os.path.basename(root)]
+        return [name for name in found if name and name != os.path.basename(path)]
+
+    def _read(self, name: str) -> bytes | None:
+        fs, root = self.location.file_system()
+        try:
+            return bytes(fs.cat_file(f"{root}/{name}"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _write(self, name: str, data: Mapping[str, Any], *, indent: int | None = None) -> None:
+        raw = json.dumps(data, indent=indent, allow_nan=False).encode()
+        with writing(self.location.url):
+            write_whole(self.location.child(name), raw)
+
+    def _remove(self, name: str) -> None:
+        fs, root = self.location.file_system()
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm_file(f"{root}/{name}")
+
+
+def write_whole(target: Location, raw: bytes) -> None:
+    """Replace a file; whoever reads finds the old one or the new one.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; the old one stays.
+    """
+    if not target.local:
+        fs, path = target.file_system()
+        fs.pipe_file(path, raw)  # one request, and an object appears as a whole
+        return
+    folder, name = os.path.split(target.url)
+    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with open(temporary, "xb") as stream:
+            stream.write(raw)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target.url)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise

@@ -1,0 +1,349 @@
+"""What a run scores: input files and partitions of corpora, with the state that tells whether they are still the same."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dslda.corpus.json_fields import count, json_sha256, text
+from dslda.corpus.readers import CsvLines, Fields, JsonLines, ParquetRows, Source, TextFile
+from dslda.corpus.sources import cut_file, needs_cutting
+from dslda.corpus.store import Corpus
+from dslda.corpus.streams import InputFile, Lines, compression_of
+from dslda.exceptions import FormatError, InputError
+
+__all__ = [
+    "Input",
+    "Piece",
+    "Scanned",
+    "changed",
+    "check_unchanged",
+    "content_sha256",
+    "partition_inputs",
+    "scan_files",
+    "source_of",
+    "state_of",
+]
+
+BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file, or a partition of a corpus, as the manifest remembers it.
+
+    Attributes
+    ----------
+    path : str
+        URL of a file, path of a corpus.
+    name : str
+        What identifies the document of a text file.
+    partition : int or None
+        Of a corpus.
+    size : int or None
+        Bytes of a file.
+    modified : str
+        When a file was changed last, as its file system tells it; "" where it does not.
+    sha256 : str
+        Of the bytes of a file; of the checksums of what is read of a partition. "" before it was read.
+    rows : int
+        Records in it.
+    unreadable : str
+        Why nothing of it can be scored, with ``on_error="skip"``; "" otherwise.
+    verified : bool
+        It was still the same when all its rows were scored.
+    """
+
+    path: str
+    name: str = ""
+    partition: int | None = None
+    size: int | None = None
+    modified: str = ""
+    sha256: str = ""
+    rows: int = 0
+    unreadable: str = ""
+    verified: bool = False
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        """What makes it the same input as one of an earlier run."""
+        return self.path, self.partition
+
+    @property
+    def label(self) -> str:
+        """As messages name it."""
+        path = self.path.removeprefix("file://")
+        return path if self.partition is None else f"{path}, partition {self.partition}"
+
+    def file(self, options: Mapping[str, Any]) -> InputFile:
+        """The file to open."""
+        return InputFile(self.path, self.size or 0, compression_of(self.path), options)
+
+    def looks_like(self, other: Input) -> bool:
+        """Whether size and time, or the checksums of a partition, say that it was not changed."""
+        if self.partition is not None:
+            return self.sha256 == other.sha256
+        return self.size == other.size and self.modified == other.modified
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Input:
+        """The reverse of :meth:`to_json`.
+
+        Raises
+        ------
+        FormatError
+            A field is missing or not valid.
+        """
+        return cls(
+            path=text(data, "path", where),
+            name=text(data, "name", where),
+            partition=None if data.get("partition") is None else count(data, "partition", where),
+            size=None if data.get("size") is None else count(data, "size", where),
+            modified=text(data, "modified", where),
+            sha256=text(data, "sha256", where),
+            rows=count(data, "rows", where),
+            unreadable=text(data, "unreadable", where),
+            verified=data.get("verified") is True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of an input whose rows are scored one after the other.
+
+    Attributes
+    ----------
+    input : int
+        Position of the input in the manifest.
+    rows : int
+        Records in it.
+    range : mapping
+        Fields of the source that say where it begins and ends; empty for all of the input.
+    """
+
+    input: int
+    rows: int
+    range: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object."""
+        return {"input": self.input, "rows": self.rows, **({"range": dict(self.range)} if self.range else {})}
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Piece:
+        """The reverse of :meth:`to_json`."""
+        found = data.get("range", {}) if isinstance(data, dict) else None
+        if not isinstance(found, dict):
+            raise FormatError(f"{where}: field 'range' must be a JSON object, got {found!r:.60}")
+        return cls(count(data, "input", where), count(data, "rows", where), found)
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A file that was read once: its state, and how it is cut.
+
+    Attributes
+    ----------
+    input : Input
+    pieces : tuple of (mapping, int, int)
+        Of each its range, its records and about how many bytes of text it has.
+    """
+
+    input: Input
+    pieces: tuple[tuple[Mapping[str, Any], int, int], ...]
+
+
+def state_of(file: InputFile) -> tuple[int, str]:
+    """Size of a file and when it was changed last, now.
+
+    Raises
+    ------
+    InputError
+        It is not there, or cannot be asked for.
+    """
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    try:
+        filesystem, path = fsspec.core.url_to_fs(file.url, **file.options)
+        if isinstance(filesystem, LocalFileSystem):
+            found = os.stat(path)
+            second, rest = divmod(found.st_mtime_ns, 10**9)
+            moment = datetime.datetime.fromtimestamp(second, datetime.UTC)
+            return found.st_size, f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+        filesystem.invalidate_cache()
+        info = filesystem.info(path)
+    except (OSError, ImportError, ValueError) as error:
+        raise InputError(f"{file.name}: cannot be opened: {error}") from error
+    marks = (info.get(name) for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "created"))
+    return int(info["size"] or 0), " ".join(str(mark) for mark in marks if mark is not None)
+
+
+def content_sha256(file: InputFile) -> str:
+    """SHA-256 of the bytes of a file as stored.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    """
+    sha = hashlib.sha256()
+    try:
+        with file.open() as raw:
+            while block := raw.read(BLOCK_BYTES):
+                sha.update(block)
+    except OSError as error:
+        raise InputError(f"{file.name}: cannot be read: {error}") from error
+    return sha.hexdigest()
+
+
+def scan_files(
+    sources: Sequence[tuple[Source, int]], fields: Fields, target: int, skip: bool
+) -> list[Scanned]:
+    """Read whole files once: for their hash, the number of their records, and where they can be cut.
+
+    With `skip` a file that cannot be read to its end is left in one piece, of which is scored what can be read.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, or changes while it is.
+    """
+    return [_scan(source, cost, fields, target, skip) for source, cost in sources]
+
+
+def _scan(source: Source, cost: int, fields: Fields, target: int, skip: bool) -> Scanned:
+    assert isinstance(source, (JsonLines, CsvLines, ParquetRows, TextFile))
+    file = source.file
+    name = source.id if isinstance(source, TextFile) else ""
+    size: int | None = None
+    modified = ""
+    try:
+        size, modified = state_of(file)
+        sha256 = content_sha256(file)
+        pieces: list[tuple[Source, int]] = [(source, cost)]
+        try:
+            if needs_cutting(source, cost, target):
+                pieces = cut_file(source, fields, target)
+            counted = [(range_of(piece), _rows(piece), n_bytes) for piece, n_bytes in pieces]
+        except InputError as error:
+            if not skip:
+                raise
+            counted = [({}, _rows(source, skip=True), cost)]
+            if not counted[0][1]:
+                return Scanned(Input(file.url, name, None, size, modified, sha256, unreadable=str(error)), ())
+    except InputError as error:
+        if not skip:
+            raise
+        return Scanned(Input(file.url, name, None, size, modified, unreadable=str(error)), ())
+    found = Input(file.url, name, None, size, modified, sha256, sum(rows for _, rows, _ in counted))
+    if state_of(file) != (size, modified):
+        raise changed(found)
+    return Scanned(found, tuple(counted))
+
+
+def changed(found: Input) -> InputError:
+    """The error of a file that is not what it was when it was read first."""
+    return InputError(
+        f"{found.label} must stay as it is while it is scored, it was changed meanwhile; nothing of it is kept: run again "
+        "when nothing writes to it any more"
+    )
+
+
+def check_unchanged(found: Input, options: Mapping[str, Any]) -> None:
+    """Compare size and time of a file with those that it had.
+
+    Raises
+    ------
+    InputError
+        They are others.
+    """
+    if found.partition is None and state_of(found.file(options)) != (found.size, found.modified):
+        raise changed(found)
+
+
+def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
+    """The partitions of a corpus, by the checksums of what is read of them."""
+    positions = [corpus.covariate_names.index(name) for name in covariates]
+    read = ["doc_id", *(f"covariates/{position}" for position in positions)]
+    return [
+        Input(
+            corpus.path,
+            partition=i,
+            sha256=json_sha256([info.checksum, *(info.column_checksums.get(name) for name in read)]),
+            rows=info.n_documents,
+        )
+        for i, info in enumerate(corpus.partitions)
+    ]
+
+
+def range_of(source: Source) -> dict[str, Any]:
+    """Where a piece of a file begins and ends, as JSON; empty for a whole file."""
+    if isinstance(source, JsonLines):
+        return {} if source.start == 0 and source.stop is None else _given(source, "start", "stop")
+    if isinstance(source, CsvLines):
+        if source.columns is None:
+            return {}
+        return _given(source, "start", "stop", "first_line") | {"columns": list(source.columns)}
+    if isinstance(source, ParquetRows) and source.row_groups is not None:
+        return _given(source, "start", "stop", "first_row") | {"row_groups": list(source.row_groups)}
+    return {}
+
+
+def source_of(found: Input, piece: Piece, *, format: str, options: Mapping[str, Any]) -> Source:
+    """The source of a piece, as :func:`range_of` has described it.
+
+    Raises
+    ------
+    FormatError
+        The range is none: the manifest was edited.
+    """
+    file = found.file(options)
+    given = {name: tuple(v) if isinstance(v, list) else v for name, v in piece.range.items()}
+    try:
+        if format == "jsonl":
+            return JsonLines(file, **given)
+        if format == "csv":
+            return CsvLines(file, **given)
+        if format == "parquet":
+            return ParquetRows(file, **given)
+        return TextFile(file, found.name)
+    except TypeError as error:
+        raise FormatError(f"the range of a piece of {found.label} must be one of {format}: {error}") from None
+
+
+def _given(source: Source, *names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}
+
+
+def _rows(source: Source, *, skip: bool = False) -> int:
+    """Records of a piece, those that cannot be read one by one too; with `skip` those before the end of what can be read."""
+    n = 0
+    try:
+        if isinstance(source, JsonLines):
+            for line, _ in Lines(source.file, source.start, source.stop).attempts():
+                n += not line.isspace()
+        elif isinstance(source, CsvLines):
+            n = -1 if source.columns is None else 0
+            for _ in source.tried_rows(source.lines()):
+                n += 1
+            n = max(n, 0)
+        elif isinstance(source, ParquetRows):
+            if source.stop is not None:
+                return source.stop - source.start
+            with source.file.open() as raw:
+                n = int(source.parquet(raw).metadata.num_rows)
+        else:
+            n = 1
+    except InputError:
+        if not skip:
+            raise
+    return max(n, 0)

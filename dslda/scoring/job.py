@@ -1,0 +1,196 @@
+"""What is to be scored with what, and where to: checked before any work."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dslda.corpus.location import Location, check_not_in_store
+from dslda.corpus.output import check_writable
+from dslda.corpus.readers import Fields
+from dslda.corpus.sources import InputFiles, list_files
+from dslda.exceptions import InputError
+from dslda.model import Model, load_model
+from dslda.predict_files import fields_of_records
+from dslda.prediction import corpus_alignment
+from dslda.prediction_columns import check_columns
+from dslda.scoring.folder import MANIFEST
+from dslda.scoring.inputs import Input, partition_inputs
+from dslda.scoring.part import Scorer
+from dslda.scoring.planning import state_now
+from dslda.scoring.tables import OutputFormat, Topics
+
+if TYPE_CHECKING:
+    from dslda.corpus.store import Corpus
+
+__all__ = ["Job", "checked_topics", "is_skip"]
+
+logger = logging.getLogger("dslda.score")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """What is to be scored with what, and where to."""
+
+    model: Model
+    files: InputFiles | None
+    corpora: tuple[Corpus, ...]
+    fields: Fields
+    location: Location
+    scorer: Scorer
+    identity: Mapping[str, Any]
+    realign: bool
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        model: Model | str | os.PathLike[str],
+        inputs: Any,
+        out: str | os.PathLike[str],
+        *,
+        format: str,
+        named: Mapping[str, str | None],
+        topics: Topics,
+        output_format: OutputFormat,
+        skip: bool,
+        realign: bool,
+        options: Mapping[str, Any],
+    ) -> Job:
+        if output_format not in ("parquet", "csv", "jsonl"):
+            raise InputError(f"output_format must be parquet, csv or jsonl, got {output_format!r:.60}")
+        location = Location.of(out, options)
+        check_not_in_store(location)
+        check_writable(location.child(MANIFEST))
+        model = model if isinstance(model, Model) else load_model(model, storage_options=options)
+        corpora = _corpora(inputs, options)
+        files, fields = None, Fields()
+        if corpora:
+            if any(name is not None for name in named.values()) or format != "auto":
+                raise InputError("format, text, words, counts and id must be left out: a corpus has its own")
+            for corpus in corpora:
+                corpus_alignment(corpus, model.record, realign=realign)
+                check_columns(corpus, model.record)
+        else:
+            files = list_files(inputs, format, storage_options=options)
+            _check_apart(files, inputs, location)
+            fields = fields_of_records(model, files, **named)
+        record = model.scoring_record
+        settings = {
+            "input_format": "corpus" if files is None else files.format,
+            "fields": {use: getattr(fields, use) for use in ("text", "words", "counts", "id")},
+            "topics": topics,
+            "output_format": output_format,
+            "realign": realign,
+        }
+        return cls(
+            model=model,
+            files=files,
+            corpora=corpora,
+            fields=fields,
+            location=location,
+            scorer=Scorer(record, type(model.family), topics, output_format, skip),
+            identity={"model": _described(model), "settings": settings},
+            realign=realign,
+            options=options,
+        )
+
+    def inputs_now(self) -> tuple[list[Input], InputFiles | None]:
+        """The inputs as they are, each once."""
+        if self.files is None:
+            found = [
+                each
+                for c in self.corpora
+                for each in partition_inputs(c, check_columns(c, self.model.record))
+            ]
+            return _distinct(found), None
+        named = {file.url: (file, name) for file, name in zip(self.files.files, self.files.ids, strict=True)}
+        if len(named) < len(self.files.files):
+            logger.warning("inputs that were named twice are scored once")
+        chosen, ids = zip(*named.values(), strict=True)
+        is_text = self.files.format == "text"
+        states = [
+            state_now(file, name if is_text else "", skip=self.scorer.skip)
+            for file, name in zip(chosen, ids, strict=True)
+        ]
+        return states, replace(self.files, files=chosen, ids=ids)
+
+
+def _described(model: Model) -> dict[str, Any]:
+    record = model.record
+    return {
+        "manifest_sha256": model.checksum,
+        "family": record.spec.family,
+        "response": record.response,
+        "n_topics": model.n_topics,
+        "n_terms": model.n_terms,
+        "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
+    }
+
+
+def _corpora(inputs: Any, options: Mapping[str, Any]) -> tuple[Corpus, ...]:
+    """The corpora that are named; none where files are."""
+    from dslda.corpus.store import Corpus, open_corpus
+
+    given = (
+        [inputs]
+        if isinstance(inputs, (str, os.PathLike, Corpus)) or not isinstance(inputs, Iterable)
+        else [*inputs]
+    )
+    found = []
+    for one in given:
+        if isinstance(one, Corpus):
+            found.append(one)
+        elif isinstance(one, (str, os.PathLike)) and _holds_corpus(os.fspath(one), options):
+            found.append(open_corpus(one, storage_options=options))
+    if found and len(found) < len(given):
+        raise InputError(
+            "inputs must be all files or all corpora, got both; score them into folders of their own"
+        )
+    return tuple(found)
+
+
+def _holds_corpus(path: str, options: Mapping[str, Any]) -> bool:
+    is_glob = any(c in path for c in "*?[")
+    return bool(path) and not is_glob and Location.of(path, options).holds("zarr.json")
+
+
+def _distinct(found: Sequence[Input]) -> list[Input]:
+    return list({each.key: each for each in found}.values())
+
+
+def _check_apart(files: InputFiles, inputs: Any, location: Location) -> None:
+    """Refuse a folder whose files would be inputs of the next run."""
+    if not location.local:
+        return
+    inside = location.url + os.sep
+    for file in files.files:
+        path = os.path.realpath(file.name)
+        if path.startswith(inside):
+            raise InputError(
+                f"inputs must not lie in the folder of the run, got {file.name} in {location.url}; choose another folder"
+            )
+    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    for one in map(os.fspath, given):
+        if os.path.isdir(one) and inside.startswith(os.path.join(os.path.realpath(one), "")):
+            raise InputError(
+                f"the folder of the run must not lie in an input, got {location.url} in {one}: the next run would "
+                "score its own output; choose another folder"
+            )
+
+
+def checked_topics(topics: Any) -> Topics:
+    if topics in ("all", "none") or (
+        isinstance(topics, int) and not isinstance(topics, bool) and topics >= 1
+    ):
+        return topics  # type: ignore[no-any-return]
+    raise InputError(f"topics must be all, none or a whole number of at least 1, got {topics!r:.60}")
+
+
+def is_skip(on_error: Any) -> bool:
+    if on_error not in ("stop", "skip"):
+        raise InputError(f"on_error must be stop or skip, got {on_error!r:.60}")
+    return bool(on_error == "skip")

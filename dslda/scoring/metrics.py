@@ -1,0 +1,121 @@
+"""Metrics of a run for Prometheus' textfile collector."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dslda.corpus.location import Location
+from dslda.corpus.output import check_writable, writing
+from dslda.exceptions import InputError
+from dslda.scoring.folder import write_whole
+
+__all__ = ["MetricsFile"]
+
+PREFIX = "dslda_score"
+HELP = {
+    "success": "1 if the last run was complete, 0 if it failed.",
+    "last_success_timestamp_seconds": "When a run was complete last.",
+    "seconds": "Seconds that the last run took.",
+    "new_parts": "Parts that the last run has scored.",
+    "rows": "Rows in the folder.",
+    "skipped_rows": "Records that were left out.",
+    "duplicate_ids": "Rows whose identifier another row has.",
+    "flagged_rows": "Rows with a flag.",
+    "oov_share": "Share of the tokens that the model does not know.",
+    "prediction_mean": "Mean prediction.",
+    "prediction_psi": "Population stability index of the predictions against training.",
+    "largest_topic_psi": "Largest population stability index of a topic against training.",
+}
+
+
+class MetricsFile:
+    """A file that is replaced at the end of a run, whether it failed or not.
+
+    Parameters
+    ----------
+    path : str or path
+        By custom with the ending ``.prom``, in the folder that node_exporter reads.
+    run : str
+        Folder of the run, the label of all metrics.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], run: str) -> None:
+        self._location = Location.of(path)
+        folder = os.path.dirname(self._location.url)
+        if not self._location.local or os.path.isdir(self._location.url) or not os.path.isdir(folder):
+            raise InputError(
+                f"metrics must name a local file in a folder that is there, got {os.fspath(path)!r:.80}"
+            )
+        if f"{folder}/".startswith(f"{run}/"):
+            raise InputError(
+                f"metrics must name a file outside of the folder of the run, got {os.fspath(path)!r:.80}"
+            )
+        check_writable(self._location)
+        self._run = run
+        self._began = time.time()
+
+    def write(self, manifest: Mapping[str, Any] | None, n_new_parts: int) -> None:
+        """Replace the file; without a manifest the run has failed, and the time of the last success stays.
+
+        Raises
+        ------
+        OutputError
+            It cannot be written.
+        """
+        now = time.time()
+        values: list[tuple[str, str, float]] = [
+            ("success", "", 0.0 if manifest is None else 1.0),
+            ("seconds", "", now - self._began),
+            ("new_parts", "", n_new_parts),
+        ]
+        last = now if manifest is not None else self._last_success()
+        if last is not None:
+            values.append(("last_success_timestamp_seconds", "", last))
+        if manifest is not None:
+            values += _of(manifest)
+        lines = []
+        for name in HELP:
+            found = [(label, value) for n, label, value in values if n == name]
+            if found:
+                lines += [f"# HELP {PREFIX}_{name} {HELP[name]}", f"# TYPE {PREFIX}_{name} gauge"]
+                lines += [f"{PREFIX}_{name}{{{self._label(label)}}} {value!r}" for label, value in found]
+        with writing(self._location.url):
+            write_whole(self._location, ("\n".join(lines) + "\n").encode())
+
+    def _label(self, flag: str) -> str:
+        escaped = self._run.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        run = escaped.encode(errors="replace").decode()
+        return f'run="{run}"' + (f',flag="{flag}"' if flag else "")
+
+    def _last_success(self) -> float | None:
+        with contextlib.suppress(OSError, ValueError), open(self._location.url, encoding="utf-8") as stream:
+            for line in stream:
+                if line.startswith(f"{PREFIX}_last_success_timestamp_seconds{{"):
+                    return float(line.rpartition(" ")[2])
+        return None
+
+
+def _of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+    yield "rows", "", manifest["rows_out"]
+    yield "skipped_rows", "", manifest["skipped"]["count"]
+    yield "duplicate_ids", "", manifest["duplicate_ids"]["count"]
+    for flag, count in manifest["flags"].items():
+        yield "flagged_rows", flag, count
+    drift = manifest["drift"] or {}
+    for name, value in (
+        ("oov_share", manifest["oov_share"]),
+        ("prediction_mean", manifest["predictions"]["mean"]),
+        ("prediction_psi", drift.get("prediction_psi")),
+        ("largest_topic_psi", drift.get("largest_topic_psi")),
+    ):
+        if value is not None:
+            yield name, "", value

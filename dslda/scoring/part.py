@@ -1,0 +1,383 @@
+"""Scoring a part: what a worker does. Its rows become one file, which takes its name when it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.counting import hashes_of
+from dslda.corpus.location import Location
+from dslda.corpus.output import writing
+from dslda.corpus.readers import Fields, Record, Source, attempts
+from dslda.corpus.text import Analyzer
+from dslda.exceptions import InputError
+from dslda.persistence.record import ModelRecord
+from dslda.predict_files import identifier_of
+from dslda.prediction import (
+    BATCH_DOCUMENTS,
+    CountedBlock,
+    Predictions,
+    aligned_block,
+    count_batch,
+    fields_of_documents,
+    predict_block,
+    predict_nothing,
+    settings_of_texts,
+)
+from dslda.prediction_columns import columns_of_corpus, columns_of_records
+from dslda.scoring.inputs import Input, check_unchanged
+from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
+from dslda.scoring.tally import Tally
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dslda.corpus.store import Corpus
+    from dslda.families.base import Family
+
+__all__ = ["CorpusPart", "FilePart", "Scorer", "score_part"]
+
+Batch: TypeAlias = list[tuple[int, Record]]
+"""Records by their positions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scorer:
+    """What scores documents, sent to each worker once.
+
+    Attributes
+    ----------
+    record : ModelRecord
+        As documents are scored with it.
+    family : type of Family
+        Of the model, which may be one of the user's own.
+    topics : int, "all" or "none"
+    output_format : {"parquet", "csv", "jsonl"}
+    skip : bool
+        Leave out records that cannot be scored.
+    """
+
+    record: ModelRecord
+    family: type[Family]
+    topics: Topics
+    output_format: OutputFormat
+    skip: bool
+
+    def table(self, scored: Predictions) -> pa.Table:
+        """The rows of scored documents."""
+        reference = self.record.reference
+        residuals = None if reference is None else reference.residuals
+        return score_table(scored, self.topics, residuals=residuals)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilePart:
+    """Pieces of files to be scored one after the other.
+
+    Attributes
+    ----------
+    sources : tuple of Source
+    rows : tuple of int
+        Records that each had when it was scanned.
+    inputs : tuple of Input
+        The files they are of.
+    fields : Fields
+    first_row : int
+        Records before these.
+    options : mapping
+        Storage options.
+    """
+
+    sources: tuple[Source, ...]
+    rows: tuple[int, ...]
+    inputs: tuple[Input, ...]
+    fields: Fields
+    first_row: int
+    options: Mapping[str, Any]
+
+    def check(self) -> None:
+        """Refuse files that were changed since they were scanned."""
+        for found in self.inputs:
+            check_unchanged(found, self.options)
+
+    def scored(self, scorer: Scorer, tally: Tally) -> Iterator[Predictions]:
+        """Scores of the records, a batch at a time, with what is skipped told to the tally."""
+        settings = settings_of_texts(scorer.record)
+        fields = fields_of_documents(
+            scorer.record, text=self.fields.text, words=self.fields.words, counts=self.fields.counts
+        )
+        analyze = Analyzer(settings)
+        first = self.first_row
+        for source, rows in zip(self.sources, self.rows, strict=True):
+            records = _Records(source, first, rows, self.fields, tally if scorer.skip else None)
+            while batch := records.batch():
+                count = partial(
+                    _count, record=scorer.record, analyze=analyze, fields=fields, place=records.place
+                )
+                try:
+                    counted, words = count(batch)
+                except InputError:
+                    if not scorer.skip:
+                        raise
+                    batch = _accepted(batch, count, tally, records.place)
+                    if not batch:
+                        continue
+                    counted, words = count(batch)
+                for word, n in words.items():
+                    tally.words.add(word, n)
+                yield predict_block(scorer.record, counted, [records.ids[i] for i, _ in batch])
+            first += rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorpusPart:
+    """A partition of a corpus.
+
+    Attributes
+    ----------
+    corpus : Corpus
+    partition : int
+    covariates : tuple of str
+        Columns that the model needs.
+    alignment : ndarray of int32, shape (V,), or None
+        The model's terms by those of the corpus, where they are others.
+    """
+
+    corpus: Corpus
+    partition: int
+    covariates: tuple[str, ...]
+    alignment: NDArray[np.int32] | None
+
+    def check(self) -> None:
+        """Nothing: what is read agrees with its checksum, or is refused."""
+
+    def scored(self, scorer: Scorer, tally: Tally) -> Iterator[Predictions]:
+        """Scores of the documents, a batch at a time."""
+        corpus = self.corpus
+        block = corpus.read(self.partition, responses=(), covariates=self.covariates, doc_id=True)
+        columns = columns_of_corpus(
+            block.covariates,
+            scorer.record,
+            corpus.levels,
+            first=int(corpus.document_offsets[self.partition]),
+        )
+        counted = aligned_block(block, self.alignment)
+        for start in range(0, block.n_documents, BATCH_DOCUMENTS):
+            rows = slice(start, min(start + BATCH_DOCUMENTS, block.n_documents))
+            part = CountedBlock(
+                _rows(counted.block, rows),
+                counted.n_unknown[rows],
+                {name: values[rows] for name, values in columns.items()},
+            )
+            yield predict_block(scorer.record, part, (block.doc_id or ())[rows])
+
+
+def score_part(
+    scorer: Scorer, part: FilePart | CorpusPart, target: Location, ids: Location
+) -> dict[str, Any]:
+    """Score a part and write its file.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    part : FilePart or CorpusPart
+    target, ids : Location
+        Where to write the rows, and the hashes of their identifiers, ascending.
+
+    Returns
+    -------
+    dict
+        What there is to know of the part, as JSON: see :meth:`Tally.to_json`, and of the file its size and hash.
+
+    Raises
+    ------
+    InputError
+        An input cannot be read, has a record that cannot be scored and may not be skipped, or was changed.
+    OutputError
+        The file cannot be written.
+    """
+    from dslda.families.registry import is_built_in, register
+
+    if not is_built_in(scorer.family):
+        register(scorer.family)
+    record = scorer.record
+    tally = Tally(record.parameters.n_topics, record.reference)
+    hashes: list[NDArray[np.uint64]] = []
+    part.check()
+    with _file(target) as stream:
+        with writing(target.url):
+            writer = table_writer(stream, scorer.output_format, scorer.table(predict_nothing(record)))
+        try:
+            for scored in part.scored(scorer, tally):
+                tally.add(scored)
+                hashes.append(hashes_of(name.encode() for name in scored.doc_id))
+                with writing(target.url):
+                    writer.write(scorer.table(scored))
+            with writing(target.url):
+                writer.close()
+                size, sha256 = _measured(stream)
+            part.check()
+        except BaseException:
+            writer.abandon()
+            raise
+    distinct = np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes]))
+    with _file(ids) as stream, writing(ids.url):
+        stream.write(distinct.astype("<u8").tobytes())
+    return {"bytes": size, "sha256": sha256, **tally.to_json()}
+
+
+class _Records:
+    """The records of a source in batches; remembers where those of the last batch came from."""
+
+    def __init__(self, source: Source, first: int, rows: int, fields: Fields, skipping: Tally | None) -> None:
+        self._source = source
+        self._first = first
+        self._expected = rows
+        self._fields = fields
+        self._skipping = skipping
+        self._attempts = enumerate(attempts(source, fields), first)
+        self._n = 0
+        self._numbers: dict[int, int] = {}
+        self.ids: dict[int, str] = {}
+
+    def batch(self) -> Batch:
+        """The next records, by their position in the whole input; none at the end."""
+        self._numbers.clear()
+        self.ids.clear()
+        batch: Batch = []
+        while len(batch) < BATCH_DOCUMENTS:
+            try:
+                found = next(self._attempts, None)
+            except InputError as error:
+                if self._skipping is None:
+                    raise
+                self._skipping.skip(str(error), "nothing that follows it can be read")
+                self._attempts = enumerate(iter(()))
+                self._expected = self._n
+                continue
+            if found is None:
+                if self._n != self._expected:
+                    raise InputError(
+                        f"{self._source.place(0)}: must have {self._expected:,} records as when it was read first, got "
+                        f"{self._n:,}: it was changed meanwhile; run again when nothing writes to it any more"
+                    )
+                break
+            position, (number, record) = found
+            self._n += 1
+            if isinstance(record, InputError):
+                if self._skipping is None:
+                    raise record
+                self._skipping.skip(self._source.place(number), str(record))
+                continue
+            self._numbers[position] = number
+            self.ids[position] = identifier_of(record, self._fields, position)
+            batch.append((position, record))
+        return batch
+
+    def place(self, position: int) -> str:
+        return self._source.place(self._numbers[position])
+
+
+def _count(
+    batch: Batch,
+    *,
+    record: ModelRecord,
+    analyze: Analyzer,
+    fields: Mapping[str, str],
+    place: Callable[[int], str],
+) -> tuple[CountedBlock, Counter[str]]:
+    """Documents counted over the vocabulary of the model, with their columns, and the words that are not in it."""
+    words: Counter[str] = Counter()
+
+    def new_word(word: str, n: int) -> None:
+        words[word] += n
+
+    columns = columns_of_records(batch, record, place)
+    counted = count_batch(batch, record, analyze, fields, place, new_words=new_word)
+    return replace(counted, columns=columns), words
+
+
+def _accepted(
+    batch: Batch, count: Callable[[Batch], object], tally: Tally, place: Callable[[int], str]
+) -> Batch:
+    """The documents of a batch that can be counted; the others are told to the tally."""
+    kept = []
+    for each in batch:
+        try:
+            count([each])
+        except InputError as error:
+            tally.skip(place(each[0]), str(error))
+        else:
+            kept.append(each)
+    return kept
+
+
+def _rows(block: Any, rows: slice) -> Any:
+    a, b = block.indptr[rows.start], block.indptr[rows.stop]
+    return replace(
+        block,
+        indptr=block.indptr[rows.start : rows.stop + 1] - a,
+        terms=block.terms[a:b],
+        counts=block.counts[a:b],
+        responses={},
+        covariates={},
+        weight=None,
+        doc_id=None,
+    )
+
+
+@contextmanager
+def _file(target: Location) -> Iterator[IO[bytes]]:
+    """A file that takes its name when the block ends without an error; on object stores it is sent there then."""
+    if target.local:
+        folder = None
+        temporary = target.sibling("partial").url
+    else:
+        folder = tempfile.mkdtemp(prefix="dslda-part-")
+        temporary = os.path.join(folder, "part")
+    try:
+        with writing(target.url):
+            stream = open(temporary, "w+b")  # noqa: SIM115 - closing can fail too
+        try:
+            yield stream
+        except BaseException:
+            with contextlib.suppress(OSError):
+                stream.close()
+            raise
+        with writing(target.url):
+            stream.flush()
+            os.fsync(stream.fileno())
+            stream.close()
+            if target.local:
+                os.replace(temporary, target.url)
+            else:
+                fs, path = target.file_system()
+                fs.put_file(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measured(stream: IO[bytes]) -> tuple[int, str]:
+    """Size and SHA-256 of what was written."""
+    stream.flush()
+    stream.seek(0)
+    sha, size = hashlib.sha256(), 0
+    while block := stream.read(1 << 20):
+        sha.update(block)
+        size += len(block)
+    return size, sha.hexdigest()

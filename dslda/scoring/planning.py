@@ -1,0 +1,208 @@
+"""What is to be done: inputs compared with those of earlier runs on a folder, and parts cut out of new ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dslda.corpus.json_fields import json_sha256
+from dslda.corpus.readers import Fields
+from dslda.corpus.runner import Runner
+from dslda.corpus.sources import OPENING_BYTES, InputFiles, group_sources, target_bytes, whole_files
+from dslda.corpus.streams import InputFile
+from dslda.exceptions import InputError
+from dslda.scoring.folder import Part, RunState
+from dslda.scoring.inputs import Input, Piece, Scanned, content_sha256, scan_files, state_of
+from dslda.wording import number_of
+
+__all__ = ["Comparison", "compare", "part_key", "plan_files", "plan_partitions"]
+
+logger = logging.getLogger("dslda.score")
+
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Inputs of now against those of a manifest.
+
+    Attributes
+    ----------
+    state : RunState
+        With what stays of it.
+    new : tuple of int
+        Positions of the inputs of now that are to be planned.
+    """
+
+    state: RunState
+    new: tuple[int, ...]
+
+
+def compare(
+    state: RunState, now: Sequence[Input], *, rescore_changed: bool, options: Mapping[str, Any]
+) -> Comparison:
+    """Find what is new, and what cannot stay.
+
+    Inputs of a run that was completed stay as they are; with `rescore_changed` those that were changed are taken out with
+    their parts, and come again after all others. Inputs of a run that was not completed may change: then they are all
+    planned anew, since nothing of them was final.
+
+    Raises
+    ------
+    InputError
+        Inputs of a completed run were changed.
+    """
+    places = {found.key: i for i, found in enumerate(now)}
+    inputs = list(state.inputs)
+    changed: list[int] = []
+    open_changed = False
+    gone = 0
+    for i, known in enumerate(state.inputs):
+        place = places.get(known.key)
+        if place is None:
+            gone += known.verified
+            if not known.verified:
+                open_changed = True
+                logger.warning(
+                    "%s is not among the inputs any more, and the run was not completed: its rows are left out",
+                    known.label,
+                )
+            continue
+        found = now[place]
+        if found.looks_like(known):
+            continue
+        if not known.verified or known.unreadable:
+            open_changed = True
+            inputs[i] = replace(known, verified=False)
+        elif known.partition is None and content_sha256(found.file(options)) == known.sha256:
+            inputs[i] = replace(known, size=found.size, modified=found.modified)
+        else:
+            changed.append(i)
+    if gone:
+        logger.info(
+            "%s scored before %s not among the inputs now: %s rows stay",
+            number_of(gone, "input"),
+            "is" if gone == 1 else "are",
+            "its" if gone == 1 else "their",
+        )
+    if changed:
+        _report_changed([state.inputs[i] for i in changed], rescore=rescore_changed)
+        # parts hold rows of several small files
+        of_parts = (part.inputs for part in state.parts if part.inputs & set(changed))
+        together = set(changed).union(*of_parts)
+        if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in places]:
+            raise InputError(
+                f"inputs that share a part with one that changed must be there to be scored again, {missing[0]} is not; "
+                "name it again, or choose another folder"
+            )
+        for i in together:
+            inputs[i] = replace(inputs[i], verified=False)
+        open_changed = True
+    state = replace(state, inputs=tuple(inputs))
+    if open_changed:
+        state = _without_open(state)
+    known_keys = {found.key for found in state.inputs}
+    before = [places[found.key] for found in inputs if found.key in places]
+    following = [*before, *(i for i in range(len(now)) if i not in set(before))]
+    return Comparison(state, tuple(i for i in following if now[i].key not in known_keys))
+
+
+def _without_open(state: RunState) -> RunState:
+    """Without the inputs that are not verified, and their parts."""
+    kept = [i for i, found in enumerate(state.inputs) if found.verified]
+    places = {old: new for new, old in enumerate(kept)}
+    parts = tuple(
+        replace(part, pieces=tuple(replace(piece, input=places[piece.input]) for piece in part.pieces))
+        for part in state.parts
+        if part.inputs <= places.keys()
+    )
+    return replace(state, inputs=tuple(state.inputs[i] for i in kept), parts=parts, complete=False)
+
+
+def _report_changed(found: Sequence[Input], *, rescore: bool) -> None:
+    named = ", ".join(each.label for each in found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
+    what = f"{number_of(len(found), 'input')} that {'was' if len(found) == 1 else 'were'} scored before"
+    if not rescore:
+        raise InputError(
+            f"inputs must stay as they were scored, {what} changed since: {named}; score them again with "
+            "rescore_changed=True (their rows then follow all others), or choose another folder"
+        )
+    logger.warning(
+        "%s changed since, and %s scored again: %s", what, "is" if len(found) == 1 else "are", named
+    )
+
+
+def plan_files(
+    runner: Runner,
+    state: RunState,
+    files: InputFiles,
+    fields: Fields,
+    *,
+    skip: bool,
+) -> RunState:
+    """Read new files once, and cut them into parts that follow those there.
+
+    Large files are cut and small ones put together, at about the same bytes of text: how is decided by the files alone.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, and may not be skipped.
+    """
+    target = 1 << (target_bytes(files).bit_length() - 1)  # the same for inputs of about the same size
+    sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=0)]
+    rows = [(group, fields, target, skip) for group in group_sources(sized, target)]
+    scanned: dict[int, list[Scanned]] = dict(runner.stream(scan_files, rows, n=len(rows), stage="scan"))
+    inputs: list[Input] = list(state.inputs)
+    pieces: list[tuple[Piece, int]] = []
+    for i in sorted(scanned):
+        for each in scanned[i]:
+            if each.input.unreadable:
+                logger.warning("%s is skipped: %s", each.input.label, each.input.unreadable)
+            pieces += [
+                (Piece(len(inputs), n_rows, where), cost + OPENING_BYTES)
+                for where, n_rows, cost in each.pieces
+                if n_rows
+            ]
+            inputs.append(each.input)
+    return _with_parts(replace(state, inputs=tuple(inputs)), group_sources(pieces, target))
+
+
+def plan_partitions(state: RunState, found: Sequence[Input]) -> RunState:
+    """Make a part of each partition that has documents."""
+    first = len(state.inputs)
+    groups = [(Piece(first + i, each.rows, {}),) for i, each in enumerate(found) if each.rows]
+    return _with_parts(replace(state, inputs=(*state.inputs, *found)), groups)
+
+
+def _with_parts(state: RunState, groups: Sequence[tuple[Piece, ...]]) -> RunState:
+    number = max([state.next_part, *(part.number + 1 for part in state.parts)])
+    row = max([state.next_row, *(part.first_row + part.rows for part in state.parts)])
+    parts = list(state.parts)
+    for group in groups:
+        part = Part(number, row, group)
+        parts.append(part)
+        number, row = number + 1, row + part.rows
+    return replace(state, parts=tuple(parts), complete=False)
+
+
+def part_key(part: Part, inputs: Sequence[Input], identity: Mapping[str, Any]) -> str:
+    """What a part is made of: two with the same key have the same rows."""
+    pieces = [
+        [inputs[p.input].sha256, inputs[p.input].name, inputs[p.input].partition, p.rows, dict(p.range)]
+        for p in part.pieces
+    ]
+    return json_sha256([part.first_row, pieces, identity])
+
+
+def state_now(file: InputFile, name: str, *, skip: bool) -> Input:
+    """A file as it is now, unread."""
+    try:
+        size, modified = state_of(file)
+    except InputError:
+        if not skip:
+            raise
+        return Input(file.url, name)
+    return Input(file.url, name, None, size, modified)

@@ -1,0 +1,138 @@
+"""The manifest of a run that is complete, and what is said of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from dslda.exceptions import InputError
+from dslda.model import Model
+from dslda.prediction import FLAG_MEANING
+from dslda.scoring.drift import STRONG, drift_report
+from dslda.scoring.duplicates import find_duplicates
+from dslda.scoring.folder import RunFolder, RunState
+from dslda.scoring.planning import part_key
+from dslda.scoring.tally import RunTally
+from dslda.wording import number_of
+
+__all__ = ["final_manifest"]
+
+logger = logging.getLogger("dslda.score")
+
+
+def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str, Any]:
+    """Add up all parts, in their order.
+
+    Raises
+    ------
+    InputError
+        Nothing could be scored, all was skipped.
+    """
+    tally = RunTally(model.n_topics, model.record.reference)
+    parts = []
+    for part in state.parts:
+        note = folder.read_note(part, part_key(part, state.inputs, state.identity))
+        assert note is not None
+        tally.add(note)
+        file = folder.part_file(part.number).url.rpartition("/")[2]
+        done = {"file": file, "rows": note["rows"], "bytes": note["bytes"], "sha256": note["sha256"]}
+        parts.append(part.to_json() | done)
+    unreadable = [
+        {"path": found.label, "reason": found.unreadable} for found in state.inputs if found.unreadable
+    ]
+    if not tally.n_rows and (tally.n_skipped or unreadable):
+        first = tally.skipped[0]["reason"] if tally.skipped else unreadable[0]["reason"]
+        raise InputError(f"some record must be one that can be scored, all were skipped; the first: {first}")
+    files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
+    output_format = state.identity["settings"]["output_format"]
+    duplicates = find_duplicates(files, output_format, tally.n_rows)
+    drift = drift_report(tally, model.record.reference)
+    manifest = state.to_json() | {
+        "parts": parts,
+        "rows_in": sum(part.rows for part in state.parts),
+        "rows_out": tally.n_rows,
+        "skipped": {"count": tally.n_skipped, "first": tally.skipped, "unreadable_inputs": unreadable},
+        "flags": {flag: tally.flags.get(flag, 0) for flag in FLAG_MEANING},
+        "tokens": tally.tokens,
+        "known_tokens": tally.known_tokens,
+        "oov_share": 1.0 - tally.known_tokens / tally.tokens if tally.tokens else None,
+        "duplicate_ids": duplicates.to_json(),
+        "predictions": {
+            "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
+            "mean": tally.mean_prediction,
+            "training_mean": None if model.classes is not None else model.response_summary.mean,
+            "classes": dict(sorted(tally.classes.items())),
+        },
+        "drift": drift,
+        "new_words": {"words": tally.new_words(), "error": tally.words.error},
+    }
+    _log(manifest)
+    return manifest
+
+
+def _log(manifest: dict[str, Any]) -> None:
+    n = manifest["rows_out"]
+    for flag, count in manifest["flags"].items():
+        if count:
+            logger.warning(
+                "%d of %d documents %s", count, n, FLAG_MEANING[flag], extra={"flag": flag, "count": count}
+            )
+    skipped = manifest["skipped"]
+    if skipped["count"]:
+        logger.warning(
+            "%s skipped",
+            number_of(skipped["count"], "record"),
+            extra={"event": "skipped_in_all"} | {"count": skipped["count"]},
+        )
+    repeated = manifest["duplicate_ids"]
+    if repeated["count"]:
+        named = ", ".join(f"{name!r:.60}" for name in repeated["first"][:3])
+        logger.warning(
+            "%s of another (the first: %s)",
+            "1 document has the identifier"
+            if repeated["count"] == 1
+            else f"{repeated['count']:,} documents have the identifiers",
+            named,
+            extra={"event": "duplicate_ids"} | repeated,
+        )
+    drift = manifest["drift"] or {}
+    logger.info(
+        "complete: %s of %s",
+        number_of(n, "row"),
+        number_of(manifest["rows_in"], "record"),
+        extra={
+            "event": "complete",
+            "rows": n,
+            "skipped": skipped["count"],
+            "oov_share": manifest["oov_share"],
+            "prediction_mean": manifest["predictions"]["mean"],
+            "prediction_psi": drift.get("prediction_psi"),
+            "largest_topic_psi": drift.get("largest_topic_psi"),
+        },
+    )
+    if not drift:
+        return
+    of_training = drift["reference"] == "trained on"
+    caution = (
+        "; of a model that overfits this is so for all that is new: see docs/scoring.md"
+        if of_training
+        else ""
+    )
+    if (drift["prediction_psi"] or 0.0) > STRONG:
+        logger.warning(
+            "predictions have moved far from those of the documents %s (population stability index %.2f)%s",
+            drift["reference"],
+            drift["prediction_psi"],
+            caution,
+            extra={"event": "drift", "of": "predictions", "psi": drift["prediction_psi"]},
+        )
+    moved = [each for each in drift["topics"] if each["psi"] > STRONG]
+    if moved:
+        logger.warning(
+            "%s moved far from the documents %s: %s%s",
+            "1 topic has" if len(moved) == 1 else f"{len(moved)} topics have",
+            drift["reference"],
+            ", ".join(f"topic {each['topic']} ({each['psi']:.2f})" for each in moved[:5]),
+            caution,
+            extra={"event": "drift", "of": "topics", "topics": [each["topic"] for each in moved]},
+        )

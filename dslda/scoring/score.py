@@ -1,0 +1,381 @@
+"""Batch scoring: documents in, files of scores and a manifest out, whatever happens in between."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from dslda.corpus.location import Location
+from dslda.corpus.lock import only_writer
+from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
+from dslda.corpus.sources import InputFiles, check_first_records
+from dslda.exceptions import DsldaError, EngineError, InputError
+from dslda.model import Model
+from dslda.own_cluster import ClientLater, check_client
+from dslda.prediction import corpus_alignment
+from dslda.prediction_columns import check_columns
+from dslda.scoring.folder import Part, RunFolder, RunState
+from dslda.scoring.inputs import Input, source_of
+from dslda.scoring.job import Job, checked_topics, is_skip
+from dslda.scoring.metrics import MetricsFile
+from dslda.scoring.part import CorpusPart, FilePart, score_part
+from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions
+from dslda.scoring.report import final_manifest
+from dslda.scoring.tables import OutputFormat, Topics
+from dslda.scoring.verification import drop_changed, verified
+from dslda.wording import number_of
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+__all__ = ["ScoringRun", "score"]
+
+logger = logging.getLogger("dslda.score")
+
+IN_PROCESS_BYTES = 64 << 20
+"""Up to this much text is scored in this process, as it is ingested: starting workers takes some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringRun:
+    """A run that is complete.
+
+    Attributes
+    ----------
+    path : str
+        The folder.
+    n_new_parts : int
+        Parts that were scored now; 0 where there was nothing to do.
+    manifest : mapping
+        As docs/scoring.md describes it.
+    """
+
+    path: str
+    n_new_parts: int
+    manifest: Mapping[str, Any]
+
+
+def score(
+    model: Model | str | os.PathLike[str],
+    inputs: Any,
+    out: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    text: str | None = None,
+    words: str | None = None,
+    counts: str | None = None,
+    id: str | None = None,
+    topics: Topics = "all",
+    output_format: OutputFormat = "parquet",
+    on_error: Literal["stop", "skip"] = "stop",
+    rescore_changed: bool = False,
+    realign: bool = False,
+    metrics: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    client: Client | ClientLater | None = None,
+    progress: Progress | None = None,
+) -> ScoringRun:
+    """Score documents and write one row for each, in their order, into a folder that can be gone on with.
+
+    The work is cut into parts, which become one file each; the manifest says which belong to the run. Killed at any
+    moment, the same call goes on where it was, and ends with the same bytes as if it had not been killed. Called again it
+    scores what is new among the inputs, and nothing twice. docs/scoring.md describes all of it.
+
+    Parameters
+    ----------
+    model : Model or path
+    inputs : path, glob or URL, or several; or one or several corpora or their paths
+        Files and folders as :func:`dslda.ingest` reads them, except LDA-C; or stored corpora counted over the model's
+        vocabulary. Workers must be able to open the same paths.
+    out : path or URL
+        Folder of the run; workers must be able to write there.
+    format : {"auto", "jsonl", "csv", "parquet", "text"}
+        Of the input; "auto" goes by the files' endings.
+    text, words, counts, id : str, optional
+        Fields, as in :func:`~dslda.predict_files.predict_files`.
+    topics : int, "all" or "none"
+        Topic proportions of each document: all, or the largest few with the numbers of their topics.
+    output_format : {"parquet", "csv", "jsonl"}
+    on_error : {"stop", "skip"}
+        What to do with a record that cannot be scored: stop, naming it, with nothing final; or leave it out, and count it
+        in the manifest.
+    rescore_changed : bool
+        Score inputs again that have changed since they were scored. Their rows follow all others.
+    realign : bool
+        Match the terms of a corpus by name where its vocabulary is not the model's.
+    metrics : path, optional
+        File for Prometheus' textfile collector, replaced at the end.
+    storage_options : mapping, optional
+        For fsspec, for every URL among `inputs` and `out`.
+    client : distributed.Client, optional
+        Where to work. By default in this process up to 64 MB of text, beyond that on one worker process per core, started
+        and closed here.
+    progress : callable, optional
+        Called with a stage ("scan", "score", "check"), tasks done and tasks in all.
+
+    Returns
+    -------
+    ScoringRun
+
+    Raises
+    ------
+    InputError
+        An input cannot be used, naming file and line; was changed since it was scored, or while it was; or the folder
+        is a run of another model or of other settings. Finished parts stay, and the manifest says that the run is not
+        complete.
+    VocabularyMismatchError
+        A corpus is counted over another vocabulary.
+    OutputExistsError
+        `out` is there and is no run.
+    OutputError
+        It cannot be written, or another run is writing it.
+    """
+    check_client(client)
+    reported = None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url)
+    try:
+        job = Job.of(
+            model,
+            inputs,
+            out,
+            format=format,
+            named={"text": text, "words": words, "counts": counts, "id": id},
+            topics=checked_topics(topics),
+            output_format=output_format,
+            skip=is_skip(on_error),
+            realign=realign,
+            options=dict(storage_options or {}),
+        )
+        with only_writer(job.location, inside=True):
+            done = _run(job, client, progress, rescore_changed=rescore_changed)
+    except BaseException:
+        if reported is not None:
+            with contextlib.suppress(DsldaError):  # what has failed first matters more
+                reported.write(None, 0)
+        raise
+    if reported is not None:
+        reported.write(done.manifest, done.n_new_parts)
+    return done
+
+
+def _run(
+    job: Job, client: Client | ClientLater | None, progress: Progress | None, *, rescore_changed: bool
+) -> ScoringRun:
+    folder = RunFolder(job.location, job.scorer.output_format)
+    before = folder.read_manifest()
+    versions = _versions()
+    try:
+        state = RunState(job.identity, versions) if before is None else _known(before, job, versions)
+        now, files = job.inputs_now()
+        compared = compare(state, now, rescore_changed=rescore_changed, options=job.options)
+        state = compared.state
+        if before is not None and state.complete and not compared.new and _all_there(folder, before):
+            if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
+                before = before | {"inputs": [each.to_json() for each in state.inputs]}
+                folder.write_manifest(before)
+            logger.info("nothing to do: %s is complete", job.location.url)
+            return ScoringRun(job.location.url, 0, before)
+        with _runner(job, client, progress, small=_is_small(job)) as runner:
+            if compared.new:
+                state = _planned(runner, job, state, now, files, compared.new)
+            state = replace(state, complete=False, versions=versions)
+            # first of all: it tells what is in the folder, and what is of no use any more
+            folder.write_manifest(state.to_json())
+            folder.prepare()
+            folder.clear([part.number for part in state.parts])
+            n_new = _score_parts(runner, job, folder, state)
+            folder.clear([part.number for part in state.parts])  # what workers that died have left
+            state = verified(runner, folder, state, job.options)
+        manifest = final_manifest(job.model, folder, state)
+        folder.write_manifest(manifest)
+    except BaseException:
+        folder.remove_if_empty()
+        raise
+    return ScoringRun(job.location.url, n_new, manifest)
+
+
+def _planned(
+    runner: Runner,
+    job: Job,
+    state: RunState,
+    now: Sequence[Input],
+    files: InputFiles | None,
+    new: Sequence[int],
+) -> RunState:
+    """With parts for the inputs that are new."""
+    if files is None:
+        return plan_partitions(state, [now[i] for i in new])
+    chosen = replace(files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new))
+    check_first_records(chosen, job.fields, tolerant=True)
+    return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip)
+
+
+def _score_parts(runner: Runner, job: Job, folder: RunFolder, state: RunState) -> int:
+    """Score the parts that are not done; how many there were."""
+    keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
+    todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
+    if not todo:
+        return 0
+    if len(todo) < len(state.parts):
+        logger.info(
+            "%s of %s are done already",
+            f"{len(state.parts) - len(todo):,}",
+            number_of(len(state.parts), "part"),
+        )
+    scorer = runner.share(job.scorer)
+    tasks = _tasks(job, folder, state, todo)
+    rows = (
+        (scorer, task, folder.part_file(part.number), folder.ids_file(part.number))
+        for part, task in zip(todo, tasks, strict=True)
+    )
+    n_done = 0
+    try:
+        for i, note in runner.stream(score_part, rows, n=len(todo), stage="score"):
+            part = todo[i]
+            _check_seen(folder, part, note)
+            folder.write_note(part, {"key": keys[part.number]} | note)
+            n_done += 1
+            _log_part(part, note)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(
+            f"{n_done:,} of {number_of(len(todo), 'part')} were scored; the same command goes on"
+        )
+        raise
+    except DsldaError as error:
+        drop_changed(folder, state, job.options)
+        error.add_note(
+            f"{job.location.url} is not complete; the same command goes on with the "
+            f"{number_of(len(todo) - n_done, 'part')} that are left"
+        )
+        raise
+    return n_done
+
+
+def _tasks(
+    job: Job, folder: RunFolder, state: RunState, parts: Sequence[Part]
+) -> Iterator[FilePart | CorpusPart]:
+    """What workers are told of each part."""
+    if job.files is not None:
+        for part in parts:
+            inputs = {piece.input: state.inputs[piece.input] for piece in part.pieces}
+            yield FilePart(
+                sources=tuple(
+                    source_of(inputs[p.input], p, format=job.files.format, options=job.options)
+                    for p in part.pieces
+                ),
+                rows=tuple(piece.rows for piece in part.pieces),
+                inputs=tuple(inputs.values()),
+                fields=job.fields,
+                first_row=part.first_row,
+                options=job.options,
+            )
+        return
+    corpora = {corpus.path: corpus for corpus in job.corpora}
+    alignments = {
+        path: corpus_alignment(corpus, job.model.record, realign=job.realign)
+        for path, corpus in corpora.items()
+    }
+    for part in parts:
+        (piece,) = part.pieces
+        found = state.inputs[piece.input]
+        if found.path not in corpora or found.partition is None:
+            raise InputError(
+                f"{found.label} must be among the inputs until it is scored, it is not; name it again"
+            )
+        corpus = corpora[found.path]
+        columns = check_columns(corpus, job.model.record)
+        yield CorpusPart(corpus, found.partition, columns, alignments[found.path])
+
+
+def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
+    target = folder.part_file(part.number)
+    if folder.size(target) != note["bytes"]:
+        raise EngineError(
+            f"workers must write to the place that this process sees, got no {target.url} here that a worker has written; "
+            "give a folder that all machines share, or a URL"
+        )
+
+
+def _log_part(part: Part, note: Mapping[str, Any]) -> None:
+    for each in note["skipped"]["first"]:
+        logger.warning("skipped: %s", each["reason"], extra={"event": "skipped", **each})
+    logger.debug("part %d is done: %d rows", part.number, note["rows"])
+
+
+def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> RunState:
+    """The state of a manifest, if it is of this model and these settings."""
+    state = RunState.from_json(before, f"{job.location.url}: manifest")
+    for what in ("model", "settings"):
+        theirs, ours = state.identity[what], job.identity[what]
+        if theirs != ours:
+            differing = [name for name in ours if theirs.get(name) != ours[name]]
+            told = ", ".join(f"{name} {theirs.get(name)!r:.40}, not {ours[name]!r:.40}" for name in differing)
+            raise InputError(
+                f"{job.location.url} must be a run of this model with these settings, it has the {what} with {told}; choose "
+                "another folder"
+            )
+    if dict(state.versions) != dict(versions):
+        logger.warning(
+            "%s was scored with other versions of its programs (%s): new rows may differ in their last digits",
+            job.location.url,
+            ", ".join(f"{name} {version}" for name, version in state.versions.items()),
+        )
+    return state
+
+
+def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
+    """Whether the files of all parts are there, by their sizes."""
+    return all(folder.has_files(each["part"], each) for each in manifest["parts"])
+
+
+def _is_small(job: Job) -> bool:
+    """Whether all of it is scored before workers would have started."""
+    if job.files is not None:
+        return job.files.text_bytes <= IN_PROCESS_BYTES
+    return sum(8 * corpus.n_tokens for corpus in job.corpora) <= IN_PROCESS_BYTES
+
+
+@contextlib.contextmanager
+def _runner(
+    job: Job, client: Client | ClientLater | None, progress: Progress | None, *, small: bool
+) -> Iterator[Runner]:
+    """Choose where to work, and give up what is running when anything fails."""
+    with contextlib.ExitStack() as stack:
+        if client is None and not small:
+            client = ClientLater(embedded_client, here=True)
+        if isinstance(client, ClientLater):
+            if client.here:
+                from dslda.variational.compiling import kernel_of
+
+                # here, for workers that find it in numba's cache, where each of them would compile the same
+                kernel_of(job.model.family, labelled=False)
+            client = stack.enter_context(client.open())
+        runner: Runner = SerialRunner(progress)
+        if client is not None:
+            from dslda.engine.plugin import register
+
+            register(client, job.model.family, labelled=False)
+            runner = DaskRunner(client, progress)
+        try:
+            yield runner
+        except BaseException:
+            runner.cancel()
+            raise
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    from dslda._version import __version__
+
+    libraries = ("numpy", "numba", "scipy", "pyarrow")
+    return {
+        "dslda": __version__,
+        "python": platform.python_version(),
+        **{library: version(library) for library in libraries},
+    }

@@ -1,0 +1,177 @@
+"""What a model remembers of the documents it was trained on, for those that it scores later to be compared with.
+
+Taken of a sample that the documents alone decide, in this process, after the fit: so it is the same whatever the cluster,
+and costs a few seconds however large the corpus is. Responses are left out, as they are where documents are scored.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import CancelledError
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.engine.executor import single_threaded_blas
+from dslda.engine.sources import Source, TrainingView
+from dslda.exceptions import DsldaError
+from dslda.model import Model
+from dslda.persistence.record import ModelRecord
+from dslda.persistence.reference import N_BINS, Reference
+from dslda.prediction import CountedBlock, predict_block
+
+__all__ = ["training_reference"]
+
+logger = logging.getLogger("dslda.engine")
+
+MOST_DOCUMENTS = 10_000
+LEAST_DOCUMENTS = 500
+MOST_PARTITIONS = 64
+TOKEN_TOPICS = 1e8
+"""Documents of the sample, times their tokens, times topics: some seconds of inference."""
+
+FEWEST_KEPT = 250
+"""Documents kept from training, from which on they are taken in the place of those trained on."""
+FEWEST_RESIDUALS = 100
+LEFT_OUT = 0.05
+"""Share of responses below an interval, and of those above."""
+FAMILIES_WITH_INTERVAL = ("gaussian", "student_t")
+"""Numbers whose scatter about their prediction does not depend on its level, as their families say."""
+
+
+def training_reference(record: ModelRecord, source: Source) -> Reference | None:
+    """Distributions of predictions and topics over the training documents.
+
+    Parameters
+    ----------
+    record : ModelRecord
+        Of the fitted model.
+    source : Source
+        The documents that it was fitted to.
+
+    Returns
+    -------
+    Reference or None
+        None where no document could be read again, or none has a known word.
+    """
+    try:
+        with single_threaded_blas():
+            return _reference(Model(record).scoring_record, source)
+    # the fit may have taken days, and is complete without it
+    except (DsldaError, OSError, CancelledError) as error:
+        logger.warning(
+            "training documents could not be read again (%s): the model will not know how far others have drifted",
+            error,
+        )
+        return None
+
+
+def _reference(record: ModelRecord, source: Source) -> Reference | None:
+    trained, left_out = _Collected(record), _Collected(record)
+    n = source.n_partitions
+    wanted = min(n, MOST_PARTITIONS)
+    chosen = [(2 * i + 1) * n // (2 * wanted) for i in range(wanted)]
+    views = [source.view(partition) for partition in chosen]
+    # read once for both: those trained on, and those that were kept from it
+    blocks = (source.reader(partition)() for partition in chosen)
+    sizes = source.n_documents[chosen]
+    stored = source.n_stored[chosen]
+    of_trained, of_left_out = _sample(sizes, record), _sample(stored - sizes, record)
+    for block, view, rows, others in zip(blocks, views, of_trained, of_left_out, strict=True):
+        trained.add(block, view, rows)
+        if len(others):
+            left_out.add(block, view.others(block), others)
+    if not trained.n_documents:
+        return None
+    of_training = left_out.n_documents < FEWEST_KEPT
+    seen = trained if of_training else left_out
+    predicted, topics = np.concatenate(seen.predictions), np.concatenate(seen.proportions)
+    of_classes = predicted.dtype == object
+    classes = tuple(record.classes or ()) if of_classes else ()
+    reference = Reference(
+        prediction_borders=np.zeros(0) if of_classes else _borders(predicted[~np.isnan(predicted)]),
+        prediction_counts=np.zeros(len(classes) or N_BINS, dtype=np.int64),
+        topic_borders=np.array([_borders(column) for column in topics.T]),
+        topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
+        topic_means=topics.mean(axis=0),
+        residuals=left_out.interval() if record.spec.family in FAMILIES_WITH_INTERVAL else None,
+        classes=classes,
+        of_training=of_training,
+    )
+    counts = reference.no_counts()
+    counts.add(reference, predicted, topics)
+    reference.prediction_counts[:] = counts.predictions
+    reference.topic_counts[:] = counts.topics
+    return reference
+
+
+class _Collected:
+    """Predictions and topics of documents with a known word, and how far their responses are off."""
+
+    def __init__(self, record: ModelRecord) -> None:
+        self._record = record
+        self.predictions: list[NDArray[Any]] = []
+        self.proportions: list[NDArray[np.float64]] = []
+        self.residuals: list[NDArray[np.float64]] = []
+        self.n_documents = 0
+
+    def add(self, block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]) -> None:
+        """Predict some of the documents of a view."""
+        taken, y = _documents(block, view, rows)
+        scored = predict_block(
+            self._record,
+            CountedBlock(taken, np.zeros(taken.n_documents, dtype=np.int64), taken.covariates),
+            [""] * taken.n_documents,
+        )
+        known = scored.known_tokens > 0
+        self.n_documents += int(known.sum())
+        self.predictions.append(scored.prediction[known])
+        self.proportions.append(scored.topic_proportions[known])
+        if scored.prediction.dtype != object:
+            self.residuals.append((y - scored.prediction)[known])
+
+    def interval(self) -> NDArray[np.float64] | None:
+        """Lowest and highest residual without the outermost: the next document's is between with probability 90%."""
+        found = np.sort(np.concatenate([np.zeros(0), *self.residuals]))
+        found = found[~np.isnan(found)]
+        n = len(found)
+        if n < FEWEST_RESIDUALS:
+            return None
+        rank = int(LEFT_OUT * (n + 1))
+        return np.array([found[rank - 1], found[n - rank]])
+
+
+def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:
+    """Of each partition the documents to take, by their numbers among its `sizes`: evenly spread over all."""
+    there = int(sizes.sum())
+    per_document = max(record.training.n_tokens / max(record.training.n_documents, 1), 1.0)
+    most = int(TOKEN_TOPICS / (per_document * record.parameters.n_topics))
+    most = min(max(most, LEAST_DOCUMENTS), MOST_DOCUMENTS, there)
+    rows = (2 * np.arange(most, dtype=np.int64) + 1) * there // max(2 * most, 1)
+    firsts = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = np.searchsorted(rows, firsts)
+    return [rows[a:b] - first for first, a, b in zip(firsts[:-1], cuts[:-1], cuts[1:], strict=True)]
+
+
+def _documents(
+    block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]
+) -> tuple[DocumentBlock, NDArray[np.float64]]:
+    """Some of the documents of a view, and their responses in the user's units."""
+    y = view.raw(block)[rows]
+    stored = view.rows(block)[rows]
+    lengths = np.diff(block.indptr)[stored]
+    indptr = np.zeros(len(stored) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    entries = np.repeat(block.indptr[stored] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    covariates = {name: values[stored] for name, values in block.covariates.items()}
+    return DocumentBlock(indptr, block.terms[entries], block.counts[entries], covariates=covariates), y
+
+
+def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Deciles, each the value of a document."""
+    if not len(values):
+        return np.zeros(N_BINS - 1)
+    borders: NDArray[np.float64] = np.quantile(values, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf")
+    return borders

@@ -1,0 +1,682 @@
+"""``dslda score`` on real files: kills, restarts, and every bad input; nothing is lost, repeated or misplaced."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import dslda
+from dslda.corpus.location import Location
+from dslda.corpus.lock import only_writer
+from dslda.exceptions import InputError
+
+Dslda = Callable[..., Any]
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-c", "from dslda.cli import main; main()"]
+WORDS = ("good", "fine", "lovely", "great", "bad", "poor", "awful", "sad", "unheard", "of")
+
+
+def write(path: Path, n: int, *, first: int = 0, repeat: int = 150) -> Path:
+    """Records of about 50 bytes times `repeat`."""
+    lines = []
+    for i in range(first, first + n):
+        text = (
+            f"{WORDS[i % 10]} {WORDS[i % 7]} {WORDS[i // 10 % 10]} dress number{i % 5} word{i % 97} " * repeat
+        )
+        lines.append(json.dumps({"key": f"n{i}", "text": text}) + "\n")
+    content = "".join(lines).encode()
+    path.write_bytes(gzip.compress(content, 1, mtime=0) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files that become five parts or more."""
+    folder = tmp_path_factory.mktemp("large")
+    write(folder / "a.jsonl", 1200)
+    write(folder / "b.jsonl.gz", 200, first=1200)
+    write(folder / "c.jsonl", 3, first=1400)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(made: Path, large: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What a run over the large folder leaves."""
+    out = tmp_path_factory.mktemp("undisturbed") / "scores"
+    run = dslda.score(made / "stars.model", large, out)
+    assert len(run.manifest["parts"]) >= 5
+    return content(out)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files of a run."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """All rows of a run, in their order."""
+    return [row for path in sorted(folder.glob("part-*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
+    return found
+
+
+def start(*arguments: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*PROGRAM, *map(str, arguments)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def wait_for_parts(process: subprocess.Popen[bytes], folder: Path, n: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(list(folder.glob("parts/*.json"))) < n:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
+def test_rows_are_those_of_predict_in_every_format(
+    dslda: Dslda, made: Path, tmp_path: Path, output_format: str
+) -> None:
+    predicted = tmp_path / "predicted.csv"
+    assert (
+        dslda("predict", made / "stars.model", made / "reviews.jsonl", "--topics", "--out", predicted).code
+        == 0
+    )
+    with predicted.open(newline="") as stream:
+        expected = list(csv.DictReader(stream))
+    done = dslda(
+        *("score", made / "stars.model", made / "reviews.jsonl", "--out", tmp_path / "s"),
+        *("--output-format", output_format),
+    )
+    assert done.code == 0, done.err
+    path = tmp_path / "s" / f"part-000000.{output_format}"
+    if output_format == "parquet":
+        found = pq.read_table(path).to_pylist()
+    elif output_format == "csv":
+        with path.open(newline="") as stream:
+            found = list(csv.DictReader(stream))
+    else:
+        found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(found) == len(expected) == 80
+    for mine, theirs in zip(found, expected, strict=True):
+        assert {name: str(mine[name]) for name in theirs} == theirs
+        assert int(mine["tokens"]) >= int(mine["known_tokens"])
+    assert f"{tmp_path}/s: 80 rows in 1 part, 1 of them scored now, mean prediction" in done.out
+
+
+def test_topics_are_all_the_largest_or_none(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    for topics in ("all", "none", "1"):
+        arguments = ("--topics", topics, "--out", tmp_path / topics)
+        assert dslda("score", made / "stars.model", made / "reviews.jsonl", *arguments).code == 0
+    whole, largest = rows(tmp_path / "all"), rows(tmp_path / "1")
+    for every, one in zip(whole, largest, strict=True):
+        best = max((0, 1), key=lambda k, row=every: row[f"topic_{k}"])
+        assert (one["top_topic_1"], one["top_proportion_1"]) == (best, every[f"topic_{best}"])
+    assert not any("topic" in name for name in rows(tmp_path / "none")[0])
+    assert (
+        "all, none or a whole number"
+        in dslda("score", made / "stars.model", "x", "--out", "y", "--topics", "0").error
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_run_that_is_killed_again_and_again_ends_with_the_bytes_of_an_undisturbed_one(
+    made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "scores"
+    for n in (1, 3):
+        process = start("score", made / "stars.model", large, "--out", out)
+        wait_for_parts(process, out, n)
+        process.kill()
+        process.communicate()
+        assert manifest(out)["status"] == "unfinished"
+        left = {path.name: path.stat().st_mtime_ns for path in out.glob("parts/*.json")}
+        assert len(left) >= n
+    (out / ".part-000001.parquet.0123abcd.partial").write_bytes(b"of a run that was killed while it wrote")
+    done = subprocess.run(
+        [*PROGRAM, "score", str(made / "stars.model"), str(large), "--out", str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    n_parts = sum(name.endswith(".parquet") for name in undisturbed)
+    assert f"{len(left)} of {n_parts} parts are done already".encode() in done.stderr
+    assert content(out) == undisturbed
+    assert left.items() <= {path.name: path.stat().st_mtime_ns for path in out.glob("parts/*.json")}.items()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_sigterm_keeps_the_finished_parts(
+    dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "scores"
+    process = start("score", made / "stars.model", large, "--out", out, "--metrics", tmp_path / "m.prom")
+    wait_for_parts(process, out, 1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert b"parts were scored; the same command goes on" in err
+    assert b"dslda_score_success" in (tmp_path / "m.prom").read_bytes()
+    assert not list(out.glob(".*"))
+    assert manifest(out)["status"] == "unfinished"
+    assert dslda("score", made / "stars.model", large, "--out", out).code == 0
+    assert content(out) == undisturbed
+
+
+def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    write(inputs / "b.jsonl", 5, repeat=1)
+    score = ("score", made / "stars.model", f"{inputs}/*.jsonl", "--out", out)
+    assert dslda(*score).code == 0
+    before, times = content(out), {p: p.stat().st_mtime_ns for p in out.rglob("*")}
+    again = dslda(*score)
+    assert again.code == 0
+    assert "nothing to do" in again.err
+    described = dslda("info", out)
+    assert described.code == 0
+    assert "5 of 5 records" in described.out
+    assert "against 80 documents trained on" in described.out
+    assert "5 rows in 1 part, nothing was new" in again.out
+    assert content(out) == before
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == times
+
+    write(inputs / "a.jsonl", 4, first=5, repeat=1)
+    assert dslda(*score).code == 0
+    assert [row["id"] for row in rows(out)] == [f"n{i}" for i in range(9)]
+    assert content(out)["part-000000.parquet"] == before["part-000000.parquet"]
+    # what somebody has removed is scored again
+    complete = content(out)
+    for name in ("part-000000.parquet", "parts/000001.json", "parts/000001.ids"):
+        (out / name).unlink()
+        assert "1 of them scored now" in dslda(*score).out
+        assert content(out) == complete
+    # moved away after it was scored, and another that was only touched: all rows stay
+    (inputs / "b.jsonl").unlink()
+    os.utime(inputs / "a.jsonl", (1, 1))
+    moved = dslda(*score)
+    assert moved.code == 0
+    assert "1 input scored before is not among the inputs now: its rows stay" in moved.err
+    assert len(rows(out)) == 9
+    assert "nothing was new" in dslda(*score).out
+
+
+def test_a_changed_input_is_refused_or_scored_again_behind_all_others(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    write(inputs / "a.jsonl", 3, repeat=9000)  # files of 1 MB and more have parts of their own
+    write(inputs / "b.jsonl", 2, first=3, repeat=9000)
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert dslda(*score).code == 0
+    before = content(out)
+    write(inputs / "a.jsonl", 4, first=10, repeat=1)
+    refused = dslda(*score)
+    assert refused.code == 2
+    assert (
+        f"1 input that was scored before changed since: {inputs}/a.jsonl; score them again with --rescore-changed"
+        in refused.error
+    )
+    assert content(out) == before
+    done = dslda(*score, "--rescore-changed")
+    assert done.code == 0, done.err
+    assert [row["id"] for row in rows(out)] == ["n3", "n4", "n10", "n11", "n12", "n13"]
+    assert [part["part"] for part in manifest(out)["parts"]] == [1, 2]
+    assert sorted(content(out)) == [
+        "manifest.json",
+        *("part-000001.parquet", "part-000002.parquet"),
+        *("parts/000001.ids", "parts/000001.json", "parts/000002.ids", "parts/000002.json"),
+    ]
+
+
+def test_what_shares_a_part_with_a_changed_input_is_scored_again_too(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    for i, name in enumerate("abc"):
+        write(inputs / f"{name}.jsonl", 2, first=2 * i, repeat=1)
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert dslda(*score).code == 0
+    write(inputs / "b.jsonl", 1, first=10, repeat=1)
+    (inputs / "c.jsonl").rename(tmp_path / "c.jsonl")
+    before = content(out)
+    assert f"{inputs}/c.jsonl is not; name it again" in dslda(*score, "--rescore-changed").error
+    assert content(out) == before
+    (tmp_path / "c.jsonl").rename(inputs / "c.jsonl")
+    assert dslda(*score, "--rescore-changed").code == 0
+    assert [row["id"] for row in rows(out)] == ["n0", "n1", "n10", "n4", "n5"]
+
+
+def test_a_corrupt_line_stops_before_anything_is_final_and_mended_the_run_goes_on(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    sound = write(inputs / "a.jsonl", 500).read_bytes()
+    lines = sound.splitlines(keepends=True)
+    (inputs / "a.jsonl").write_bytes(b"".join([*lines[:400], lines[400][:20] + b"\n", *lines[401:]]))
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    stopped = dslda(*score)
+    assert stopped.code == 2
+    assert f"{inputs}/a.jsonl, line 401: not JSON" in stopped.error
+    assert "is not complete; the same command goes on with the" in stopped.error
+    assert manifest(out)["status"] == "unfinished"
+    assert len(list(out.glob("parts/*.json"))) >= 1
+
+    skipping = tmp_path / "skipping"
+    shutil.copytree(out, skipping)
+    done = dslda(*score[:-1], skipping, "--on-error", "skip")
+    assert done.code == 0, done.err
+    assert f"skipped: {inputs}/a.jsonl, line 401: not JSON" in done.err
+    assert "499 rows" in done.out
+    assert ", 1 record skipped" in done.out
+    (first,) = manifest(skipping)["skipped"]["first"]
+    assert first["place"] == f"{inputs}/a.jsonl, line 401"
+    assert [row["id"] for row in rows(skipping)] == [f"n{i}" for i in range(500) if i != 400]
+    assert (manifest(skipping)["rows_in"], manifest(skipping)["rows_out"]) == (500, 499)
+
+    (inputs / "a.jsonl").write_bytes(sound)
+    assert dslda(*score).code == 0
+    fresh = tmp_path / "fresh"
+    assert dslda(*score[:-1], fresh).code == 0
+    assert content(out) == content(fresh)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "says", "n_skipped", "ids"),
+    [
+        ("x.jsonl", b'{"key":"a","text":"good"}\n{"key":"b"}\n{"key":"c","text":7}\n{"key":"d","text":"bad"}\n',
+         "line 2: must have the field 'text'", 2, ["a", "d"]),
+        ("x.jsonl", b'{"key":"a","text":"good"}\n\xff\xfe\n[1]\n{"key":"d","text":"bad"}\n',
+         "line 2: not UTF-8: byte 0xff", 2, ["a", "d"]),
+        ("x.csv", b'key,text\na,good\nb,"bad"x\nc,fine,more\nd,\xff\ne,bad\n', "line 3: not CSV", 3, ["a", "e"]),
+        ("x.jsonl.gz", gzip.compress(b"".join(b'{"text":"%d"}\n' % 7**i for i in range(900)), mtime=0)[:-9000],
+         "the gzip file is cut short", 1, None),
+    ],
+    ids=["fields", "lines", "csv", "gzip"],
+)  # fmt: skip
+def test_records_that_cannot_be_scored_stop_the_run_or_are_left_out_and_counted(
+    dslda: Dslda,
+    made: Path,
+    tmp_path: Path,
+    name: str,
+    raw: bytes,
+    says: str,
+    n_skipped: int,
+    ids: list[str] | None,
+) -> None:
+    (tmp_path / name).write_bytes(raw)
+    score = ("score", made / "stars.model", tmp_path / name, "--out", tmp_path / "out")
+    stopped = dslda(*score)
+    assert stopped.code == 2
+    assert f"{tmp_path / name}" in stopped.error
+    assert says in stopped.error
+    assert not list(tmp_path.glob("out/part-*"))
+    done = dslda(*score, "--on-error", "skip")
+    assert done.code == 0, done.err
+    told = manifest(tmp_path / "out")
+    assert told["skipped"]["count"] == n_skipped
+    assert len(told["skipped"]["first"]) == n_skipped
+    assert ids is None or [row["id"] for row in rows(tmp_path / "out")] == ids
+    assert "nothing was new" in dslda(*score, "--on-error", "skip").out
+
+
+def test_what_is_wrong_with_all_records_is_an_error_all_the_same(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    model, reviews, out = made / "stars.model", made / "reviews.jsonl", tmp_path / "out"
+    for on_error in ("stop", "skip"):
+        done = dslda("score", model, reviews, "--out", out, "--text", "body", "--on-error", on_error)
+        assert done.code == 2
+        assert "has no field 'body' for the text; fields there are: 'key', 'text'" in done.error
+        assert not out.exists()
+    (tmp_path / "x.jsonl").write_text('{"text": 1}\n' * 3)
+    done = dslda("score", model, tmp_path / "x.jsonl", "--out", out, "--on-error", "skip")
+    assert done.code == 2
+    assert "some record must be one that can be scored, all were skipped; the first: " in done.error
+    (tmp_path / "x.parquet").write_bytes(b"no Parquet")
+    done = dslda("score", model, tmp_path / "x.parquet", "--out", tmp_path / "o2", "--on-error", "skip")
+    assert done.code == 2
+    assert "all were skipped; the first" in done.error
+
+
+def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    table = pq.read_table
+    import pyarrow as pa
+
+    for name in ("a", "b", "c"):
+        pq.write_table(
+            pa.table({"key": [f"{name}1", f"{name}2"], "text": ["good", None]}), inputs / f"{name}.parquet"
+        )
+    raw = (inputs / "b.parquet").read_bytes()
+    (inputs / "b.parquet").write_bytes(raw[: len(raw) // 2])
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert f"{inputs}/b.parquet: not a Parquet file, or cut short" in dslda(*score).error
+    assert not out.exists()
+    done = dslda(*score, "--on-error", "skip")
+    assert done.code == 0, done.err
+    assert table(out / "part-000000.parquet")["id"].to_pylist() == ["a1", "a2", "c1", "c2"]
+    (lost,) = manifest(out)["skipped"]["unreadable_inputs"]
+    assert lost["path"] == f"{inputs}/b.parquet"
+    assert manifest(out)["flags"]["empty"] == 2
+    assert "nothing was new" in dslda(*score, "--on-error", "skip").out
+    (inputs / "b.parquet").write_bytes(raw)  # mended: it has no rows yet, so it is no change of any
+    assert dslda(*score).code == 0
+    assert [row["id"] for row in rows(out)] == ["a1", "a2", "c1", "c2", "b1", "b2"]
+
+
+def test_identifiers_that_are_there_twice_are_reported(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.jsonl", 3, repeat=9000)
+    write(tmp_path / "c.jsonl", 2, first=100, repeat=1)
+    for output_format in ("parquet", "csv", "jsonl"):
+        done = dslda(
+            *("score", made / "stars.model", f"{tmp_path}/*.jsonl", "--out", tmp_path / output_format),
+            *("--output-format", output_format),
+        )
+        assert done.code == 0
+        assert "3 documents have the identifiers of another (the first: " in done.err
+        found = manifest(tmp_path / output_format)["duplicate_ids"]
+        assert found["count"] == 3
+        assert sorted(found["first"]) == ["n0", "n1", "n2"]
+
+
+def test_a_corpus_is_scored_by_partition_and_one_of_another_vocabulary_refused(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    corpus, out = tmp_path / "c.corpus", tmp_path / "out"
+    assert dslda(
+        *("ingest", made / "reviews.jsonl", "--text", "text", "--id", "key", "--out", corpus),
+        *("--vocabulary", made / "stars.model", "--partition-tokens", "100"),
+    ).code == 0  # fmt: skip
+    score = ("score", made / "stars.model", corpus, "--out", out)
+    assert dslda(*score).code == 0
+    assert len(manifest(out)["parts"]) > 2
+    assert [row["id"] for row in rows(out)] == [f"k{i}" for i in range(80)]
+    write(tmp_path / "more.jsonl", 5, repeat=1)
+    assert dslda("ingest", tmp_path / "more.jsonl", "--append", "--out", corpus).code == 0
+    before = content(out)
+    assert dslda(*score).code == 0
+    assert [row["id"] for row in rows(out)][80:] == [f"n{i}" for i in range(5)]
+    assert content(out)["part-000000.parquet"] == before["part-000000.parquet"]
+    other = tmp_path / "other.corpus"
+    ingest = ("ingest", made / "reviews.jsonl", "--text", "text", "--max-df", "1.0", "--min-df", "1")
+    assert dslda(*ingest, "--max-features", "5", "--out", other).code == 0
+    refused = dslda("score", made / "stars.model", other, "--out", tmp_path / "no")
+    assert refused.code == 2
+    assert "is counted over another vocabulary than the model's" in refused.error
+    assert dslda("score", made / "stars.model", other, "--out", tmp_path / "yes", "--realign").code == 0
+
+
+def test_an_edited_or_truncated_model_is_refused(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    for how in ("edited", "cut"):
+        model = tmp_path / f"{how}.model"
+        shutil.copytree(made / "stars.model", model)
+        if how == "edited":
+            text = (model / "zarr.json").read_text()
+            (model / "zarr.json").write_text(text.replace('"center": 3', '"center": 4'))
+        else:
+            (chunk,) = (p for p in (model / "eta" / "c").rglob("*") if p.is_file())
+            chunk.write_bytes(chunk.read_bytes()[:-4])
+        done = dslda("score", model, made / "reviews.jsonl", "--out", tmp_path / "out")
+        assert done.code == 2
+        assert ("do not agree with their checksum" if how == "edited" else "array 'eta'") in done.error
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_full_disk_is_a_clean_stop_that_can_be_gone_on_with(
+    dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    """With limits of so many kB a file, that let nothing be written, or the manifest but no part, or all but its last."""
+    out = tmp_path / "scores"
+    n_parts = sum(name.endswith(".parquet") for name in undisturbed)
+    for limit, n_left in ((1, 0), (5, 0), (7, n_parts)):
+        line = f"ulimit -f {limit}; {shlex.join(PROGRAM)} score {made}/stars.model {large} --out {out}"
+        done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, check=False)
+        assert done.returncode == 1, done.stderr
+        error = done.stderr.decode().splitlines()[-1]
+        assert error.startswith(f"dslda: error: {out}"), error
+        assert "could not be written: File too large; make room there" in error
+        assert b"Traceback" not in done.stderr
+        assert len(list(out.glob("part-*"))) == len(list(out.glob("parts/*.json"))) == n_left
+        assert not list(out.rglob(".*"))
+        assert out.exists() == (limit > 1)
+        assert limit == 1 or manifest(out)["status"] == "unfinished"
+    assert dslda("score", made / "stars.model", large, "--out", out).code == 0
+    assert content(out) == undisturbed
+
+
+def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    score = ("score", made / "stars.model", made / "reviews.jsonl")
+    with only_writer(Location.of(out), inside=True):
+        done = dslda(*score, "--out", out)
+        assert done.code == 1
+        assert f"{out} is being written by another run (process {os.getpid()} on " in done.error
+    assert not out.exists()
+    assert dslda(*score, "--out", out).code == 0
+    before = content(out)
+    for arguments, says in (
+        (
+            ("--topics", "1"),
+            "must be a run of this model with these settings, it has the settings with topics 'all', not 1",
+        ),
+        (("--output-format", "csv"), "with --output-format 'parquet', not 'csv'"),
+    ):
+        assert says in dslda(*score, "--out", out, *arguments).error
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    assert "is no run of dslda score (notes.txt is in it" in dslda(*score, "--out", mine).error
+    assert (
+        "must not lie inside a corpus, model or checkpoint"
+        in dslda(*score, "--out", made / "stars.model" / "x").error
+    )
+    assert (
+        "must not lie in an input"
+        in dslda("score", made / "stars.model", tmp_path, "--format", "text", "--out", tmp_path / "o").error
+    )
+    assert (
+        "must not lie in the folder"
+        in dslda("score", made / "stars.model", f"{out}/*.parquet", "--out", out).error
+    )
+    place = tmp_path / "file"
+    place.write_text("mine")
+    for path in (place, place / "x"):
+        done = dslda(*score, "--out", path)
+        assert done.code == 2
+        assert "cannot be written: Not a directory" in done.error
+    damaged = json.loads((out / "manifest.json").read_text()) | {"rows_out": 81}
+    assert content(out) == before
+    (out / "manifest.json").write_text(json.dumps(damaged))
+    assert "does not agree with its checksum" in dslda(*score, "--out", out).error
+
+
+@pytest.mark.parametrize("when", ["size", "content"])
+def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_kept(
+    made: Path, tmp_path: Path, when: str
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    for i, name in enumerate(("a", "b")):
+        write(inputs / f"{name}.jsonl", 2, first=2 * i, repeat=12000)
+    changing = inputs / "a.jsonl"
+    times, raw = (changing.stat().st_atime_ns, changing.stat().st_mtime_ns), changing.read_bytes()
+
+    def change(stage: str, done: int, total: int) -> None:
+        if stage == "score" and done == 1:
+            with changing.open("r+b") as stream:  # after its part was scored
+                stream.write(raw.replace(b"good", b"poor"))
+                if when == "size":
+                    stream.write(b"\n")
+            if when == "content":
+                os.utime(changing, ns=times)
+
+    with pytest.raises(InputError, match=r"in/a\.jsonl must stay as it is while it is scored"):
+        dslda.score(made / "stars.model", inputs, out, progress=change)
+    assert manifest(out)["status"] == "unfinished"
+    assert [p.name for p in out.glob("part-*")] == ["part-000001.parquet"]
+    dslda.score(made / "stars.model", inputs, out)
+    fresh = tmp_path / "fresh"
+    dslda.score(made / "stars.model", inputs, fresh)
+    assert content(out) == content(fresh)
+
+
+def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    ids = [
+        "../../../etc/x",
+        "=1+1",
+        "+1",
+        "-1",
+        "@sum(a1)",
+        "\tx",
+        "\rx",
+        "'x",
+        'a"b,c',
+        "a\nb",
+        "\ud800",
+        "",
+        None,
+        7,
+    ]
+    hostile = tmp_path / "in" / "=cmd|..%2f\n'$(touch x)'.jsonl"
+    hostile.parent.mkdir()
+    hostile.write_text("".join(json.dumps({"key": i, "text": "good"}) + "\n" for i in ids))
+    for output_format in ("csv", "jsonl"):
+        out = tmp_path / output_format
+        assert (
+            dslda(
+                "score", made / "stars.model", hostile.parent, "--out", out, "--output-format", output_format
+            ).code
+            == 0
+        )
+        assert sorted(content(out)) == [
+            *("manifest.json", f"part-000000.{output_format}", "parts/000000.ids", "parts/000000.json")
+        ]
+    predicted = dslda("predict", made / "stars.model", hostile, "--out", tmp_path / "jsonl" / "predicted.csv")
+    assert predicted.code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["csv", "in", "jsonl"]
+    plain = ["?" if i == "\ud800" else str(n) if i in ("", None) else str(i) for n, i in enumerate(ids)]
+    found = [json.loads(line) for line in (tmp_path / "jsonl" / "part-000000.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in found] == plain
+    with (tmp_path / "csv" / "part-000000.csv").open(newline="") as stream:
+        cells = [row["id"] for row in csv.DictReader(stream)]
+    with (tmp_path / "jsonl" / "predicted.csv").open(newline="") as stream:
+        assert [row["id"] for row in csv.DictReader(stream)] == plain
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells)
+    assert [cell.removeprefix("'") for cell in cells] == plain
+    assert manifest(tmp_path / "csv")["inputs"][0]["path"].endswith("'$(touch x)'.jsonl")
+
+
+def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    reviews = tmp_path / "x.jsonl"
+    reviews.write_text(
+        '{"key": "a", "text": ""}\n{"key": "b", "text": "zzz yyy"}\n{"key": "b", "text": "good"}\n{}\n'
+    )
+    metrics = tmp_path / "dslda.prom"
+    score = (
+        "score",
+        made / "stars.model",
+        reviews,
+        "--out",
+        tmp_path / "out",
+        "--metrics",
+        metrics,
+        "--json",
+    )
+    assert dslda(*score).code == 2
+    assert f'dslda_score_success{{run="{tmp_path}/out"}} 0.0\n' in metrics.read_text()
+    assert "last_success" not in metrics.read_text()
+    done = dslda(*score, "--on-error", "skip")
+    assert done.code == 0
+    logged = [json.loads(line) for line in done.err.splitlines()]
+    assert {"flag": "empty", "count": 1}.items() <= next(
+        each for each in logged if each.get("flag") == "empty"
+    ).items()
+    assert any(each.get("event") == "skipped" and each["place"] == f"{reviews}, line 4" for each in logged)
+    told = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if not line.startswith("#"))
+    run = f'run="{tmp_path}/out"'
+    for name, value in (
+        (f"rows{{{run}}}", 3),
+        (f"skipped_rows{{{run}}}", 1),
+        (f"duplicate_ids{{{run}}}", 1),
+        (f'flagged_rows{{{run},flag="no_known_word"}}', 1),
+        (f"success{{{run}}}", 1),
+    ):
+        assert float(told[f"dslda_score_{name}"]) == value, name
+    last = told[f"dslda_score_last_success_timestamp_seconds{{{run}}}"]
+    assert abs(float(last) - time.time()) < 600
+    assert dslda(*score, "--topics", "1").code == 2
+    assert f"dslda_score_last_success_timestamp_seconds{{{run}}} {last}\n" in metrics.read_text()
+    complete = next(each for each in logged if each.get("event") == "complete")
+    assert (complete["rows"], complete["skipped"]) == (3, 1)
+    edited = tmp_path / "edited.model"
+    shutil.copytree(made / "stars.model", edited)
+    (edited / "zarr.json").write_text((edited / "zarr.json").read_text().replace("gaussian", "poisson"))
+    assert dslda("score", edited, *score[2:]).code == 2
+    assert f"dslda_score_success{{{run}}} 0.0\n" in metrics.read_text()
+    for place in (tmp_path / "nowhere" / "m.prom", tmp_path, tmp_path / "out" / "m.prom"):
+        assert "--metrics must name a" in dslda(*score[:5], "--metrics", place).error
+    words = {each["word"]: each["count"] for each in manifest(tmp_path / "out")["new_words"]["words"]}
+    assert words == {"zzz": 1, "yyy": 1}
+
+
+def test_a_url_may_be_the_folder(made: Path) -> None:
+    import fsspec
+
+    run = dslda.score(
+        made / "stars.model", made / "reviews.jsonl", "memory://scored/out", output_format="csv"
+    )
+    assert run.manifest["rows_out"] == 80
+    files = fsspec.filesystem("memory")
+    assert len(files.cat_file("/scored/out/part-000000.csv").splitlines()) == 81
+    assert (
+        dslda.score(
+            made / "stars.model", made / "reviews.jsonl", "memory://scored/out", output_format="csv"
+        ).n_new_parts
+        == 0
+    )
+
+
+def test_no_document_at_all_is_a_run_like_any_other(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    done = dslda("score", made / "stars.model", tmp_path / "empty.jsonl", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert "0 rows in 0 parts" in done.out
+    assert manifest(tmp_path / "out")["status"] == "complete"

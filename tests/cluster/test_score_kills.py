@@ -1,0 +1,140 @@
+"""A scoring run that ends at any of its writes, by SIGKILL, goes on to the bytes of an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import dslda
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="signals and forks of POSIX"),
+]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+HARNESS = '''
+"""Run scoring in children that are killed at their n-th change of a file, and look at what is left."""
+import json, logging, os, shutil, signal, sys, traceback
+from pathlib import Path
+
+import dslda
+import pyarrow.parquet, sklearn.feature_extraction.text
+from dslda.prediction import predict_nothing
+
+folder = Path(sys.argv[1])
+out = folder / "work" / "scores"
+logging.disable(logging.CRITICAL)
+model = dslda.load_model(folder / "m.model")
+predict_nothing(model.scoring_record)  # before children are made of this process
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
+
+
+def arm(at):
+    """Kill this process just before its change number `at` beneath the folder of work; count them where it is 0."""
+    seen = [0]
+
+    def hook(event, arguments):
+        if event != "open" and event not in CHANGES:
+            return
+        paths = [str(a) for a in arguments[:2] if isinstance(a, (str, os.PathLike))]
+        if not any(path.startswith(str(folder / "work")) for path in paths):
+            return
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            return
+        seen[0] += 1
+        if seen[0] == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    return seen
+
+
+def in_child(function):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+            code = 99
+        sys.stderr.flush()
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def score():
+    dslda.score(model, folder / "c.corpus", out)
+
+
+def content():
+    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+
+
+def counted():
+    seen = arm(0)
+    score()
+    (folder / "changes").write_text(str(seen[0]))
+
+
+def killed(at):
+    arm(at)
+    score()
+
+
+(folder / "work").mkdir()
+assert in_child(counted) == 0
+undisturbed = content()
+n = int((folder / "changes").read_text())
+for at in range(1, n + 1):
+    shutil.rmtree(folder / "work")
+    (folder / "work").mkdir()
+    code = in_child(lambda: killed(at))
+    assert code == -signal.SIGKILL, (at, code)
+    assert in_child(score) == 0, at
+    found = content()
+    assert found == undisturbed, (at, sorted(found), [k for k in undisturbed if found.get(k) != undisturbed[k]])
+print(json.dumps({"changes": n, "files": sorted(undisturbed)}))
+'''
+
+
+def test_killed_at_each_of_its_writes_a_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    with (tmp_path / "t.jsonl").open("w") as stream:
+        for i in range(60):
+            words = " ".join(f"w{(i * j) % 17}" for j in range(20))
+            stream.write(json.dumps({"id": f"d{i % 50}", "text": words, "y": i % 7}) + "\n")
+    corpus = dslda.ingest(
+        tmp_path / "t.jsonl",
+        tmp_path / "c.corpus",
+        text="text",
+        id="id",
+        response="y",
+        min_df=1,
+        max_df=1.0,
+        partition_tokens=500,
+    )
+    assert corpus.n_partitions == 2
+    whole = dslda.ingest(
+        tmp_path / "t.jsonl", tmp_path / "w.corpus", text="text", response="y", min_df=1, max_df=1.0
+    )
+    dslda.train(whole, response="y", n_topics=2).save(tmp_path / "m.model")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(HARNESS), str(tmp_path)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["changes"] > 20
+    assert [name for name in told["files"] if name.endswith(".parquet")] == [
+        f"part-{i:06d}.parquet" for i in range(2)
+    ]

@@ -1,0 +1,160 @@
+"""What scoring counts and plans, by itself: stability indices, frequent words, parts, cells."""
+
+from __future__ import annotations
+
+import collections
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dslda.corpus.location import Location
+from dslda.corpus.readers import Fields
+from dslda.corpus.runner import SerialRunner
+from dslda.corpus.sources import list_files
+from dslda.exceptions import FormatError
+from dslda.persistence.manifest import MANIFEST_CHECKSUM
+from dslda.persistence.reference import Reference
+from dslda.scoring.drift import stability_index
+from dslda.scoring.duplicates import find_duplicates
+from dslda.scoring.folder import RunFolder, RunState
+from dslda.scoring.inputs import source_of
+from dslda.scoring.new_words import FrequentWords
+from dslda.scoring.planning import plan_files
+from dslda.scoring.tables import safe_cell
+
+
+def test_the_stability_index_is_the_usual_sum_and_0_where_nothing_moved() -> None:
+    then, now = np.array([100, 200, 700]), np.array([200, 200, 600])
+    p, q = (now + 0.5) / 1001.5, (then + 0.5) / 1001.5
+    assert stability_index(now, then) == pytest.approx(float(np.sum((p - q) * np.log(p / q))))
+    assert stability_index(then, then) == 0.0
+    assert stability_index(np.array([0, 0, 9]), np.array([9, 0, 0])) > 1.0  # empty bins are no infinity
+    # by chance alone, of as many bins: about bins * (1 / n + 1 / m)
+    rng = np.random.default_rng(0)
+    chance = [
+        stability_index(rng.multinomial(5000, [0.1] * 10), rng.multinomial(5000, [0.1] * 10))
+        for _ in range(200)
+    ]
+    assert np.mean(chance) == pytest.approx(9 * 2 / 5000, rel=0.2)
+
+
+def test_bins_are_counted_where_borders_are_equal() -> None:
+    reference = Reference(
+        prediction_borders=np.array([0.0] * 5 + [1.0] * 4),
+        prediction_counts=np.zeros(10, dtype=np.int64),
+        topic_borders=np.zeros((1, 9)),
+        topic_counts=np.zeros((1, 10), dtype=np.int64),
+        topic_means=np.zeros(1),
+    )
+    counts = reference.no_counts()
+    counts.add(reference, np.array([-1.0, 0.0, 0.5, 1.0, 2.0, np.nan]), np.ones((6, 1)))
+    assert counts.predictions.tolist() == [1, 0, 0, 0, 0, 2, 0, 0, 0, 2]
+    again = reference.no_counts()
+    again.add_json(json.loads(json.dumps(counts.to_json())))
+    assert again.topics.tolist() == [[0] * 9 + [6]]
+
+
+def test_frequent_words_are_found_in_bounded_memory_and_never_counted_too_often() -> None:
+    rng = np.random.default_rng(1)
+    words = [f"w{i}" for i in rng.zipf(1.3, 60_000) % 30_000]
+    exact = collections.Counter(words)
+    parts = []
+    for start in range(0, len(words), 20_000):
+        part = FrequentWords(capacity=500)
+        for word in words[start : start + 20_000]:
+            part.add(word, 1)
+        parts.append(part)
+    assert all(0 < part.error <= 20_000 / 500 for part in parts)
+    merged = FrequentWords(capacity=500)
+    for part in parts:
+        merged.merge(part.top(200), part.error + part.rest(200))
+    found = merged.top(20)
+    assert found == sorted(found, key=lambda item: (-item[1], item[0]))
+    for word, count in found:
+        assert exact[word] - merged.error <= count <= exact[word]
+    assert {word for word, n in exact.items() if n > merged.error + found[-1][1]} <= {
+        word for word, _ in found
+    }
+
+
+def test_a_plan_gives_every_record_once_and_survives_json(tmp_path: Path) -> None:
+    n = 0
+    for name, lines in (("a", 3000), ("b", 2), ("c", 2)):
+        with (tmp_path / f"{name}.csv").open("w") as stream:
+            stream.write("text,n\n")
+            for _ in range(lines):
+                stream.write(f'"{"word " * 200}\n",{n}\n')
+                n += 1
+    files = list_files(tmp_path)
+    fields = Fields(text="text", covariates=("n",))
+    state = plan_files(SerialRunner(), RunState({}, {}), files, fields, skip=False)
+    assert len(state.parts) > 2
+    assert sum(part.rows for part in state.parts) == n
+    data = json.loads(json.dumps(state.to_json() | {"model": {}, "settings": {}}))
+    again = RunState.from_json(data, "manifest")
+    assert again.parts == state.parts
+    assert again.inputs == state.inputs
+    row = 0
+    for part in again.parts:
+        assert part.first_row == row
+        for piece in part.pieces:
+            source = source_of(again.inputs[piece.input], piece, format="csv", options={})
+            found = [int(record["n"]) for _, record in source.records(fields)]
+            assert found == list(range(row, row + piece.rows))
+            row += piece.rows
+    data["parts"][0]["pieces"][0]["range"] = {"strat": 1}
+    broken = RunState.from_json(data, "manifest").parts[0].pieces[0]
+    with pytest.raises(FormatError, match="must be one of csv"):
+        source_of(again.inputs[broken.input], broken, format="csv", options={})
+    data["parts"][0]["pieces"][0]["input"] = 99
+    with pytest.raises(FormatError, match="must name inputs that are there"):
+        RunState.from_json(data, "manifest")
+
+
+def test_a_manifest_is_refused_field_by_field(tmp_path: Path) -> None:
+    folder = RunFolder(Location.of(tmp_path), "parquet")
+    good = RunState({"model": {}, "settings": {}}, {}).to_json()
+    folder.write_manifest(good)
+    assert (folder.read_manifest() or {}).keys() == {*good, MANIFEST_CHECKSUM}
+    for name in good:
+        if not name.startswith("encoding"):
+            with pytest.raises(FormatError, match=f"'{name}' is missing"):
+                RunState.from_json({k: v for k, v in good.items() if k != name}, "manifest")
+    folder.write_manifest(good | {"encoding-version": "2"})
+    with pytest.raises(FormatError, match="update dslda"):
+        folder.read_manifest()
+    (tmp_path / "manifest.json").write_text('{"encoding-type": ')
+    with pytest.raises(FormatError, match="damaged or cut short"):
+        folder.read_manifest()
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra", "\na", "'a"])
+def test_cells_that_could_be_formulas_come_back(text: str) -> None:
+    assert safe_cell(text) == f"'{text}"
+
+
+def test_plain_cells_stay() -> None:
+    assert [safe_cell(text) for text in ("a", "1=1", "", " =1")] == ["a", "1=1", "", " =1"]
+
+
+def test_duplicates_are_counted_range_by_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dslda.corpus.counting import hashes_of
+
+    (tmp_path / "parts").mkdir()
+    names = [f"id{i % 700}" for i in range(1000)]
+    files = []
+    for i in range(4):
+        mine = names[250 * i : 250 * (i + 1)]
+        hashes = np.sort(hashes_of(name.encode() for name in mine)).astype("<u8")
+        (tmp_path / "parts" / f"{i:06d}.ids").write_bytes(hashes.tobytes())
+        (tmp_path / f"part-{i:06d}.jsonl").write_text("".join(json.dumps({"id": n}) + "\n" for n in mine))
+        ids = Location.of(tmp_path / "parts" / f"{i:06d}.ids")
+        files.append((Location.of(tmp_path / f"part-{i:06d}.jsonl"), ids))
+    whole = find_duplicates(files, "jsonl", 1000)
+    monkeypatch.setattr("dslda.scoring.duplicates.HASHES_AT_ONCE", 10)
+    assert find_duplicates(files, "jsonl", 1000) == whole
+    assert whole.count == 300
+    assert len(whole.first) == 10
+    assert set(whole.first) <= set(names[:300])
