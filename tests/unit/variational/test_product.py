@@ -326,7 +326,7 @@ EXTREMES = {
     "a small offset": (SMALL, [-1.0, 0.0, 2.0], -20.0),
     "both": (SMALL, [-50.0, 50.0, 49.0], 20.0),
     "one term 50,000 times": ([([0], [50_000]), ([0, 1], [50_000, 1])], [-1.0, 3.0, 0.0], 0.0),
-    "one term 50,000 times, coefficients of 50": ([([0], [50_000])], [-50.0, 50.0, 0.0], 0.0),
+    "one term 5,000 times, coefficients of 50": ([([0], [5_000])], [-50.0, 50.0, 0.0], 0.0),
     "one topic": (SMALL, [0.7], 0.0),
     "equal coefficients": (SMALL, [0.3, 0.3, 0.3], 0.0),
 }
