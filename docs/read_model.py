@@ -147,4 +147,9 @@ def predict(path, words, covariates=None):
 
 
 if __name__ == "__main__":
-    print(json.dumps(predict(sys.argv[1], *map(json.loads, sys.argv[2:]))))
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    try:
+        print(json.dumps(predict(sys.argv[1], *map(json.loads, sys.argv[2:]))))
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"{sys.argv[1]}: {error}")

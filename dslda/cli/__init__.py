@@ -1,4 +1,4 @@
-"""The command line: ``dslda demo | ingest | train | predict | topics | info``."""
+"""The command line: ``dslda demo | ingest | train | predict | score | topics | info``."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 from dslda.cli.wording import in_options
 from dslda.exceptions import DsldaWarning
 
-__all__ = ["logging_to_stderr"]
+__all__ = ["json_error", "logging_to_stderr"]
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -33,6 +33,15 @@ class _JsonLines(logging.Formatter):
         }
         data |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
         return json.dumps(data, default=str, ensure_ascii=False)
+
+
+def json_error(message: str, exit_code: int) -> str:
+    """The error that a command ends with, as its log has lines with ``--json``."""
+    record = logging.makeLogRecord(
+        {"name": "dslda", "levelno": logging.ERROR, "levelname": "ERROR", "msg": message}
+    )
+    record.exit_code = exit_code
+    return _JsonLines().format(record)
 
 
 class _Lines(logging.Formatter):

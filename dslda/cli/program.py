@@ -6,12 +6,14 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 import click
 
 from dslda._version import __version__
 from dslda.cli.interrupts import Interrupts
+from dslda.cli.logs import json_error
 from dslda.cli.streams import drop, flush_error, nobody_reads, open_standard_streams
 from dslda.cli.wording import in_options
 from dslda.corpus.output import FULL
@@ -109,13 +111,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if error is not None:
         drop("stdout")
         if code == EXIT_OK and not isinstance(error, BrokenPipeError):
-            code = _fail(_text(error), EXIT_FAILURE)
+            code = _fail(_text(error), EXIT_FAILURE, as_json="--json" in given)
     if flush_error("stderr") is not None:
         drop("stderr")
     return code
 
 
 def _run(given: Sequence[str], session: Session) -> int:
+    # also where the command line itself is wrong
+    fail = partial(_fail, as_json="--json" in given)
     try:
         # not program.main(): it ends a closed pipe with 1
         with program.make_context("dslda", list(given), obj=session) as context:
@@ -127,31 +131,32 @@ def _run(given: Sequence[str], session: Session) -> int:
         return EXIT_USAGE
     except click.ClickException as error:
         where = "" if getattr(error, "ctx", None) is None else f" (see {error.ctx.command_path} --help)"
-        return _fail(error.format_message().rstrip(".") + where, EXIT_USAGE)
+        return fail(error.format_message().rstrip(".") + where, EXIT_USAGE)
     except click.Abort:
-        return _fail("interrupted", session.interrupts.exit_code)
+        return fail("interrupted", session.interrupts.exit_code)
     except KeyboardInterrupt as interrupt:
-        return _fail("; ".join(["interrupted", *_notes(interrupt)]), session.interrupts.exit_code)
+        return fail("; ".join(["interrupted", *_notes(interrupt)]), session.interrupts.exit_code)
     except Interrupted as interrupted:
-        return _fail(f"interrupted: {interrupted}", session.interrupts.exit_code)
+        return fail(f"interrupted: {interrupted}", session.interrupts.exit_code)
     except BAD_INPUT as error:
-        return _fail(_text(error), EXIT_USAGE)
+        return fail(_text(error), EXIT_USAGE)
     except BrokenPipeError as error:
         # the reader of stdout, such as head, has all it wanted; no other pipe may break in silence
-        return EXIT_OK if nobody_reads("stdout") else _fail(_text(error), EXIT_FAILURE)
+        return EXIT_OK if nobody_reads("stdout") else fail(_text(error), EXIT_FAILURE)
     except (DsldaError, OSError) as error:
-        return _fail(_text(error), EXIT_FAILURE)
+        return fail(_text(error), EXIT_FAILURE)
     except MemoryError as error:
-        return _fail(
+        return fail(
             f"out of memory ({error}); take fewer topics or a smaller vocabulary, or more memory",
             EXIT_FAILURE,
         )
     return EXIT_OK
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(message: str, code: int, *, as_json: bool) -> int:
+    message = " ".join(message.split())
     with contextlib.suppress(OSError):  # nobody reads: the code must do
-        click.echo(f"dslda: error: {' '.join(message.split())}", err=True)
+        click.echo(json_error(message, code) if as_json else f"dslda: error: {message}", err=True)
     return code
 
 

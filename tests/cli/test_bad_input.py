@@ -263,3 +263,28 @@ def test_the_program_says_errors_the_same_way_as_a_process(tmp_path: Path) -> No
     assert done.stdout == ""
     assert done.stderr.startswith("dslda: error: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ingest", "nowhere.jsonl", "--text", "text", "--out", "c"], "nowhere.jsonl"),
+        (["score", "nowhere.model", "nowhere.jsonl", "--out", "s"], "nowhere.model"),
+        (["train", "nowhere.corpus", "--response", "y", "--out", "m", "--topics", "no"], "'no'"),
+    ],
+)
+def test_with_json_logs_the_error_at_the_end_is_json_too(
+    dslda: Dslda, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = dslda(*arguments, "--json")
+    assert done.code == 2
+    told = json.loads(done.err.splitlines()[-1])
+    assert (told["level"], told["exit_code"]) == ("error", 2)
+    assert message in told["message"]
+
+
+def test_the_module_is_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dslda", "--version"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout.split()[0]) == (0, "dslda,"), done.stderr
