@@ -109,7 +109,7 @@ def score(
     realign : bool
         Match the terms of a corpus by name where its vocabulary is not the model's.
     metrics : path, optional
-        File for Prometheus' textfile collector, replaced at the end.
+        File for Prometheus' textfile collector, replaced at the end; refused where it is anything but such a file.
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
@@ -136,7 +136,9 @@ def score(
         It cannot be written, or another run is writing it.
     """
     check_client(client)
-    reported = None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url)
+    reported = (
+        None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url, inputs)
+    )
     try:
         job = Job.of(
             model,

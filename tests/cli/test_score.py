@@ -657,6 +657,35 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     assert words == {"zzz": 1, "yyy": 1}
 
 
+def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    model, folder = tmp_path / "stars.model", tmp_path / "in"
+    shutil.copytree(made / "stars.model", model)
+    folder.mkdir()
+    write(folder / "a.jsonl", 2, repeat=1)
+    (folder / "empty.jsonl").touch()
+    (tmp_path / "notes").write_text("mine")
+    for place, says in (
+        (folder / "a.jsonl", "which is something else"),
+        (tmp_path / "notes", "which is something else"),
+        (model / "zarr.json", "which is something else"),
+        (Path(os.devnull), "which is something else"),
+        (folder / "empty.jsonl", "must name a file that is no input"),
+        (folder / "m.prom", "must name a file that is no input"),
+        (model / "m.prom", "must not lie inside a corpus, model or checkpoint"),
+    ):
+        for inputs in (f"{folder}/*.jsonl", folder) if place.parent == folder else (folder,):
+            if inputs != folder and place.name == "m.prom":
+                continue
+            before = content(tmp_path)
+            done = dslda("score", model, inputs, "--out", tmp_path / "out", "--metrics", place)
+            assert done.code == 2
+            assert says in done.error
+            assert content(tmp_path) == before
+    for _ in range(2):
+        done = dslda("score", model, folder, "--out", tmp_path / "out", "--metrics", tmp_path / "m.prom")
+        assert done.code == 0, done.err
+
+
 def test_a_url_may_be_the_folder(made: Path) -> None:
     import fsspec
 
