@@ -27,6 +27,7 @@ HELP = {
     "new_parts": "Parts that the last run has scored.",
     "rows": "Rows in the folder.",
     "skipped_rows": "Records that were left out.",
+    "unreadable_inputs": "Inputs that could not be read, or not to their end.",
     "duplicate_ids": "Rows whose identifier another row has.",
     "flagged_rows": "Rows with a flag.",
     "oov_share": "Share of the tokens that the model does not know.",
@@ -153,6 +154,7 @@ def _is_among(path: str, given: str) -> bool:
 def _of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     yield "rows", "", manifest["rows_out"]
     yield "skipped_rows", "", manifest["skipped"]["count"]
+    yield "unreadable_inputs", "", len(manifest["skipped"]["unreadable_inputs"])
     yield "duplicate_ids", "", manifest["duplicate_ids"]["count"]
     for flag, count in manifest["flags"].items():
         yield "flagged_rows", flag, count

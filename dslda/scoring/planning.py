@@ -17,7 +17,7 @@ from dslda.scoring.folder import Part, RunState
 from dslda.scoring.inputs import Input, Piece, Scanned, content_sha256, scan_files, state_of
 from dslda.wording import number_of
 
-__all__ = ["Comparison", "compare", "part_key", "plan_files", "plan_partitions"]
+__all__ = ["Comparison", "compare", "log_unreadable", "part_key", "plan_files", "plan_partitions"]
 
 logger = logging.getLogger("dslda.score")
 
@@ -160,7 +160,7 @@ def plan_files(
     for i in sorted(scanned):
         for each in scanned[i]:
             if each.input.unreadable:
-                logger.warning("%s is skipped: %s", each.input.label, each.input.unreadable)
+                log_unreadable(each.input.label, each.input.unreadable)
             pieces += [
                 (Piece(len(inputs), n_rows, where), cost + OPENING_BYTES)
                 for where, n_rows, cost in each.pieces
@@ -168,6 +168,16 @@ def plan_files(
             ]
             inputs.append(each.input)
     return _with_parts(replace(state, inputs=tuple(inputs)), group_sources(pieces, target))
+
+
+def log_unreadable(path: str, reason: str) -> None:
+    """Tell of a file that is left out, all of it or from somewhere on."""
+    logger.warning(
+        "%s cannot be read, or not to its end: %s",
+        path,
+        reason,
+        extra={"event": "unreadable_input", "place": path, "reason": reason},
+    )
 
 
 def plan_partitions(state: RunState, found: Sequence[Input]) -> RunState:

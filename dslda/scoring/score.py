@@ -23,8 +23,8 @@ from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.metrics import MetricsFile
 from dslda.scoring.part import CorpusPart, FilePart, score_part
-from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions
-from dslda.scoring.report import final_manifest
+from dslda.scoring.planning import compare, log_unreadable, part_key, plan_files, plan_partitions
+from dslda.scoring.report import final_manifest, log_all_unreadable
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.scoring.verification import drop_changed, verified
 from dslda.wording import number_of
@@ -179,6 +179,7 @@ def _run(
             if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
                 before = before | {"inputs": [each.to_json() for each in state.inputs]}
                 folder.write_manifest(before)
+            log_all_unreadable(before)
             logger.info("nothing to do: %s is complete", job.location.url)
             return ScoringRun(job.location.url, 0, before)
         with _runner(job, client, progress, small=_is_small(job)) as runner:
@@ -304,7 +305,9 @@ def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
 
 def _log_part(part: Part, note: Mapping[str, Any]) -> None:
     for each in note["skipped"]["first"]:
-        logger.warning("skipped: %s", each["reason"], extra={"event": "skipped", **each})
+        logger.warning("skipped: %s: %s", each["place"], each["reason"], extra={"event": "skipped", **each})
+    for each in note["unreadable"]:
+        log_unreadable(each["path"], each["reason"])
     logger.debug("part %d is done: %d rows", part.number, note["rows"])
 
 
