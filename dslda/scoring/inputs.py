@@ -254,8 +254,8 @@ def _scan(source: Source, cost: int, fields: Fields, target: int, skip: bool) ->
 
 
 def reason_of(error: InputError, place: str) -> str:
-    """What an error says, without the place that it begins with."""
-    return str(error).removeprefix(f"{place}: ")
+    """What an error says, without the place that it begins with, and without advice on the fields of all records."""
+    return str(error).removeprefix(f"{place}: ").partition("; name its fields with ")[0]
 
 
 def changed(found: Input) -> InputError:

@@ -225,6 +225,34 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     assert "nothing was new" in dslda(*score).out
 
 
+def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, other, out = tmp_path / "in", tmp_path / "other", tmp_path / "out"
+    inputs.mkdir()
+    other.mkdir()
+    for given in ((f"{inputs}/*.jsonl",), (inputs,)):
+        refused = dslda("score", made / "stars.model", *given, "--out", out)
+        assert refused.code == 2
+        assert "no file is there" in refused.error
+    write(inputs / "a.jsonl", 3, repeat=1)
+    assert dslda("score", made / "stars.model", inputs, "--out", out).code == 0
+    before = content(out)
+    (inputs / "a.jsonl").rename(tmp_path / "a.jsonl")
+    for given in ((f"{inputs}/*.jsonl",), (inputs,), (inputs, f"{other}/*")):
+        quiet = dslda("score", made / "stars.model", *given, "--out", out)
+        assert quiet.code == 0, quiet.err
+        assert "3 rows in 1 part, nothing was new" in quiet.out
+        assert "no file is there" in quiet.err
+    assert dslda("score", made / "stars.model", inputs, "--topics", "1", "--out", out).code == 2
+    # a name that is no pattern is a mistake
+    assert dslda("score", made / "stars.model", inputs / "a.jsonl", "--out", out).code == 2
+    assert content(out) == before
+    write(other / "b.jsonl", 1, first=9, repeat=1)
+    assert dslda("score", made / "stars.model", inputs, f"{other}/*", "--out", out).code == 0
+    assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n9"]
+
+
 def test_a_changed_input_is_refused_or_scored_again_behind_all_others(
     dslda: Dslda, made: Path, tmp_path: Path
 ) -> None:
@@ -345,6 +373,7 @@ def test_records_that_cannot_be_scored_stop_the_run_or_are_left_out_and_counted(
     assert len(told["skipped"]["first"]) == n_skipped
     assert told["rows_in"] == told["rows_out"] + n_skipped
     assert not any(str(tmp_path) in each["reason"] for each in told["skipped"]["first"])
+    assert "text=" not in done.err + str(told["skipped"])
     assert ids is None or [row["id"] for row in rows(tmp_path / "out")] == ids
     assert "nothing was new" in dslda(*score, "--on-error", "skip").out
 
