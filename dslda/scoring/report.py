@@ -9,7 +9,7 @@ from typing import Any
 from dslda.exceptions import InputError
 from dslda.model import Model
 from dslda.prediction import FLAG_MEANING
-from dslda.scoring.drift import STRONG, drift_report
+from dslda.scoring.drift import drift_report
 from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.folder import RunFolder, RunState
 from dslda.scoring.planning import part_key
@@ -139,7 +139,7 @@ def _log(manifest: dict[str, Any]) -> None:
         if of_training
         else ""
     )
-    if (drift["prediction_psi"] or 0.0) > STRONG:
+    if (drift["prediction_psi"] or 0.0) > drift["prediction_warned_above"]:
         logger.warning(
             "predictions have moved far from those of the documents %s (population stability index %.2f)%s",
             drift["reference"],
@@ -147,7 +147,7 @@ def _log(manifest: dict[str, Any]) -> None:
             caution,
             extra={"event": "drift", "of": "predictions", "psi": drift["prediction_psi"]},
         )
-    moved = [each for each in drift["topics"] if each["psi"] > STRONG]
+    moved = [each for each in drift["topics"] if each["psi"] > drift["topics_warned_above"]]
     if moved:
         logger.warning(
             "%s moved far from the documents %s: %s%s",
