@@ -317,8 +317,9 @@ def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> 
     for what in ("model", "settings"):
         theirs, ours = state.identity[what], job.identity[what]
         if theirs != ours:
-            differing = [name for name in ours if theirs.get(name) != ours[name]]
-            told = ", ".join(f"{name} {theirs.get(name)!r:.40}, not {ours[name]!r:.40}" for name in differing)
+            told = ", ".join(
+                f"{name} {before!r:.80}, not {now!r:.80}" for name, before, now in _differing(theirs, ours)
+            )
             raise InputError(
                 f"{job.location.url} must be a run of this model with these settings, it has the {what} with {told}; choose "
                 "another folder"
@@ -330,6 +331,16 @@ def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> 
             ", ".join(f"{name} {version}" for name, version in state.versions.items()),
         )
     return state
+
+
+def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What differs, with both values; of a field that has fields these alone."""
+    for name in [*ours, *(name for name in theirs if name not in ours)]:
+        before, now = theirs.get(name), ours.get(name)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from ((f"{name} {inner}", *both) for inner, *both in _differing(before, now))
+        elif before != now:
+            yield name, before, now
 
 
 def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
