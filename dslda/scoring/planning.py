@@ -167,7 +167,29 @@ def plan_files(
                 if n_rows
             ]
             inputs.append(each.input)
+    if files.format != "text":  # two documents may well be the same
+        _report_same(inputs, len(state.inputs))
     return _with_parts(replace(state, inputs=tuple(inputs)), group_sources(pieces, target))
+
+
+def _report_same(inputs: Sequence[Input], n_known: int) -> None:
+    """Warn of new files that hold the bytes of another one, as one that was renamed does: its rows are there twice."""
+    first: dict[str, str] = {}
+    same: list[tuple[str, str]] = []
+    for i, found in enumerate(inputs):
+        if not found.rows:
+            continue
+        other = first.setdefault(found.sha256, found.label)
+        if i >= n_known and other != found.label:
+            same.append((found.label, other))
+    if same:
+        logger.warning(
+            "%s the content of another, so the rows are there twice: %s%s",
+            "1 input has" if len(same) == 1 else f"{len(same):,} inputs have",
+            ", ".join(f"{path} that of {other}" for path, other in same[:SHOWN]),
+            ", ..." if len(same) > SHOWN else "",
+            extra={"event": "same_content", "count": len(same)},
+        )
 
 
 def log_unreadable(path: str, reason: str) -> None:

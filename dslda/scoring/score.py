@@ -252,7 +252,7 @@ def _score_parts(runner: Runner, job: Job, folder: RunFolder, state: RunState) -
         drop_changed(folder, state, job.options)
         error.add_note(
             f"{job.location.url} is not complete; the same command goes on with the "
-            f"{number_of(len(todo) - n_done, 'part')} that are left"
+            f"{number_of(len(todo) - n_done, 'part')} that {'is' if len(todo) - n_done == 1 else 'are'} left"
         )
         raise
     return n_done

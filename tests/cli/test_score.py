@@ -253,6 +253,26 @@ def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
     assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n9"]
 
 
+def test_a_renamed_input_is_scored_again_with_a_warning_that_names_both(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    for i, name in enumerate("ab"):
+        write(inputs / f"{name}.jsonl", 2, first=2 * i, repeat=1)
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert "the content of another" not in dslda(*score).err
+    (inputs / "a.jsonl").rename(inputs / "z.jsonl")
+    done = dslda(*score)
+    assert done.code == 0, done.err
+    assert (
+        f"1 input has the content of another, so the rows are there twice: {inputs}/z.jsonl that of {inputs}/a"
+        in (done.err)
+    )
+    assert "1 input has" not in dslda(*score).err
+    assert len(rows(out)) == 6
+
+
 def test_a_changed_input_is_refused_or_scored_again_behind_all_others(
     dslda: Dslda, made: Path, tmp_path: Path
 ) -> None:
@@ -365,6 +385,7 @@ def test_records_that_cannot_be_scored_stop_the_run_or_are_left_out_and_counted(
     assert stopped.code == 2
     assert f"{tmp_path / name}" in stopped.error
     assert says in stopped.error
+    assert "that are left" not in stopped.error
     assert not list(tmp_path.glob("out/part-*"))
     done = dslda(*score, "--on-error", "skip")
     assert done.code == 0, done.err
