@@ -162,6 +162,14 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
     yield "settings", _stated(state.identity["settings"])
     if state.complete:
         yield "rows", f"{manifest['rows_out']:,} of {number_of(manifest['rows_in'], 'record')}"
+        skipped = manifest["skipped"]
+        if skipped["count"]:
+            yield "skipped", number_of(skipped["count"], "record")
+        if unreadable := skipped["unreadable_inputs"]:
+            yield (
+                "unreadable inputs",
+                f"{len(unreadable):,}: {_listed([each['path'] for each in unreadable])}",
+            )
         yield "flags", _stated({name: n for name, n in manifest["flags"].items() if n}) or "none"
         mean = manifest["predictions"]["mean"]
         if mean is not None:

@@ -149,10 +149,12 @@ def command(
     manifest = run.manifest
     mean = manifest["predictions"]["mean"]
     skipped = manifest["skipped"]["count"]
+    unreadable = len(manifest["skipped"]["unreadable_inputs"])
     told = [
         f"{number_of(manifest['rows_out'], 'row')} in {number_of(len(manifest['parts']), 'part')}",
         f"{run.n_new_parts:,} of them scored now" if run.n_new_parts else "nothing was new",
         *([f"{number_of(skipped, 'record')} skipped"] if skipped else []),
+        *([f"{number_of(unreadable, 'input')} unreadable"] if unreadable else []),
         *([] if mean is None else [f"mean prediction {mean:.4g}"]),
     ]
     click.echo(f"{run.path}: {', '.join(told)}")

@@ -403,7 +403,7 @@ class ParquetRows:
 
         try:
             return pq.ParquetFile(raw)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:  # the latter of a footer that is damaged
             raise InputError(f"{self.file.name}: not a Parquet file, or cut short: {error}") from error
 
     def place(self, number: int) -> str:

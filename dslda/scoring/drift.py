@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,10 @@ from numpy.typing import NDArray
 from dslda.persistence.reference import Reference
 from dslda.scoring.tally import RunTally
 
-__all__ = ["MODERATE", "STRONG", "drift_report", "stability_index"]
+__all__ = ["drift_report", "stability_index", "warned_above"]
 
-MODERATE = 0.1
 STRONG = 0.25
-"""What is usually read from an index: below the first, little has changed; above the second, much."""
+"""An index above it is usually read as much changed, where documents are many."""
 
 
 def stability_index(now: NDArray[np.int64], then: NDArray[np.int64]) -> float:
@@ -33,24 +33,43 @@ def stability_index(now: NDArray[np.int64], then: NDArray[np.int64]) -> float:
     return float(np.sum((p - q) * np.log(p / q)))
 
 
+def warned_above(n_bins: int, now: int, then: int) -> float:
+    """The index from which on a change is more than few documents make by chance.
+
+    Without any change it is about chi-square with `n_bins` - 1 degrees times 1 / `now` + 1 / `then`. What is usually read
+    as much is raised by the mean of that, and by three of its standard deviations.
+
+    Parameters
+    ----------
+    n_bins : int
+    now, then : int
+        Documents, at least 1.
+    """
+    degrees = n_bins - 1
+    return STRONG + (degrees + 3.0 * math.sqrt(2.0 * degrees)) * (1.0 / now + 1.0 / then)
+
+
 def drift_report(tally: RunTally, reference: Reference | None) -> dict[str, Any] | None:
     """What a manifest says of drift; None where the model does not know what it was trained on, or nothing was scored."""
     if reference is None or tally.bins is None or not tally.n_words:
         return None
     means = tally.mean_topics
     assert means is not None
+    n_reference = int(reference.topic_counts[0].sum())
     topics = [
         stability_index(now, then)
         for now, then in zip(tally.bins.topics, reference.topic_counts, strict=True)
     ]
     return {
         "documents": tally.n_words,
-        "reference_documents": int(reference.topic_counts[0].sum()),
+        "reference_documents": n_reference,
         "reference": "trained on" if reference.of_training else "kept from training",
         "prediction_psi": stability_index(tally.bins.predictions, reference.prediction_counts)
         if tally.bins.predictions.any()
         else None,
+        "prediction_warned_above": warned_above(len(reference.prediction_counts), tally.n_words, n_reference),
         "largest_topic_psi": max(topics),
+        "topics_warned_above": warned_above(reference.topic_counts.shape[1], tally.n_words, n_reference),
         "topics": [
             {
                 "topic": k,

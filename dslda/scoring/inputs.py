@@ -24,6 +24,7 @@ __all__ = [
     "check_unchanged",
     "content_sha256",
     "partition_inputs",
+    "reason_of",
     "scan_files",
     "source_of",
     "state_of",
@@ -239,15 +240,22 @@ def _scan(source: Source, cost: int, fields: Fields, target: int, skip: bool) ->
                 raise
             counted = [({}, _rows(source, skip=True), cost)]
             if not counted[0][1]:
-                return Scanned(Input(file.url, name, None, size, modified, sha256, unreadable=str(error)), ())
+                reason = reason_of(error, file.name)
+                return Scanned(Input(file.url, name, None, size, modified, sha256, unreadable=reason), ())
     except InputError as error:
         if not skip:
             raise
-        return Scanned(Input(file.url, name, None, size, modified, unreadable=str(error)), ())
+        reason = reason_of(error, file.name)
+        return Scanned(Input(file.url, name, None, size, modified, unreadable=reason), ())
     found = Input(file.url, name, None, size, modified, sha256, sum(rows for _, rows, _ in counted))
     if state_of(file) != (size, modified):
         raise changed(found)
     return Scanned(found, tuple(counted))
+
+
+def reason_of(error: InputError, place: str) -> str:
+    """What an error says, without the place that it begins with, and without advice on the fields of all records."""
+    return str(error).removeprefix(f"{place}: ").partition("; name its fields with ")[0]
 
 
 def changed(found: Input) -> InputError:

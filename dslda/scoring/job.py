@@ -17,7 +17,7 @@ from dslda.model import Model, load_model
 from dslda.predict_files import fields_of_records
 from dslda.prediction import corpus_alignment
 from dslda.prediction_columns import check_columns
-from dslda.scoring.folder import MANIFEST
+from dslda.scoring.folder import MANIFEST, RunFolder
 from dslda.scoring.inputs import Input, partition_inputs
 from dslda.scoring.part import Scorer
 from dslda.scoring.planning import state_now
@@ -75,7 +75,7 @@ class Job:
                 corpus_alignment(corpus, model.record, realign=realign)
                 check_columns(corpus, model.record)
         else:
-            files = list_files(inputs, format, storage_options=options)
+            files = _files(inputs, format, RunFolder(location, output_format), options)
             _check_apart(files, inputs, location)
             fields = fields_of_records(model, files, **named)
         record = model.scoring_record
@@ -110,7 +110,8 @@ class Job:
         named = {file.url: (file, name) for file, name in zip(self.files.files, self.files.ids, strict=True)}
         if len(named) < len(self.files.files):
             logger.warning("inputs that were named twice are scored once")
-        chosen, ids = zip(*named.values(), strict=True)
+        chosen = tuple(file for file, _ in named.values())
+        ids = tuple(name for _, name in named.values())
         is_text = self.files.format == "text"
         states = [
             state_now(file, name if is_text else "", skip=self.scorer.skip)
@@ -160,6 +161,44 @@ def _holds_corpus(path: str, options: Mapping[str, Any]) -> bool:
 
 def _distinct(found: Sequence[Input]) -> list[Input]:
     return list({each.key: each for each in found}.values())
+
+
+def _files(inputs: Any, format: str, folder: RunFolder, options: Mapping[str, Any]) -> InputFiles:
+    """The files of the inputs; where a run is complete, patterns and folders without a file are a week without news."""
+    try:
+        return list_files(inputs, format, storage_options=options)
+    except InputError:
+        given = (
+            [inputs]
+            if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable)
+            else [*inputs]
+        )
+        quiet = [one for one in given if _is_quiet(one, options)]
+        before = folder.read_manifest() if quiet else None
+        if before is None or before["status"] != "complete":
+            raise
+        known = before["settings"]["input_format"]
+        if known == "corpus":
+            raise
+        for one in quiet:
+            logger.info("%s: no file is there, which is nothing new", one)
+        if left := [one for one in given if one not in quiet]:
+            return list_files(left, format, storage_options=options)
+        return InputFiles(known if format == "auto" else format, (), ())  # type: ignore[arg-type]
+
+
+def _is_quiet(one: Any, options: Mapping[str, Any]) -> bool:
+    """Whether an input is a pattern or a folder, and there is no file."""
+    if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
+        return False
+    try:
+        fs, path = Location.of(one, options).file_system()
+        if not any(c in path for c in "*?[") and not fs.isdir(path):
+            return False
+        list_files(one, "text", storage_options=options)  # of whatever ending
+    except InputError as error:
+        return str(error).endswith("no file is there")
+    return False
 
 
 def _check_apart(files: InputFiles, inputs: Any, location: Location) -> None:

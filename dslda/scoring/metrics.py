@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dslda.corpus.location import Location
+from dslda.corpus.location import Location, check_not_in_store
 from dslda.corpus.output import check_writable, writing
 from dslda.exceptions import InputError
 from dslda.scoring.folder import write_whole
@@ -16,6 +17,9 @@ from dslda.scoring.folder import write_whole
 __all__ = ["MetricsFile"]
 
 PREFIX = "dslda_score"
+FIRST_LINE = b"# HELP dslda_"
+"""What a file of metrics begins with."""
+
 HELP = {
     "success": "1 if the last run was complete, 0 if it failed.",
     "last_success_timestamp_seconds": "When a run was complete last.",
@@ -23,6 +27,7 @@ HELP = {
     "new_parts": "Parts that the last run has scored.",
     "rows": "Rows in the folder.",
     "skipped_rows": "Records that were left out.",
+    "unreadable_inputs": "Inputs that could not be read, or not to their end.",
     "duplicate_ids": "Rows whose identifier another row has.",
     "flagged_rows": "Rows with a flag.",
     "oov_share": "Share of the tokens that the model does not know.",
@@ -41,14 +46,16 @@ class MetricsFile:
         By custom with the ending ``.prom``, in the folder that node_exporter reads.
     run : str
         Folder of the run, the label of all metrics.
+    inputs : path, glob, URL or corpus, or several
+        What is scored.
 
     Raises
     ------
     InputError
-        The file cannot be written.
+        The file cannot be written, is something else, is an input or lies in a folder of them, or in a model or corpus.
     """
 
-    def __init__(self, path: str | os.PathLike[str], run: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], run: str, inputs: Any) -> None:
         self._location = Location.of(path)
         folder = os.path.dirname(self._location.url)
         if not self._location.local or os.path.isdir(self._location.url) or not os.path.isdir(folder):
@@ -59,6 +66,9 @@ class MetricsFile:
             raise InputError(
                 f"metrics must name a file outside of the folder of the run, got {os.fspath(path)!r:.80}"
             )
+        _check_ours(self._location.url)
+        _check_no_input(self._location.url, inputs)
+        check_not_in_store(self._location)
         check_writable(self._location)
         self._run = run
         self._began = time.time()
@@ -104,9 +114,47 @@ class MetricsFile:
         return None
 
 
+def _check_ours(path: str) -> None:
+    """Refuse to replace what no run has written; a file that is empty holds nothing to lose."""
+    if not os.path.lexists(path):
+        return
+    begins = b""
+    if os.path.isfile(path):
+        with contextlib.suppress(OSError), open(path, "rb") as stream:
+            begins = stream.read(len(FIRST_LINE))
+            if begins in (b"", FIRST_LINE):
+                return
+    raise InputError(
+        f"metrics must name a file of metrics that dslda has written, or one that is not there, got {path}, which is "
+        "something else; choose another path"
+    )
+
+
+def _check_no_input(path: str, inputs: Any) -> None:
+    """Refuse a file that this run or the next would score."""
+    alone = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable)
+    for one in [inputs] if alone else inputs:
+        if not isinstance(one, (str, os.PathLike)) or not (given := os.fspath(one)):
+            continue
+        given = given.removeprefix("file://")
+        if "://" not in given and _is_among(path, given):
+            raise InputError(
+                f"metrics must name a file that is no input and in no folder of inputs, got {path}, which is in {given}; "
+                "choose another path"
+            )
+
+
+def _is_among(path: str, given: str) -> bool:
+    real, place = os.path.realpath(path), os.path.realpath(given)
+    if real == place or real.startswith(os.path.join(place, "")):
+        return True
+    return any(os.path.realpath(each) == real for each in glob.iglob(given, recursive=True))
+
+
 def _of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     yield "rows", "", manifest["rows_out"]
     yield "skipped_rows", "", manifest["skipped"]["count"]
+    yield "unreadable_inputs", "", len(manifest["skipped"]["unreadable_inputs"])
     yield "duplicate_ids", "", manifest["duplicate_ids"]["count"]
     for flag, count in manifest["flags"].items():
         yield "flagged_rows", flag, count

@@ -37,7 +37,7 @@ from dslda.prediction import (
     settings_of_texts,
 )
 from dslda.prediction_columns import columns_of_corpus, columns_of_records
-from dslda.scoring.inputs import Input, check_unchanged
+from dslda.scoring.inputs import Input, check_unchanged, reason_of
 from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally
 
@@ -263,7 +263,8 @@ class _Records:
             except InputError as error:
                 if self._skipping is None:
                     raise
-                self._skipping.skip(str(error), "nothing that follows it can be read")
+                name = self._source.file.name
+                self._skipping.lose(name, reason_of(error, name), max(self._expected - self._n, 0))
                 self._attempts = enumerate(iter(()))
                 self._expected = self._n
                 continue
@@ -279,7 +280,8 @@ class _Records:
             if isinstance(record, InputError):
                 if self._skipping is None:
                     raise record
-                self._skipping.skip(self._source.place(number), str(record))
+                place = self._source.place(number)
+                self._skipping.skip(place, reason_of(record, place))
                 continue
             self._numbers[position] = number
             self.ids[position] = identifier_of(record, self._fields, position)
@@ -318,7 +320,7 @@ def _accepted(
         try:
             count([each])
         except InputError as error:
-            tally.skip(place(each[0]), str(error))
+            tally.skip(place(each[0]), reason_of(error, place(each[0])))
         else:
             kept.append(each)
     return kept

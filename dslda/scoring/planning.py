@@ -17,7 +17,7 @@ from dslda.scoring.folder import Part, RunState
 from dslda.scoring.inputs import Input, Piece, Scanned, content_sha256, scan_files, state_of
 from dslda.wording import number_of
 
-__all__ = ["Comparison", "compare", "part_key", "plan_files", "plan_partitions"]
+__all__ = ["Comparison", "compare", "log_unreadable", "part_key", "plan_files", "plan_partitions"]
 
 logger = logging.getLogger("dslda.score")
 
@@ -160,14 +160,46 @@ def plan_files(
     for i in sorted(scanned):
         for each in scanned[i]:
             if each.input.unreadable:
-                logger.warning("%s is skipped: %s", each.input.label, each.input.unreadable)
+                log_unreadable(each.input.label, each.input.unreadable)
             pieces += [
                 (Piece(len(inputs), n_rows, where), cost + OPENING_BYTES)
                 for where, n_rows, cost in each.pieces
                 if n_rows
             ]
             inputs.append(each.input)
+    if files.format != "text":  # two documents may well be the same
+        _report_same(inputs, len(state.inputs))
     return _with_parts(replace(state, inputs=tuple(inputs)), group_sources(pieces, target))
+
+
+def _report_same(inputs: Sequence[Input], n_known: int) -> None:
+    """Warn of new files that hold the bytes of another one, as one that was renamed does: its rows are there twice."""
+    first: dict[str, str] = {}
+    same: list[tuple[str, str]] = []
+    for i, found in enumerate(inputs):
+        if not found.rows:
+            continue
+        other = first.setdefault(found.sha256, found.label)
+        if i >= n_known and other != found.label:
+            same.append((found.label, other))
+    if same:
+        logger.warning(
+            "%s the content of another, so the rows are there twice: %s%s",
+            "1 input has" if len(same) == 1 else f"{len(same):,} inputs have",
+            ", ".join(f"{path} that of {other}" for path, other in same[:SHOWN]),
+            ", ..." if len(same) > SHOWN else "",
+            extra={"event": "same_content", "count": len(same)},
+        )
+
+
+def log_unreadable(path: str, reason: str) -> None:
+    """Tell of a file that is left out, all of it or from somewhere on."""
+    logger.warning(
+        "%s cannot be read, or not to its end: %s",
+        path,
+        reason,
+        extra={"event": "unreadable_input", "place": path, "reason": reason},
+    )
 
 
 def plan_partitions(state: RunState, found: Sequence[Input]) -> RunState:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from dslda.exceptions import InputError
 from dslda.model import Model
 from dslda.prediction import FLAG_MEANING
-from dslda.scoring.drift import STRONG, drift_report
+from dslda.scoring.drift import drift_report
 from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.folder import RunFolder, RunState
 from dslda.scoring.planning import part_key
 from dslda.scoring.tally import RunTally
 from dslda.wording import number_of
 
-__all__ = ["final_manifest"]
+__all__ = ["final_manifest", "log_all_unreadable"]
 
 logger = logging.getLogger("dslda.score")
 
@@ -37,12 +38,17 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         file = folder.part_file(part.number).url.rpartition("/")[2]
         done = {"file": file, "rows": note["rows"], "bytes": note["bytes"], "sha256": note["sha256"]}
         parts.append(part.to_json() | done)
-    unreadable = [
-        {"path": found.label, "reason": found.unreadable} for found in state.inputs if found.unreadable
-    ]
+    reasons = {found.label: found.unreadable for found in state.inputs if found.unreadable} | tally.unreadable
+    unreadable = [{"path": path, "reason": reason} for path, reason in reasons.items()]
     if not tally.n_rows and (tally.n_skipped or unreadable):
-        first = tally.skipped[0]["reason"] if tally.skipped else unreadable[0]["reason"]
-        raise InputError(f"some record must be one that can be scored, all were skipped; the first: {first}")
+        place, reason = (
+            (tally.skipped[0]["place"], tally.skipped[0]["reason"])
+            if tally.skipped
+            else next(iter(reasons.items()))
+        )
+        raise InputError(
+            f"some record must be one that can be scored, all were skipped; the first: {place}: {reason}"
+        )
     files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
     duplicates = find_duplicates(files, output_format, tally.n_rows)
@@ -70,6 +76,19 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
     return manifest
 
 
+def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
+    """Tell how many inputs could not be read, of which there are no rows or not all."""
+    found = manifest["skipped"]["unreadable_inputs"]
+    if found:
+        logger.warning(
+            "%s could not be read, or not to the end, and the rows are missing: %s%s",
+            number_of(len(found), "input"),
+            ", ".join(each["path"] for each in found[:3]),
+            ", ..." if len(found) > 3 else "",
+            extra={"event": "unreadable_inputs", "count": len(found)},
+        )
+
+
 def _log(manifest: dict[str, Any]) -> None:
     n = manifest["rows_out"]
     for flag, count in manifest["flags"].items():
@@ -84,6 +103,7 @@ def _log(manifest: dict[str, Any]) -> None:
             number_of(skipped["count"], "record"),
             extra={"event": "skipped_in_all"} | {"count": skipped["count"]},
         )
+    log_all_unreadable(manifest)
     repeated = manifest["duplicate_ids"]
     if repeated["count"]:
         named = ", ".join(f"{name!r:.60}" for name in repeated["first"][:3])
@@ -104,6 +124,7 @@ def _log(manifest: dict[str, Any]) -> None:
             "event": "complete",
             "rows": n,
             "skipped": skipped["count"],
+            "unreadable_inputs": len(skipped["unreadable_inputs"]),
             "oov_share": manifest["oov_share"],
             "prediction_mean": manifest["predictions"]["mean"],
             "prediction_psi": drift.get("prediction_psi"),
@@ -118,7 +139,7 @@ def _log(manifest: dict[str, Any]) -> None:
         if of_training
         else ""
     )
-    if (drift["prediction_psi"] or 0.0) > STRONG:
+    if (drift["prediction_psi"] or 0.0) > drift["prediction_warned_above"]:
         logger.warning(
             "predictions have moved far from those of the documents %s (population stability index %.2f)%s",
             drift["reference"],
@@ -126,7 +147,7 @@ def _log(manifest: dict[str, Any]) -> None:
             caution,
             extra={"event": "drift", "of": "predictions", "psi": drift["prediction_psi"]},
         )
-    moved = [each for each in drift["topics"] if each["psi"] > STRONG]
+    moved = [each for each in drift["topics"] if each["psi"] > drift["topics_warned_above"]]
     if moved:
         logger.warning(
             "%s moved far from the documents %s: %s%s",

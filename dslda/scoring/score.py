@@ -23,8 +23,8 @@ from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.metrics import MetricsFile
 from dslda.scoring.part import CorpusPart, FilePart, score_part
-from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions
-from dslda.scoring.report import final_manifest
+from dslda.scoring.planning import compare, log_unreadable, part_key, plan_files, plan_partitions
+from dslda.scoring.report import final_manifest, log_all_unreadable
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.scoring.verification import drop_changed, verified
 from dslda.wording import number_of
@@ -109,7 +109,7 @@ def score(
     realign : bool
         Match the terms of a corpus by name where its vocabulary is not the model's.
     metrics : path, optional
-        File for Prometheus' textfile collector, replaced at the end.
+        File for Prometheus' textfile collector, replaced at the end; refused where it is anything but such a file.
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
@@ -136,7 +136,9 @@ def score(
         It cannot be written, or another run is writing it.
     """
     check_client(client)
-    reported = None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url)
+    reported = (
+        None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url, inputs)
+    )
     try:
         job = Job.of(
             model,
@@ -177,6 +179,7 @@ def _run(
             if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
                 before = before | {"inputs": [each.to_json() for each in state.inputs]}
                 folder.write_manifest(before)
+            log_all_unreadable(before)
             logger.info("nothing to do: %s is complete", job.location.url)
             return ScoringRun(job.location.url, 0, before)
         with _runner(job, client, progress, small=_is_small(job)) as runner:
@@ -249,7 +252,7 @@ def _score_parts(runner: Runner, job: Job, folder: RunFolder, state: RunState) -
         drop_changed(folder, state, job.options)
         error.add_note(
             f"{job.location.url} is not complete; the same command goes on with the "
-            f"{number_of(len(todo) - n_done, 'part')} that are left"
+            f"{number_of(len(todo) - n_done, 'part')} that {'is' if len(todo) - n_done == 1 else 'are'} left"
         )
         raise
     return n_done
@@ -302,7 +305,9 @@ def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
 
 def _log_part(part: Part, note: Mapping[str, Any]) -> None:
     for each in note["skipped"]["first"]:
-        logger.warning("skipped: %s", each["reason"], extra={"event": "skipped", **each})
+        logger.warning("skipped: %s: %s", each["place"], each["reason"], extra={"event": "skipped", **each})
+    for each in note["unreadable"]:
+        log_unreadable(each["path"], each["reason"])
     logger.debug("part %d is done: %d rows", part.number, note["rows"])
 
 
@@ -312,8 +317,9 @@ def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> 
     for what in ("model", "settings"):
         theirs, ours = state.identity[what], job.identity[what]
         if theirs != ours:
-            differing = [name for name in ours if theirs.get(name) != ours[name]]
-            told = ", ".join(f"{name} {theirs.get(name)!r:.40}, not {ours[name]!r:.40}" for name in differing)
+            told = ", ".join(
+                f"{name} {before!r:.80}, not {now!r:.80}" for name, before, now in _differing(theirs, ours)
+            )
             raise InputError(
                 f"{job.location.url} must be a run of this model with these settings, it has the {what} with {told}; choose "
                 "another folder"
@@ -325,6 +331,16 @@ def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> 
             ", ".join(f"{name} {version}" for name, version in state.versions.items()),
         )
     return state
+
+
+def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What differs, with both values; of a field that has fields these alone."""
+    for name in [*ours, *(name for name in theirs if name not in ours)]:
+        before, now = theirs.get(name), ours.get(name)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from ((f"{name} {inner}", *both) for inner, *both in _differing(before, now))
+        elif before != now:
+            yield name, before, now
 
 
 def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:

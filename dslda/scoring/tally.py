@@ -47,6 +47,7 @@ class Tally:
         self._bins = None if reference is None else reference.no_counts()
         self._n_skipped = 0
         self._skipped: list[dict[str, str]] = []
+        self._unreadable: list[dict[str, str]] = []
         self.words = FrequentWords()
 
     def add(self, scored: Predictions) -> None:
@@ -76,6 +77,11 @@ class Tally:
         if len(self._skipped) < FIRST_SKIPPED:
             self._skipped.append({"place": encodable(place), "reason": encodable(reason)})
 
+    def lose(self, path: str, reason: str, n_records: int) -> None:
+        """Remember a file that cannot be read to its end, and how many of the records that it has are lost with it."""
+        self._n_skipped += n_records
+        self._unreadable.append({"path": encodable(path), "reason": encodable(reason)})
+
     @property
     def n_rows(self) -> int:
         """Rows counted."""
@@ -86,6 +92,7 @@ class Tally:
         return {
             "rows": self._n_rows,
             "skipped": {"count": self._n_skipped, "first": self._skipped},
+            "unreadable": self._unreadable,
             "flags": dict(sorted(self._flags.items())),
             "tokens": self._tokens,
             "known_tokens": self._known_tokens,
@@ -115,6 +122,7 @@ class RunTally:
         self.known_tokens = 0
         self.n_skipped = 0
         self.skipped: list[Any] = []
+        self.unreadable: dict[str, str] = {}
         self.n_predictions = 0
         self.words = FrequentWords()
         self.n_words = 0
@@ -132,6 +140,8 @@ class RunTally:
         self.n_skipped += part["skipped"]["count"]
         room = FIRST_SKIPPED_OF_RUN - len(self.skipped)
         self.skipped += part["skipped"]["first"][:room]
+        for each in part["unreadable"]:
+            self.unreadable.setdefault(each["path"], each["reason"])
         self.n_predictions += part["predictions"]["count"]
         self._sums.append(part["predictions"]["sum"])
         self.classes.update(part["predictions"]["classes"])

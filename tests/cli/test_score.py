@@ -225,6 +225,54 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     assert "nothing was new" in dslda(*score).out
 
 
+def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, other, out = tmp_path / "in", tmp_path / "other", tmp_path / "out"
+    inputs.mkdir()
+    other.mkdir()
+    for given in ((f"{inputs}/*.jsonl",), (inputs,)):
+        refused = dslda("score", made / "stars.model", *given, "--out", out)
+        assert refused.code == 2
+        assert "no file is there" in refused.error
+    write(inputs / "a.jsonl", 3, repeat=1)
+    assert dslda("score", made / "stars.model", inputs, "--out", out).code == 0
+    before = content(out)
+    (inputs / "a.jsonl").rename(tmp_path / "a.jsonl")
+    for given in ((f"{inputs}/*.jsonl",), (inputs,), (inputs, f"{other}/*")):
+        quiet = dslda("score", made / "stars.model", *given, "--out", out)
+        assert quiet.code == 0, quiet.err
+        assert "3 rows in 1 part, nothing was new" in quiet.out
+        assert "no file is there" in quiet.err
+    assert dslda("score", made / "stars.model", inputs, "--topics", "1", "--out", out).code == 2
+    # a name that is no pattern is a mistake
+    assert dslda("score", made / "stars.model", inputs / "a.jsonl", "--out", out).code == 2
+    assert content(out) == before
+    write(other / "b.jsonl", 1, first=9, repeat=1)
+    assert dslda("score", made / "stars.model", inputs, f"{other}/*", "--out", out).code == 0
+    assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n9"]
+
+
+def test_a_renamed_input_is_scored_again_with_a_warning_that_names_both(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    for i, name in enumerate("ab"):
+        write(inputs / f"{name}.jsonl", 2, first=2 * i, repeat=1)
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert "the content of another" not in dslda(*score).err
+    (inputs / "a.jsonl").rename(inputs / "z.jsonl")
+    done = dslda(*score)
+    assert done.code == 0, done.err
+    assert (
+        f"1 input has the content of another, so the rows are there twice: {inputs}/z.jsonl that of {inputs}/a"
+        in (done.err)
+    )
+    assert "1 input has" not in dslda(*score).err
+    assert len(rows(out)) == 6
+
+
 def test_a_changed_input_is_refused_or_scored_again_behind_all_others(
     dslda: Dslda, made: Path, tmp_path: Path
 ) -> None:
@@ -317,7 +365,7 @@ def test_a_corrupt_line_stops_before_anything_is_final_and_mended_the_run_goes_o
          "line 2: not UTF-8: byte 0xff", 2, ["a", "d"]),
         ("x.csv", b'key,text\na,good\nb,"bad"x\nc,fine,more\nd,\xff\ne,bad\n', "line 3: not CSV", 3, ["a", "e"]),
         ("x.jsonl.gz", gzip.compress(b"".join(b'{"text":"%d"}\n' % 7**i for i in range(900)), mtime=0)[:-9000],
-         "the gzip file is cut short", 1, None),
+         "the gzip file is cut short", 0, None),
     ],
     ids=["fields", "lines", "csv", "gzip"],
 )  # fmt: skip
@@ -337,12 +385,16 @@ def test_records_that_cannot_be_scored_stop_the_run_or_are_left_out_and_counted(
     assert stopped.code == 2
     assert f"{tmp_path / name}" in stopped.error
     assert says in stopped.error
+    assert "that are left" not in stopped.error
     assert not list(tmp_path.glob("out/part-*"))
     done = dslda(*score, "--on-error", "skip")
     assert done.code == 0, done.err
     told = manifest(tmp_path / "out")
     assert told["skipped"]["count"] == n_skipped
     assert len(told["skipped"]["first"]) == n_skipped
+    assert told["rows_in"] == told["rows_out"] + n_skipped
+    assert not any(str(tmp_path) in each["reason"] for each in told["skipped"]["first"])
+    assert "text=" not in done.err + str(told["skipped"])
     assert ids is None or [row["id"] for row in rows(tmp_path / "out")] == ids
     assert "nothing was new" in dslda(*score, "--on-error", "skip").out
 
@@ -360,10 +412,11 @@ def test_what_is_wrong_with_all_records_is_an_error_all_the_same(
     done = dslda("score", model, tmp_path / "x.jsonl", "--out", out, "--on-error", "skip")
     assert done.code == 2
     assert "some record must be one that can be scored, all were skipped; the first: " in done.error
+    assert f"the first: {tmp_path}/x.jsonl, line 1: a document must be" in done.error
     (tmp_path / "x.parquet").write_bytes(b"no Parquet")
     done = dslda("score", model, tmp_path / "x.parquet", "--out", tmp_path / "o2", "--on-error", "skip")
     assert done.code == 2
-    assert "all were skipped; the first" in done.error
+    assert f"all were skipped; the first: {tmp_path}/x.parquet: not a Parquet file" in done.error
 
 
 def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
@@ -389,10 +442,63 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     (lost,) = manifest(out)["skipped"]["unreadable_inputs"]
     assert lost["path"] == f"{inputs}/b.parquet"
     assert manifest(out)["flags"]["empty"] == 2
-    assert "nothing was new" in dslda(*score, "--on-error", "skip").out
+    assert not lost["reason"].startswith(str(inputs))
+    metrics = tmp_path / "m.prom"
+    again = dslda(*score, "--on-error", "skip", "--json", "--metrics", metrics)
+    for told in (done, again):
+        assert ", 1 input unreadable" in told.out
+    assert "nothing was new" in again.out
+    assert f"{inputs}/b.parquet cannot be read, or not to its end: not a Parquet file" in done.err
+    (event,) = (json.loads(line) for line in again.err.splitlines() if "unreadable" in line)
+    assert (event["event"], event["count"]) == ("unreadable_inputs", 1)
+    assert f'dslda_score_unreadable_inputs{{run="{out}"}} 1\n' in metrics.read_text()
+    described = dslda("info", out).out
+    assert f"1: {inputs}/b.parquet" in described
     (inputs / "b.parquet").write_bytes(raw)  # mended: it has no rows yet, so it is no change of any
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)] == ["a1", "a2", "c1", "c2", "b1", "b2"]
+
+
+@pytest.mark.parametrize("how", ["cut.jsonl.gz", "page.parquet", "footer.parquet"])
+def test_of_a_file_cut_short_what_was_read_counts_and_the_rest_is_told(
+    dslda: Dslda, made: Path, tmp_path: Path, how: str
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    sound, broken = inputs / f"a-{how}", inputs / f"b-{how}"
+    if how == "cut.jsonl.gz":
+        raw = write(sound, 40).read_bytes()
+        broken.write_bytes(raw[: len(raw) // 2])
+    else:
+        _parquet(sound, 40)
+        raw = sound.read_bytes()
+        third = pq.read_metadata(sound).row_group(2).column(1).data_page_offset
+        at = len(raw) - 1000 if how == "footer.parquet" else third
+        broken.write_bytes(raw[:at] + bytes(50) + raw[at + 50 :])
+    done = dslda("score", made / "stars.model", inputs, "--out", out, "--on-error", "skip", "--json")
+    assert done.code == 0, done.err
+    told = manifest(out)
+    assert told["rows_in"] == told["rows_out"] + told["skipped"]["count"]
+    assert told["rows_out"] >= 40
+    # of these alone it is known how many there are
+    assert told["skipped"]["count"] == (40 if how == "page.parquet" else 0)
+    (lost,) = told["skipped"]["unreadable_inputs"]
+    assert lost["path"] == str(broken)
+    assert str(inputs) not in lost["reason"]
+    logged = [json.loads(line) for line in done.err.splitlines()]
+    (event,) = (each for each in logged if each.get("event") == "unreadable_input")
+    assert (event["place"], event["reason"]) == (lost["path"], lost["reason"])
+    assert lost["path"] in event["message"]
+    (complete,) = (each for each in logged if each.get("event") == "complete")
+    assert complete["unreadable_inputs"] == 1
+
+
+def _parquet(path: Path, n: int) -> None:
+    import pyarrow as pa
+
+    texts = [f"good bad {7**i}" for i in range(n)]
+    table = pa.table({"key": [f"p{i}" for i in range(n)], "text": texts})
+    pq.write_table(table, path, row_group_size=n // 4, compression="gzip", use_dictionary=False)
 
 
 def test_identifiers_that_are_there_twice_are_reported(dslda: Dslda, made: Path, tmp_path: Path) -> None:
@@ -495,6 +601,7 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
             ("--topics", "1"),
             "must be a run of this model with these settings, it has the settings with topics 'all', not 1",
         ),
+        (("--id", "text"), "with fields id 'key', not 'text'; choose"),
         (("--output-format", "csv"), "with --output-format 'parquet', not 'csv'"),
     ):
         assert says in dslda(*score, "--out", out, *arguments).error
@@ -655,6 +762,35 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
         assert "--metrics must name a" in dslda(*score[:5], "--metrics", place).error
     words = {each["word"]: each["count"] for each in manifest(tmp_path / "out")["new_words"]["words"]}
     assert words == {"zzz": 1, "yyy": 1}
+
+
+def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    model, folder = tmp_path / "stars.model", tmp_path / "in"
+    shutil.copytree(made / "stars.model", model)
+    folder.mkdir()
+    write(folder / "a.jsonl", 2, repeat=1)
+    (folder / "empty.jsonl").touch()
+    (tmp_path / "notes").write_text("mine")
+    for place, says in (
+        (folder / "a.jsonl", "which is something else"),
+        (tmp_path / "notes", "which is something else"),
+        (model / "zarr.json", "which is something else"),
+        (Path(os.devnull), "which is something else"),
+        (folder / "empty.jsonl", "must name a file that is no input"),
+        (folder / "m.prom", "must name a file that is no input"),
+        (model / "m.prom", "must not lie inside a corpus, model or checkpoint"),
+    ):
+        for inputs in (f"{folder}/*.jsonl", folder) if place.parent == folder else (folder,):
+            if inputs != folder and place.name == "m.prom":
+                continue
+            before = content(tmp_path)
+            done = dslda("score", model, inputs, "--out", tmp_path / "out", "--metrics", place)
+            assert done.code == 2
+            assert says in done.error
+            assert content(tmp_path) == before
+    for _ in range(2):
+        done = dslda("score", model, folder, "--out", tmp_path / "out", "--metrics", tmp_path / "m.prom")
+        assert done.code == 0, done.err
 
 
 def test_a_url_may_be_the_folder(made: Path) -> None:

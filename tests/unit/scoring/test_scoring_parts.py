@@ -16,7 +16,7 @@ from dslda.corpus.sources import list_files
 from dslda.exceptions import FormatError
 from dslda.persistence.manifest import MANIFEST_CHECKSUM
 from dslda.persistence.reference import Reference
-from dslda.scoring.drift import stability_index
+from dslda.scoring.drift import stability_index, warned_above
 from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.folder import RunFolder, RunState
 from dslda.scoring.inputs import source_of
@@ -38,6 +38,18 @@ def test_the_stability_index_is_the_usual_sum_and_0_where_nothing_moved() -> Non
         for _ in range(200)
     ]
     assert np.mean(chance) == pytest.approx(9 * 2 / 5000, rel=0.2)
+
+
+@pytest.mark.parametrize("n", [30, 100, 1000])
+def test_few_rows_of_the_same_kind_are_no_drift_and_many_of_another_are(n: int) -> None:
+    rng = np.random.default_rng(0)
+    then, limit = rng.multinomial(1000, [0.1] * 10), warned_above(10, n, 1000)
+    same = [stability_index(rng.multinomial(n, [0.1] * 10), then) for _ in range(500)]
+    assert np.mean([index > limit for index in same]) == 0.0
+    moved = [0.5, 0.4, *[0.1 / 8] * 8]
+    assert stability_index(rng.multinomial(n, moved), then) > limit
+    if n == 30:
+        assert np.mean([index > 0.25 for index in same]) > 0.3
 
 
 def test_bins_are_counted_where_borders_are_equal() -> None:
