@@ -579,7 +579,7 @@ def test_ctrl_c_saves_the_last_complete_iteration(tmp_path: Path, write_reviews:
     finally:
         process.kill()
     assert process.returncode == 130
-    assert rest.splitlines()[-1].startswith("dslda: error: interrupted: iteration ")
+    assert json.loads(rest.splitlines()[-1])["message"].startswith("interrupted: iteration ")
     model = load_model(tmp_path / "m.model")
     assert model.training.interrupted
     assert model.training.n_iterations >= 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -241,8 +242,8 @@ def test_a_fit_whose_scheduler_dies_ends_soon_and_goes_on_with_another(
         _, rest = process.communicate(timeout=60)
     assert process.returncode == 1, rest
     done = read_checkpoint(tmp_path / "c").n_iterations
-    error = rest.splitlines()[-1]
-    assert error.startswith(f"dslda: error: iteration {done + 1} could not be completed: "), rest
+    error = json.loads(rest.splitlines()[-1])["message"]
+    assert error.startswith(f"iteration {done + 1} could not be completed: "), rest
     assert error.endswith(
         f"the checkpoint {tmp_path}/c holds {done} iterations; train again with --resume to go on"
     )

@@ -230,5 +230,5 @@ def test_a_second_signal_does_not_lose_the_model(made: Path, tmp_path: Path, num
     assert process.returncode == code
     assert "saving the model; a third interrupt gives it up" in rest
     n = load_model(tmp_path / "m.model").training.n_iterations
-    assert f"error: interrupted: iteration {n}, the last complete one, is saved in" in rest
+    assert f'"message": "interrupted: iteration {n}, the last complete one, is saved in' in rest
     assert [p.name for p in tmp_path.iterdir()] == ["m.model"]
