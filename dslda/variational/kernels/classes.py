@@ -51,7 +51,7 @@ from dslda.variational.kernels.scratch import (
     matrix,
     vector,
 )
-from dslda.variational.kernels.strides import Trail, go_back, keep, make_trail, mark, stride
+from dslda.variational.kernels.strides import Trail, copy_state, make_trail, mark, stride
 from dslda.variational.kernels.sweeps import LEAST_FALL, Ascent, sweep_unlabelled
 from dslda.variational.kernels.write_out import write_out
 from dslda.variational.special import FASTMATH, digamma, log_gamma_sum_and_digamma
@@ -302,7 +302,7 @@ def ascend_classes(
             in_a_row = 0
             if strode:
                 # to where the stride set out, and on by a plain sweep
-                go_back(trail, s, 0)
+                copy_state(trail, s, 0)
                 mark(trail, gamma)
                 in_a_row = 1
                 strode = False
@@ -325,7 +325,7 @@ def ascend_classes(
         strode = False
         if in_a_row == 2:
             in_a_row = 0
-            keep(trail, s, 0)
+            copy_state(s, trail, 0)
             strode = stride(trail, gamma, alpha)
             if strode:
                 log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)

@@ -46,7 +46,7 @@ from dslda.variational.kernels.scratch import (
     Z,
     span,
 )
-from dslda.variational.kernels.strides import Trail, go_back, keep, mark, stride
+from dslda.variational.kernels.strides import Trail, copy_state, mark, stride
 from dslda.variational.kernels.sweeps import REBASE_LIMIT, SHORT_RUN, Ascent, Response
 from dslda.variational.kernels.tiles import accumulate, flush, moments, set_base, sum_of_logs
 from dslda.variational.kernels.updates import (
@@ -353,7 +353,7 @@ def ascend_product(
             bound += log_gammas - log_gamma_total - model.log_beta_alpha
             bound += fixed - observed.rho * size(offset + product) / delta
             if strode and bound < elbo:
-                go_back(trail, s, document.n)
+                copy_state(trail, s, document.n)
                 if n_sweeps == max_sweeps:
                     set_base(tilted, s, a_base)
                     return Ascent(elbo, n_sweeps, False, a_base)
@@ -370,7 +370,7 @@ def ascend_product(
                 strode = False
                 if in_a_row == 2:
                     in_a_row = 0
-                    keep(trail, s, document.n)
+                    copy_state(s, trail, document.n)
                     strode = stride(trail, gamma, alpha)
                     if strode:
                         log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)

@@ -57,27 +57,15 @@ def mark(trail: Trail, gamma: Vector) -> None:
 
 
 @njit(**OPTIONS)
-def keep(trail: Trail, s: Scratch, n: int) -> None:
-    """Copy what a document goes back to; `n` entries of it, none where there is no response."""
-    for k in range(s.gamma.shape[0]):
-        trail.gamma[k] = s.gamma[k]
-        trail.elog[k] = s.elog[k]
-        trail.h[k] = s.h[k]
+def copy_state(source: Scratch | Trail, target: Scratch | Trail, n: int) -> None:
+    """Copy what a document goes back to, or back; `n` entries of it, none where there is no response."""
+    for k in range(source.gamma.shape[0]):
+        target.gamma[k] = source.gamma[k]
+        target.elog[k] = source.elog[k]
+        target.h[k] = source.h[k]
     for e in range(n):
-        trail.a[e] = s.a[e]
-        trail.m[e] = s.m[e]
-
-
-@njit(**OPTIONS)
-def go_back(trail: Trail, s: Scratch, n: int) -> None:
-    """Put back what `keep` has copied."""
-    for k in range(s.gamma.shape[0]):
-        s.gamma[k] = trail.gamma[k]
-        s.elog[k] = trail.elog[k]
-        s.h[k] = trail.h[k]
-    for e in range(n):
-        s.a[e] = trail.a[e]
-        s.m[e] = trail.m[e]
+        target.a[e] = source.a[e]
+        target.m[e] = source.m[e]
 
 
 @njit(**OPTIONS)

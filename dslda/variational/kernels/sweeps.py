@@ -32,7 +32,7 @@ from dslda.variational.kernels.scratch import (
     Z,
     span,
 )
-from dslda.variational.kernels.strides import Trail, go_back, keep, mark, stride
+from dslda.variational.kernels.strides import Trail, copy_state, mark, stride
 from dslda.variational.kernels.tiles import (
     accumulate,
     accumulate_plain,
@@ -374,7 +374,7 @@ def ascend(
             if (strode and bound < elbo) or (may_fall and bound < elbo - LEAST_FALL * abs(elbo)):
                 in_a_row = 0
                 if strode:
-                    go_back(trail, s, n_kept)
+                    copy_state(trail, s, n_kept)
                     if n_sweeps == max_sweeps:
                         set_base(model, s, a_base)
                         return Ascent(elbo, n_sweeps, False, a_base)
@@ -382,7 +382,7 @@ def ascend(
                     share *= 0.5
                     if done or share < SHORTEST_SHARE:
                         # F has kinks where its bend is left out, see `slopes_at`: there no step up its gradient need rise
-                        go_back(trail, s, n_kept)
+                        copy_state(trail, s, n_kept)
                         set_base(model, s, a_base)
                         stands = abs(bound - elbo) <= sweep_tol * abs(bound)
                         return Ascent(
@@ -399,7 +399,7 @@ def ascend(
                 share = min(1.0, 2.0 * share)
                 strode = False
                 if may_fall or in_a_row == 2:
-                    keep(trail, s, n_kept)
+                    copy_state(s, trail, n_kept)
                 if in_a_row == 2:
                     in_a_row = 0
                     strode = stride(trail, gamma, alpha)
