@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,20 @@ class DocumentBlock:
     @property
     def n_tokens(self) -> int:
         return int(self.counts.sum(dtype=np.int64))
+
+    def rows(self, start: int, stop: int) -> DocumentBlock:
+        """Documents `start` to `stop` - 1, without their identifiers; the arrays are views."""
+        first, last = int(self.indptr[start]), int(self.indptr[stop])
+        return replace(
+            self,
+            indptr=self.indptr[start : stop + 1] - first,
+            terms=self.terms[first:last],
+            counts=self.counts[first:last],
+            responses={name: values[start:stop] for name, values in self.responses.items()},
+            covariates={name: values[start:stop] for name, values in self.covariates.items()},
+            weight=None if self.weight is None else self.weight[start:stop],
+            doc_id=None,
+        )
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this: no spilling, wrong placement (kartothek#175, xarray#9088).

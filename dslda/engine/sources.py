@@ -365,7 +365,7 @@ class MemorySource(Source):
             documents=documents,
         )
         self.weighted = block.weight is not None
-        self._blocks = [_rows(block, piece.start, piece.stop) for piece in pieces]
+        self._blocks = [block.rows(piece.start, piece.stop) for piece in pieces]
 
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
         return _Held(self._blocks[partition])
@@ -454,21 +454,6 @@ class _Held:
 
     def __call__(self) -> DocumentBlock:
         return self.block
-
-
-def _rows(block: DocumentBlock, start: int, stop: int) -> DocumentBlock:
-    """Documents ``start`` to ``stop - 1``; the arrays are views."""
-    first, last = int(block.indptr[start]), int(block.indptr[stop])
-    return replace(
-        block,
-        indptr=block.indptr[start : stop + 1] - first,
-        terms=block.terms[first:last],
-        counts=block.counts[first:last],
-        responses={name: values[start:stop] for name, values in block.responses.items()},
-        covariates={name: values[start:stop] for name, values in block.covariates.items()},
-        weight=None if block.weight is None else block.weight[start:stop],
-        doc_id=None,
-    )
 
 
 def _summarise(block: DocumentBlock, view: TrainingView) -> ResponseSummary:

@@ -177,7 +177,7 @@ class CorpusPart:
         for start in range(0, block.n_documents, BATCH_DOCUMENTS):
             rows = slice(start, min(start + BATCH_DOCUMENTS, block.n_documents))
             part = CountedBlock(
-                _rows(counted.block, rows),
+                counted.block.rows(rows.start, rows.stop),
                 counted.n_unknown[rows],
                 {name: values[rows] for name, values in columns.items()},
             )
@@ -326,20 +326,6 @@ def _accepted(
     return kept
 
 
-def _rows(block: Any, rows: slice) -> Any:
-    a, b = block.indptr[rows.start], block.indptr[rows.stop]
-    return replace(
-        block,
-        indptr=block.indptr[rows.start : rows.stop + 1] - a,
-        terms=block.terms[a:b],
-        counts=block.counts[a:b],
-        responses={},
-        covariates={},
-        weight=None,
-        doc_id=None,
-    )
-
-
 @contextmanager
 def _file(target: Location) -> Iterator[IO[bytes]]:
     """A file that takes its name when the block ends without an error; on object stores it is sent there then."""
@@ -378,8 +364,5 @@ def _measured(stream: IO[bytes]) -> tuple[int, str]:
     """Size and SHA-256 of what was written."""
     stream.flush()
     stream.seek(0)
-    sha, size = hashlib.sha256(), 0
-    while block := stream.read(1 << 20):
-        sha.update(block)
-        size += len(block)
-    return size, sha.hexdigest()
+    sha256 = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+    return stream.tell(), sha256
