@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from glob import glob
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -18,10 +17,8 @@ from dslda.cli.options import json_option, reading_options
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.program import Session
 from dslda.corpus.location import Location, check_not_in_store
-from dslda.corpus.output import check_writable, report_leftovers, writing
+from dslda.corpus.output import check_writable, is_among, report_leftovers, writing
 from dslda.exceptions import InputError, OutputExistsError
-from dslda.prediction import FLAG_MEANING
-from dslda.scoring.tables import csv_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,11 +152,7 @@ def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
         return
     if not os.path.isfile(out):  # a link that leads in a circle too
         raise InputError(f"--out must be a file, {out} is none; leave --out away to print to the terminal")
-    folder = os.path.join(os.path.realpath(input_path), "")
-    inside = os.path.isdir(input_path) and os.path.realpath(out).startswith(folder)
-    if inside or any(
-        os.path.samefile(out, path) for path in [input_path, *glob(input_path)] if os.path.exists(path)
-    ):
+    if is_among(out, input_path):
         raise InputError(f"--out {out} is the input itself; choose another file")
     if not overwrite:
         raise OutputExistsError(f"{out} is there already; choose another file, or --overwrite")
@@ -195,6 +188,9 @@ def _write(
     tables: Iterable[pa.Table], stream: IO[str], name: str, *, nothing: pa.Table, without: Collection[str]
 ) -> None:
     """Tables as one CSV file, with the header of `nothing`; reports documents whose prediction rests on no word."""
+    from dslda.prediction import FLAG_MEANING
+    from dslda.scoring.tables import csv_lines
+
     flags: Counter[str] = Counter()
     n = 0
     header = [column for column in nothing.column_names if column not in without]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -104,22 +104,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; errors are one line on stderr."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     closed = open_standard_streams()
+    # also where the command line itself is wrong
+    fail = partial(_fail, as_json="--json" in given)
     with Interrupts() as interrupts:
-        code = _run(given, Session(interrupts, closed))
+        code = _run(given, Session(interrupts, closed), fail)
     # what is left in the buffer of a closed pipe or of a full disk must fail here, not when Python exits
     error = flush_error("stdout")
     if error is not None:
         drop("stdout")
         if code == EXIT_OK and not isinstance(error, BrokenPipeError):
-            code = _fail(_text(error), EXIT_FAILURE, as_json="--json" in given)
+            code = fail(_text(error), EXIT_FAILURE)
     if flush_error("stderr") is not None:
         drop("stderr")
     return code
 
 
-def _run(given: Sequence[str], session: Session) -> int:
-    # also where the command line itself is wrong
-    fail = partial(_fail, as_json="--json" in given)
+def _run(given: Sequence[str], session: Session, fail: Callable[[str, int], int]) -> int:
     try:
         # not program.main(): it ends a closed pipe with 1
         with program.make_context("dslda", list(given), obj=session) as context:

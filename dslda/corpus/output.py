@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import logging
 import os
 from collections.abc import Iterator
@@ -78,6 +79,18 @@ def writing(path: str) -> Iterator[None]:
     except OSError as error:
         remedy = "make room there, or choose another path" if error.errno in FULL else "choose another path"
         raise OutputError(f"{path} could not be written: {_reason(error)}; {remedy}") from error
+
+
+def is_among(path: str, given: str) -> bool:
+    """Whether a local file is one that a path, folder or pattern of an input names, or lies in such a folder."""
+    real, place = os.path.realpath(path), os.path.realpath(given)
+    if real == place or real.startswith(os.path.join(place, "")):
+        return True
+    return any(
+        os.path.realpath(each) == real or (os.path.exists(path) and os.path.samefile(path, each))
+        for each in glob.iglob(given, recursive=True)
+        if os.path.exists(each)
+    )
 
 
 def report_leftovers(path: str) -> None:
