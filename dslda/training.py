@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda._version import library_versions
 from dslda.base_rate import base_predictor
 from dslda.checkpoints import CheckpointOptions, FitCheckpoint, fit_identity
 from dslda.corpus.bag import is_dask_collection
@@ -411,7 +412,9 @@ def _fit(
 
     start, checkpoints = None, None
     if options is not None:
-        identity = fit_identity(training_set, source, spec, classes=model.classes, versions=_versions())
+        identity = fit_identity(
+            training_set, source, spec, classes=model.classes, versions=library_versions(*LIBRARIES)
+        )
         checkpoint = FitCheckpoint(options, identity)
         start = checkpoint.start(initial())
         checkpoints = checkpoint.schedule(start)
@@ -482,7 +485,7 @@ def _record(
         text_settings=training_set.text_settings,
         fields=training_set.fields or {},
         corpus_hash=training_set.corpus_hash,
-        versions=_versions(),
+        versions=library_versions(*LIBRARIES),
         prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
         base=base_predictor(family, model.rate, result.parameters.delta),
         pearson=pearson,
@@ -505,16 +508,3 @@ def _executor(source: Source, family: Family, spec: FitSpec, client: Client | No
 
     with DaskExecutor(client, source, family, spec) as executor:
         yield executor
-
-
-def _versions() -> dict[str, str]:
-    import platform
-    from importlib.metadata import version
-
-    from dslda._version import __version__
-
-    return {
-        "dslda": __version__,
-        "python": platform.python_version(),
-        **{library: version(library) for library in LIBRARIES},
-    }

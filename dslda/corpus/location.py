@@ -187,19 +187,30 @@ class Location:
             They cannot be written; the old ones stay.
         """
         fs, root = self.file_system()
-        path = f"{root}/{METADATA}"
-        metadata = parse_json(fs.cat_file(path))
-        raw = json.dumps(metadata | {"attributes": attributes}, indent=2).encode()
+        metadata = parse_json(fs.cat_file(f"{root}/{METADATA}"))
+        self.child(METADATA).replace_content(
+            json.dumps(metadata | {"attributes": attributes}, indent=2).encode()
+        )
+
+    def replace_content(self, raw: bytes) -> None:
+        """Replace the file here; whoever reads finds the old one or the new one.
+
+        Raises
+        ------
+        OSError
+            It cannot be written; the old one stays.
+        """
         if not self.local:
+            fs, path = self.file_system()
             fs.pipe_file(path, raw)  # one request, and an object appears as a whole
             return
-        temporary = f"{self.url}/.{METADATA}.{uuid.uuid4().hex[:8]}.partial"
+        temporary = self.sibling("partial").url
         try:
             with open(temporary, "xb") as file:
                 file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            os.replace(temporary, self.url)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.remove(temporary)

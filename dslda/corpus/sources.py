@@ -25,10 +25,12 @@ from dslda.exceptions import InputError
 __all__ = [
     "FileFormat",
     "InputFiles",
+    "NoFileError",
     "check_first_records",
     "cut_file",
     "group_sources",
     "list_files",
+    "listed",
     "needs_cutting",
     "target_bytes",
     "whole_files",
@@ -68,6 +70,16 @@ pieces that is 4 times the file in all, about a seventh of the work of tokenisin
 
 EXPANSION = 3
 """Bytes of text in a byte of a compressed file, about."""
+
+
+class NoFileError(InputError):
+    """A path, folder or pattern is right, and there is no file."""
+
+
+def listed(inputs: Any) -> list[Any]:
+    """Inputs as a list: of one that is alone, and of an iterable that can be gone through but once."""
+    alone = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable)
+    return [inputs] if alone else list(inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +129,7 @@ def list_files(
     """
     if format != "auto" and format not in get_args(FileFormat):
         raise InputError(f"format must be 'auto' or one of {', '.join(get_args(FileFormat))}, got {format!r}")
-    if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable):
-        given: list[Any] = [inputs]
-    else:
-        given = list(inputs)
+    given = listed(inputs)
     if not given:
         raise InputError("there must be at least one input, got none")
     files: list[InputFile] = []
@@ -271,7 +280,7 @@ def _expand(given: str, options: dict[str, Any]) -> Iterator[tuple[InputFile, st
     except (OSError, ImportError, ValueError) as error:
         raise InputError(f"{given}: cannot be read: {error}") from error
     if not listed:
-        raise InputError(f"{given}: no file is there")
+        raise NoFileError(f"{given}: no file is there")
     for name in sorted(listed):
         url = filesystem.unstrip_protocol(name)
         doc_id = posixpath.basename(name) if root is None else name.removeprefix(root).lstrip("/")

@@ -235,7 +235,8 @@ def _reference(
     """What documents scored later are compared with; None in models that were written before it was kept."""
     if "reference_topic_counts" not in arrays:
         return None
-    bins = (len(classes),) if "reference_prediction_borders" not in arrays and classes else (N_BINS,)
+    of_classes = "reference_prediction_borders" not in arrays
+    bins = (len(classes),) if of_classes and classes else (N_BINS,)
     names = {
         "prediction_counts": bins,
         "topic_borders": (n_topics, N_BINS - 1),
@@ -247,7 +248,6 @@ def _reference(
     for name in ("prediction_counts", "topic_counts"):
         if (found[name] < 0).any() or (found[name] != np.floor(found[name])).any():
             raise damaged(path, f"reference_{name}", "has values that no model can have")
-    of_classes = "reference_prediction_borders" not in arrays
     return Reference(
         prediction_borders=np.zeros(0)
         if of_classes

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from dslda.persistence.manifest import MANIFEST_CHECKSUM, manifest_checksum
 from dslda.scoring.inputs import Input, Piece
 from dslda.scoring.tables import ENDINGS
 
-__all__ = ["ENCODING_TYPE", "MANIFEST", "Part", "RunFolder", "RunState", "write_whole"]
+__all__ = ["ENCODING_TYPE", "MANIFEST", "Part", "RunFolder", "RunState"]
 
 ENCODING_TYPE = "dslda-scores"
 ENCODING_VERSION = "1"
@@ -99,6 +98,14 @@ class RunState:
     next_part: int = 0
     next_row: int = 0
     complete: bool = False
+
+    @property
+    def following(self) -> tuple[int, int]:
+        """Numbers of the first part and record after those there, and after all that there have been."""
+        return (
+            max([self.next_part, *(part.number + 1 for part in self.parts)]),
+            max([self.next_row, *(part.first_row + part.rows for part in self.parts)]),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The manifest of a run that is not complete."""
@@ -287,35 +294,9 @@ class RunFolder:
     def _write(self, name: str, data: Mapping[str, Any], *, indent: int | None = None) -> None:
         raw = json.dumps(data, indent=indent, allow_nan=False).encode()
         with writing(self.location.url):
-            write_whole(self.location.child(name), raw)
+            self.location.child(name).replace_content(raw)
 
     def _remove(self, name: str) -> None:
         fs, root = self.location.file_system()
         with contextlib.suppress(FileNotFoundError):
             fs.rm_file(f"{root}/{name}")
-
-
-def write_whole(target: Location, raw: bytes) -> None:
-    """Replace a file; whoever reads finds the old one or the new one.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; the old one stays.
-    """
-    if not target.local:
-        fs, path = target.file_system()
-        fs.pipe_file(path, raw)  # one request, and an object appears as a whole
-        return
-    folder, name = os.path.split(target.url)
-    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        with open(temporary, "xb") as stream:
-            stream.write(raw)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target.url)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
-        raise

@@ -30,8 +30,6 @@ __all__ = [
     "state_of",
 ]
 
-BLOCK_BYTES = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -196,14 +194,11 @@ def content_sha256(file: InputFile) -> str:
     InputError
         It cannot be read.
     """
-    sha = hashlib.sha256()
     try:
         with file.open() as raw:
-            while block := raw.read(BLOCK_BYTES):
-                sha.update(block)
+            return hashlib.file_digest(raw, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"{file.name}: cannot be read: {error}") from error
-    return sha.hexdigest()
 
 
 def scan_files(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.corpus.location import Location, check_not_in_store
 from dslda.corpus.output import check_writable
 from dslda.corpus.readers import Fields
-from dslda.corpus.sources import InputFiles, list_files
+from dslda.corpus.sources import InputFiles, NoFileError, list_files
 from dslda.exceptions import InputError
 from dslda.model import Model, load_model
 from dslda.predict_files import fields_of_records
@@ -21,7 +21,7 @@ from dslda.scoring.folder import MANIFEST, RunFolder
 from dslda.scoring.inputs import Input, partition_inputs
 from dslda.scoring.part import Scorer
 from dslda.scoring.planning import state_now
-from dslda.scoring.tables import OutputFormat, Topics
+from dslda.scoring.tables import ENDINGS, OutputFormat, Topics
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
@@ -49,7 +49,7 @@ class Job:
     def of(
         cls,
         model: Model | str | os.PathLike[str],
-        inputs: Any,
+        inputs: Sequence[Any],
         out: str | os.PathLike[str],
         *,
         format: str,
@@ -60,7 +60,7 @@ class Job:
         realign: bool,
         options: Mapping[str, Any],
     ) -> Job:
-        if output_format not in ("parquet", "csv", "jsonl"):
+        if output_format not in ENDINGS:
             raise InputError(f"output_format must be parquet, csv or jsonl, got {output_format!r:.60}")
         location = Location.of(out, options)
         check_not_in_store(location)
@@ -132,22 +132,17 @@ def _described(model: Model) -> dict[str, Any]:
     }
 
 
-def _corpora(inputs: Any, options: Mapping[str, Any]) -> tuple[Corpus, ...]:
+def _corpora(inputs: Sequence[Any], options: Mapping[str, Any]) -> tuple[Corpus, ...]:
     """The corpora that are named; none where files are."""
     from dslda.corpus.store import Corpus, open_corpus
 
-    given = (
-        [inputs]
-        if isinstance(inputs, (str, os.PathLike, Corpus)) or not isinstance(inputs, Iterable)
-        else [*inputs]
-    )
     found = []
-    for one in given:
+    for one in inputs:
         if isinstance(one, Corpus):
             found.append(one)
         elif isinstance(one, (str, os.PathLike)) and _holds_corpus(os.fspath(one), options):
             found.append(open_corpus(one, storage_options=options))
-    if found and len(found) < len(given):
+    if found and len(found) < len(inputs):
         raise InputError(
             "inputs must be all files or all corpora, got both; score them into folders of their own"
         )
@@ -163,17 +158,12 @@ def _distinct(found: Sequence[Input]) -> list[Input]:
     return list({each.key: each for each in found}.values())
 
 
-def _files(inputs: Any, format: str, folder: RunFolder, options: Mapping[str, Any]) -> InputFiles:
+def _files(inputs: Sequence[Any], format: str, folder: RunFolder, options: Mapping[str, Any]) -> InputFiles:
     """The files of the inputs; where a run is complete, patterns and folders without a file are a week without news."""
     try:
         return list_files(inputs, format, storage_options=options)
     except InputError:
-        given = (
-            [inputs]
-            if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable)
-            else [*inputs]
-        )
-        quiet = [one for one in given if _is_quiet(one, options)]
+        quiet = [one for one in inputs if _is_quiet(one, options)]
         before = folder.read_manifest() if quiet else None
         if before is None or before["status"] != "complete":
             raise
@@ -182,7 +172,7 @@ def _files(inputs: Any, format: str, folder: RunFolder, options: Mapping[str, An
             raise
         for one in quiet:
             logger.info("%s: no file is there, which is nothing new", one)
-        if left := [one for one in given if one not in quiet]:
+        if left := [one for one in inputs if one not in quiet]:
             return list_files(left, format, storage_options=options)
         return InputFiles(known if format == "auto" else format, (), ())  # type: ignore[arg-type]
 
@@ -196,12 +186,14 @@ def _is_quiet(one: Any, options: Mapping[str, Any]) -> bool:
         if not any(c in path for c in "*?[") and not fs.isdir(path):
             return False
         list_files(one, "text", storage_options=options)  # of whatever ending
-    except InputError as error:
-        return str(error).endswith("no file is there")
+    except NoFileError:
+        return True
+    except InputError:
+        return False
     return False
 
 
-def _check_apart(files: InputFiles, inputs: Any, location: Location) -> None:
+def _check_apart(files: InputFiles, inputs: Sequence[Any], location: Location) -> None:
     """Refuse a folder whose files would be inputs of the next run."""
     if not location.local:
         return
@@ -212,8 +204,7 @@ def _check_apart(files: InputFiles, inputs: Any, location: Location) -> None:
             raise InputError(
                 f"inputs must not lie in the folder of the run, got {file.name} in {location.url}; choose another folder"
             )
-    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    for one in map(os.fspath, given):
+    for one in map(os.fspath, inputs):
         if os.path.isdir(one) and inside.startswith(os.path.join(os.path.realpath(one), "")):
             raise InputError(
                 f"the folder of the run must not lie in an input, got {location.url} in {one}: the next run would "

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dslda.corpus.location import Location, check_not_in_store
-from dslda.corpus.output import check_writable, writing
+from dslda.corpus.output import check_writable, is_among, writing
 from dslda.exceptions import InputError
-from dslda.scoring.folder import write_whole
 
 __all__ = ["MetricsFile"]
 
@@ -46,7 +44,7 @@ class MetricsFile:
         By custom with the ending ``.prom``, in the folder that node_exporter reads.
     run : str
         Folder of the run, the label of all metrics.
-    inputs : path, glob, URL or corpus, or several
+    inputs : sequence of path, glob, URL or corpus
         What is scored.
 
     Raises
@@ -55,7 +53,7 @@ class MetricsFile:
         The file cannot be written, is something else, is an input or lies in a folder of them, or in a model or corpus.
     """
 
-    def __init__(self, path: str | os.PathLike[str], run: str, inputs: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str], run: str, inputs: Sequence[Any]) -> None:
         self._location = Location.of(path)
         folder = os.path.dirname(self._location.url)
         if not self._location.local or os.path.isdir(self._location.url) or not os.path.isdir(folder):
@@ -99,7 +97,7 @@ class MetricsFile:
                 lines += [f"# HELP {PREFIX}_{name} {HELP[name]}", f"# TYPE {PREFIX}_{name} gauge"]
                 lines += [f"{PREFIX}_{name}{{{self._label(label)}}} {value!r}" for label, value in found]
         with writing(self._location.url):
-            write_whole(self._location, ("\n".join(lines) + "\n").encode())
+            self._location.replace_content(("\n".join(lines) + "\n").encode())
 
     def _label(self, flag: str) -> str:
         escaped = self._run.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
@@ -130,25 +128,17 @@ def _check_ours(path: str) -> None:
     )
 
 
-def _check_no_input(path: str, inputs: Any) -> None:
+def _check_no_input(path: str, inputs: Sequence[Any]) -> None:
     """Refuse a file that this run or the next would score."""
-    alone = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable)
-    for one in [inputs] if alone else inputs:
+    for one in inputs:
         if not isinstance(one, (str, os.PathLike)) or not (given := os.fspath(one)):
             continue
         given = given.removeprefix("file://")
-        if "://" not in given and _is_among(path, given):
+        if "://" not in given and is_among(path, given):
             raise InputError(
                 f"metrics must name a file that is no input and in no folder of inputs, got {path}, which is in {given}; "
                 "choose another path"
             )
-
-
-def _is_among(path: str, given: str) -> bool:
-    real, place = os.path.realpath(path), os.path.realpath(given)
-    if real == place or real.startswith(os.path.join(place, "")):
-        return True
-    return any(os.path.realpath(each) == real for each in glob.iglob(given, recursive=True))
 
 
 def _of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:

@@ -210,8 +210,7 @@ def plan_partitions(state: RunState, found: Sequence[Input]) -> RunState:
 
 
 def _with_parts(state: RunState, groups: Sequence[tuple[Piece, ...]]) -> RunState:
-    number = max([state.next_part, *(part.number + 1 for part in state.parts)])
-    row = max([state.next_row, *(part.first_row + part.rows for part in state.parts)])
+    number, row = state.following
     parts = list(state.parts)
     for group in groups:
         part = Part(number, row, group)

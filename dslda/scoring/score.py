@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from dslda._version import library_versions
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
 from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
-from dslda.corpus.sources import InputFiles, check_first_records
+from dslda.corpus.sources import InputFiles, check_first_records, listed
 from dslda.exceptions import DsldaError, EngineError, InputError
 from dslda.model import Model
 from dslda.own_cluster import ClientLater, check_client
@@ -136,6 +137,7 @@ def score(
         It cannot be written, or another run is writing it.
     """
     check_client(client)
+    inputs = listed(inputs)
     reported = (
         None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url, inputs)
     )
@@ -169,7 +171,7 @@ def _run(
 ) -> ScoringRun:
     folder = RunFolder(job.location, job.scorer.output_format)
     before = folder.read_manifest()
-    versions = _versions()
+    versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
         state = RunState(job.identity, versions) if before is None else _known(before, job, versions)
         now, files = job.inputs_now()
@@ -381,17 +383,3 @@ def _runner(
         except BaseException:
             runner.cancel()
             raise
-
-
-def _versions() -> dict[str, str]:
-    import platform
-    from importlib.metadata import version
-
-    from dslda._version import __version__
-
-    libraries = ("numpy", "numba", "scipy", "pyarrow")
-    return {
-        "dslda": __version__,
-        "python": platform.python_version(),
-        **{library: version(library) for library in libraries},
-    }

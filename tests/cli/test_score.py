@@ -816,3 +816,13 @@ def test_no_document_at_all_is_a_run_like_any_other(dslda: Dslda, made: Path, tm
     assert done.code == 0, done.err
     assert "0 rows in 0 parts" in done.out
     assert manifest(tmp_path / "out")["status"] == "complete"
+
+
+def test_inputs_of_python_may_be_gone_through_only_once(made: Path, tmp_path: Path) -> None:
+    """As `Path.glob` gives them: looked at for corpora, files, outputs that would replace them, and then scored."""
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.jsonl", 3, repeat=1)
+    run = dslda.score(
+        made / "stars.model", tmp_path.glob("*.jsonl"), tmp_path / "out", metrics=tmp_path / "m.prom"
+    )
+    assert (len(run.manifest["inputs"]), run.manifest["rows_out"]) == (2, 6)
