@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dslda._version import library_versions
 from dslda.corpus.ingest import ingest
 from dslda.engine.em import IterationRecord
 from dslda.exceptions import EngineError, FormatError, InputError, OutputExistsError
 from dslda.persistence.checkpoint import read_checkpoint
-from dslda.training import train
+from dslda.training import LIBRARIES, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
 
@@ -216,10 +217,8 @@ def test_a_checkpoint_of_another_corpus_or_version_is_refused(
         match=r"another: the corpus has changed: 90 documents as then, with other contents\. Give another",
     ):
         train(other, **settings)
-    import dslda.training
-
-    versions = dslda.training._versions() | {"numpy": "1.26.0", "zarr": "9.9"}
-    monkeypatch.setattr("dslda.training._versions", lambda: versions)
+    versions = library_versions(*LIBRARIES) | {"numpy": "1.26.0", "zarr": "9.9"}
+    monkeypatch.setattr("dslda.training.library_versions", lambda *_: versions)
     with pytest.raises(
         InputError, match=rf"another: version of numpy '{np.__version__}' then, '1.26.0' now\. "
     ):
