@@ -25,10 +25,10 @@ from scipy.sparse import csr_array
 
 from benchmarks.report import machine, markdown
 from benchmarks.workers import cpu_of_all, digest_of
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.engine.dask_executor import DaskExecutor
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.executor import Executor, SerialExecutor

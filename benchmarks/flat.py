@@ -27,12 +27,12 @@ from distributed import Client, Scheduler, Worker
 from distributed.deploy.subprocess import SubprocessCluster
 
 from benchmarks.report import machine, markdown
+from dslda.cluster.futures import wait_for
+from dslda.cluster.opening import CONFIG
 from dslda.corpus.block import DocumentBlock
-from dslda.engine.cluster import CONFIG
 from dslda.engine.dask_executor import DaskExecutor
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import IterationRecord
-from dslda.engine.futures import wait_for
 from dslda.engine.progress import LogProgress
 from dslda.engine.sources import FutureSource, Source
 from dslda.families.base import STANDARDISED

@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks.generated import Shape, generate
 from benchmarks.report import machine, markdown
 from benchmarks.workers import cpu_of_all, worker_state
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.store import Corpus
-from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.engine.dask_executor import DaskExecutor
 from dslda.engine.driver import fit
 from dslda.engine.placement import ResidentPartitions

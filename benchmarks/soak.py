@@ -31,7 +31,7 @@ from distributed import Client
 from benchmarks.generated import Shape, generate
 from benchmarks.report import machine, markdown
 from benchmarks.workers import digest_of
-from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.engine.dask_executor import DaskExecutor
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.executor import Executor, SerialExecutor

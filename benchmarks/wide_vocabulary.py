@@ -19,8 +19,8 @@ import dask.config
 from benchmarks.generated import Shape, generate
 from benchmarks.report import machine, markdown
 from benchmarks.workers import peak_bytes, worker_state
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.store import Corpus
-from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.engine.dask_executor import DaskExecutor
 from dslda.engine.driver import fit
 from dslda.engine.em import IterationRecord

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from distributed import Client
     from numpy.typing import NDArray
 
+    from dslda.cluster.client import ClientLater
     from dslda.engine.progress import FitProgress
     from dslda.model import Model
-    from dslda.own_cluster import ClientLater
 
 __all__ = ["DemoResult", "run_demo"]
 

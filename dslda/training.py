@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from dslda._version import library_versions
 from dslda.base_rate import base_predictor
 from dslda.checkpoints import CheckpointOptions, FitCheckpoint, fit_identity
+from dslda.cluster.client import ClientLater, check_client
+from dslda.cluster.opening import cluster
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
@@ -30,7 +32,6 @@ from dslda.diagnostics import (
     report_scatter,
     report_separation,
 )
-from dslda.engine.cluster import cluster
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
@@ -39,7 +40,6 @@ from dslda.exceptions import DataWarning, InputError
 from dslda.families.answers import check_answers
 from dslda.families.categorical import Categorical
 from dslda.model import Model
-from dslda.own_cluster import ClientLater, check_client
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.response_model import ClassWeight, ResponseModel, Roles, chosen_family, response_model
 from dslda.training_reference import training_reference

@@ -15,8 +15,8 @@ from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import chosen_client, cluster_options, json_option
 
 if TYPE_CHECKING:
+    from dslda.cluster.opening import ClusterOptions
     from dslda.demo import DemoResult
-    from dslda.engine.cluster import ClusterOptions
 
 __all__ = ["command"]
 

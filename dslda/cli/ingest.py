@@ -12,8 +12,8 @@ from dslda.cli.options import FREQUENCY, NGRAMS, chosen_client, cluster_options,
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
+    from dslda.cluster.opening import ClusterOptions
     from dslda.corpus.vocabulary import Vocabulary
-    from dslda.engine.cluster import ClusterOptions
 
 __all__ = ["command"]
 

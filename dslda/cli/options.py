@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dslda.own_cluster import ClientLater
+from dslda.cluster.client import ClientLater
 
 if TYPE_CHECKING:
-    from dslda.engine.cluster import ClusterOptions
+    from dslda.cluster.opening import ClusterOptions
 
 __all__ = ["FREQUENCY", "NGRAMS", "chosen_client", "cluster_options", "json_option", "reading_options"]
 
@@ -58,7 +58,7 @@ NGRAMS = _Ngrams()
 
 def chosen_client(options: ClusterOptions) -> ClientLater | None:
     """A client as the options say, opened when there is work for it; None where they say nothing."""
-    from dslda.engine.cluster import ClusterOptions, cluster
+    from dslda.cluster.opening import ClusterOptions, cluster
 
     if options == ClusterOptions():
         return None
@@ -99,7 +99,7 @@ def cluster_options(command: Command) -> Command:
 
     @wraps(command)
     def wrapped(**arguments: Any) -> Any:
-        from dslda.engine.cluster import ClusterOptions
+        from dslda.cluster.opening import ClusterOptions
 
         cluster = {f.name: arguments.pop(f.name) for f in fields(ClusterOptions)}
         return command(cluster=ClusterOptions(**cluster), **arguments)

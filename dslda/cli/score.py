@@ -12,7 +12,7 @@ from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
-    from dslda.engine.cluster import ClusterOptions
+    from dslda.cluster.opening import ClusterOptions
     from dslda.scoring.tables import Topics
 
 __all__ = ["command"]

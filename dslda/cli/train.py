@@ -18,8 +18,8 @@ from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
+    from dslda.cluster.opening import ClusterOptions
     from dslda.corpus.store import Corpus
-    from dslda.engine.cluster import ClusterOptions
     from dslda.model import Model
     from dslda.persistence.record import ModelRecord, TrainingSummary
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from dslda.cluster.client import ClientLater, check_client
+from dslda.cluster.opening import worker_per_core
 from dslda.corpus.already_there import already_there
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
@@ -24,7 +26,7 @@ from dslda.corpus.lock import only_writer
 from dslda.corpus.partitioning import choose_partition_tokens
 from dslda.corpus.passes import plan_corpus
 from dslda.corpus.readers import Fields, Source
-from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
+from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.corpus.sources import (
     InputFiles,
     check_first_records,
@@ -41,7 +43,6 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.write_plan import write_plan
 from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError
-from dslda.own_cluster import ClientLater, check_client
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -326,7 +327,7 @@ def _runner(
         elif isinstance(client, ClientLater):
             client = stack.enter_context(client.open())
         elif client is None and files.text_bytes > IN_PROCESS_BYTES:
-            client = stack.enter_context(embedded_client())
+            client = stack.enter_context(worker_per_core())
         runner = SerialRunner(progress) if client is None else DaskRunner(client, progress)
         try:
             yield runner

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from dslda.cluster.futures import spread
 from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
-from dslda.own_cluster import quiet_distributed, scratch_folder
 
-__all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "embedded_client", "merge_in_tree"]
+__all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "merge_in_tree"]
 
 logger = logging.getLogger("dslda.ingest")
 
@@ -32,7 +30,8 @@ T = TypeVar("T")
 FAN_IN = 8
 PER_THREAD = 2
 """Tasks of a stream for each thread: one to work on, and one to go on with."""
-START_SECONDS = 120
+SPREAD_SECONDS = 10
+"""Time for all workers to fetch what they share, before they fetch it when a task of theirs needs it."""
 
 
 class Runner(Protocol):
@@ -155,7 +154,9 @@ class DaskRunner:
 
         # as a task's argument it can be computed again when its worker is lost, which scatter cannot offer
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
-            return self.submit(_identity, value)
+            shared = self.submit(_identity, value)
+        spread(self.client, shared, timeout=SPREAD_SECONDS)
+        return shared
 
     def results(self, handles: Sequence[Handle], *, stage: str | None = None) -> list[Any]:
         from distributed import KilledWorker, as_completed
@@ -248,66 +249,6 @@ def merge_in_tree(runner: Runner, handles: Sequence[Handle], merge: Callable[...
     return level[0]
 
 
-@contextlib.contextmanager
-def embedded_client(n_workers: int | None = None) -> Iterator[Any]:
-    """A client of a cluster on this machine that is closed at the end: one process of one thread per core.
-
-    Tokenising holds Python's lock, so threads would not help. The workers are started as programs of their
-    own: with multiprocessing they would run the user's script once more, unless it is guarded by ``if
-    __name__ == "__main__"``.
-    """
-    from distributed import Client, LocalCluster, Scheduler, SpecCluster
-
-    n = n_workers or _cores()
-    with (
-        quiet_distributed(),
-        scratch_folder() as scratch,
-    ):
-        if sys.platform == "win32":  # no subprocess workers there: distributed#7434
-            cluster: Any = LocalCluster(
-                n_workers=n, threads_per_worker=1, dashboard_address=":0", local_directory=scratch
-            )
-        else:
-            from distributed.deploy.subprocess import SubprocessWorker
-            from distributed.system import MEMORY_LIMIT
-
-            options = {
-                "host": "127.0.0.1",
-                "nthreads": 1,
-                "dashboard": False,
-                "memory_limit": MEMORY_LIMIT // n,
-                "local_directory": scratch,
-                "silence_logs": logging.ERROR,
-            }
-            worker = {
-                "cls": SubprocessWorker,
-                "options": {"worker_class": "distributed.Nanny", "worker_kwargs": options},
-            }
-            cluster = SpecCluster(
-                scheduler={
-                    "cls": Scheduler,
-                    "options": {
-                        "host": "127.0.0.1",
-                        "port": 0,
-                        "dashboard": False,
-                        "dashboard_address": "127.0.0.1:0",
-                    },
-                },
-                workers=dict.fromkeys(range(n), worker),
-                silence_logs=logging.ERROR,
-            )
-        with cluster, Client(cluster, set_as_default=False) as client:
-            logger.info("started %d worker process%s on this machine", n, "" if n == 1 else "es")
-            try:
-                client.wait_for_workers(1, timeout=START_SECONDS)
-            except TimeoutError as error:
-                raise EngineError(
-                    f"a worker process must start within {START_SECONDS} s, none did; look at the messages above, "
-                    "or give a client of a cluster that runs"
-                ) from error
-            yield client
-
-
 def _value(value: Any) -> Any:
     if isinstance(value, Failure):
         raise value.error
@@ -345,9 +286,3 @@ def _killed(error: Exception) -> EngineError:
 
 def _identity(value: T) -> T:
     return value
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

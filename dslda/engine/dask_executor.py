@@ -17,11 +17,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from dslda.cluster.futures import release, wait_for
 from dslda.config import EngineSettings
 from dslda.engine.events import AttemptWatch, EventHub
 from dslda.engine.examination import deadly_partition
 from dslda.engine.executor import IterationTimes, PartitionListener
-from dslda.engine.futures import release, wait_for
 from dslda.engine.hung_workers import WaitingTasks, WorkerWatch, restart
 from dslda.engine.placement import place
 from dslda.engine.progress import telling_after

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dslda.engine.futures import release, wait_for
+from dslda.cluster.futures import release, wait_for
 from dslda.engine.placement import Partitions
 from dslda.engine.tasks import Reading, try_partition
 from dslda.variational.parameters import Parameters

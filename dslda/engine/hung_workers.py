@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dslda.engine.futures import within
+from dslda.cluster.futures import within
 from dslda.wording import number_of
 
 if TYPE_CHECKING:

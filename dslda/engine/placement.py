@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.engine.futures import release, wait_for
+from dslda.cluster.futures import release, wait_for
 from dslda.engine.memory import WorkerMemory, room_for_documents, working_memory
 from dslda.engine.sources import FutureSource, Source, TrainingBlock
 from dslda.engine.tasks import Reading, read_bundle

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from dslda.engine.futures import within
+from dslda.cluster.futures import within
 from dslda.engine.hung_workers import WorkerWatch, restart
 from dslda.exceptions import EngineError
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dslda.engine.futures import release, wait_for, within
+from dslda.cluster.futures import release, spread, within
 from dslda.engine.recovery import WorkersLostError
 from dslda.variational.parameters import Parameters
 from dslda.variational.parts import split
@@ -80,26 +79,7 @@ def _publish(client: Client, part: Parameters, *, timeout: float) -> Future[Para
     except KeyError as error:
         # what scatter raises when the worker it sends to is gone
         raise WorkersLostError("a worker left while parameters were sent to it") from error
-    workers = list(client.nthreads())
-    if len(workers) > 1:
-        token = uuid.uuid4().hex
-        # A worker that runs a task which needs the parameters fetches them: one touch on each spreads them
-        # as fast as a broadcast. Loosely pinned, so that a touch whose worker dies runs elsewhere.
-        touches = [
-            client.submit(
-                _touch,
-                future,
-                key=(f"dslda-touch-{token}", i),
-                workers=[worker],
-                allow_other_workers=True,
-                priority=1000,
-            )
-            for i, worker in enumerate(workers)
-        ]
-        # They are only for speed: a worker whose threads are busy, or that hangs, need not hold up the others.
-        with suppress(TimeoutError):
-            wait_for(client, touches, timeout=timeout)
-        release(touches)
+    spread(client, future, timeout=timeout)
     return future
 
 
@@ -117,10 +97,6 @@ def publish_recomputable(
             client.submit(_identity, part, key=f"dslda-parameters-{uuid.uuid4().hex}")
             for part in as_sent(parameters, n_parts, float32=float32)
         ]
-
-
-def _touch(parameters: Parameters) -> None:
-    pass
 
 
 def _identity(parameters: Parameters) -> Parameters:

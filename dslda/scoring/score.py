@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dslda._version import library_versions
+from dslda.cluster.client import ClientLater, check_client
+from dslda.cluster.opening import worker_per_core
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
-from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner, embedded_client
+from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.corpus.sources import InputFiles, check_first_records, listed
 from dslda.exceptions import DsldaError, EngineError, InputError
 from dslda.model import Model
-from dslda.own_cluster import ClientLater, check_client
 from dslda.prediction import corpus_alignment
 from dslda.prediction_columns import check_columns
 from dslda.scoring.folder import Part, RunFolder, RunState
@@ -364,7 +365,7 @@ def _runner(
     """Choose where to work, and give up what is running when anything fails."""
     with contextlib.ExitStack() as stack:
         if client is None and not small:
-            client = ClientLater(embedded_client, here=True)
+            client = ClientLater(worker_per_core, here=True)
         if isinstance(client, ClientLater):
             if client.here:
                 from dslda.variational.compiling import kernel_of

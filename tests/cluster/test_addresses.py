@@ -16,8 +16,8 @@ import dask.config
 import pytest
 from distributed import Client
 
-from dslda.engine import cluster as module
-from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.cluster import opening as module
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.engine.plugin import register
 from dslda.exceptions import EngineError, InputError
 

@@ -20,8 +20,8 @@ import pytest
 from distributed import Client, Status
 from faults import Signaller, TrappedSource
 
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.engine import dask_executor, reduction
-from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.engine.reduction import MOST_TASKS
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED

@@ -112,7 +112,7 @@ def test_partitions_read_in_every_iteration_give_the_same_bits(
 
 
 def test_parameters_are_sent_to_all_workers_and_are_gone_when_released(problem: Any) -> None:
-    from dslda.engine.futures import release
+    from dslda.cluster.futures import release
     from dslda.variational.initial import initial_parameters
 
     parameters = initial_parameters(

@@ -17,8 +17,8 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster
 
+from dslda.cluster.opening import ClusterOptions, _shape, cluster
 from dslda.corpus.ingest import ingest
-from dslda.engine.cluster import ClusterOptions, _shape, cluster
 from dslda.engine.plugin import register
 from dslda.exceptions import EngineError, InputError
 from dslda.training import train
@@ -65,7 +65,7 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
             f"""
             import sys
             from dslda.corpus.store import open_corpus
-            from dslda.engine.cluster import ClusterOptions, cluster
+            from dslda.cluster.opening import ClusterOptions, cluster
             from dslda.engine.dask_executor import DaskExecutor
             from dslda.engine.driver import fit
             from dslda.engine.sources import CorpusSource

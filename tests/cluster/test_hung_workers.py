@@ -23,7 +23,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
 from faults import Signaller, TrappedSource
 
-from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.engine.hung_workers import WorkerWatch
 from dslda.exceptions import EngineError
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import dask.bag
 import pytest
 from distributed import Client, LocalCluster
@@ -18,6 +19,7 @@ from dslda.corpus import sources
 from dslda.corpus.bag import blocks_from_bag
 from dslda.corpus.ingest import ingest
 from dslda.corpus.readers import Fields
+from dslda.corpus.runner import DaskRunner
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import DataWarning, InputError
 
@@ -159,14 +161,32 @@ def test_blocks_of_a_bag_survive_the_death_of_a_worker(client, lines):
     )
     futures = list(found.futures)
     before = client.gather(futures)
-    address, pid = next(iter(client.run(os.getpid).items()))
-    assert any(address in holders for holders in client.who_has(futures).values())
-    os.kill(pid, signal.SIGKILL)
+    holder = next(iter(client.who_has(futures).values()))[0]
+    os.kill(client.run(os.getpid)[holder], signal.SIGKILL)
     after = client.gather([client.submit(lambda block: block, future, pure=False) for future in futures])
     for a, b in zip(before, after, strict=True):
         assert a.terms.tobytes() == b.terms.tobytes()
         assert a.counts.tobytes() == b.counts.tobytes()
         assert a.responses["rating"].tobytes() == b.responses["rating"].tobytes()
+
+
+def test_what_tasks_share_is_on_every_worker_before_the_first(client):
+    client.wait_for_workers(2)
+    shared = DaskRunner(client).share(b"words")
+    assert set(client.who_has([shared])[shared.key]) == set(client.nthreads())
+
+
+def test_workers_of_ones_own_without_the_certificates_that_are_required_are_refused(
+    lines, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("dslda.corpus.ingest.IN_PROCESS_BYTES", 0)
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:100]))
+    with (
+        dask.config.set({"distributed.comm.require-encryption": True}),
+        pytest.raises(InputError, match=r"workers on this machine, where .* got no certificate"),
+    ):
+        ingest(tmp_path / "a.jsonl", tmp_path / "a.corpus", **ARGUMENTS)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from distributed import Client, Worker
 
+from dslda.cluster.opening import LEAST_MEMORY, ClusterOptions, cluster
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.store import Corpus, CorpusWriter, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.engine.cluster import LEAST_MEMORY, ClusterOptions, cluster
 from dslda.engine.dask_executor import DaskExecutor
 from dslda.engine.memory import WorkerMemory, room_for_documents, working_memory
 from dslda.engine.placement import StreamedPartitions

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster
 
-from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.cluster.opening import ClusterOptions, cluster
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ import dask.config
 import pytest
 
 from dslda.cli.program import run
-from dslda.engine.cluster import ClusterOptions, cluster
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.exceptions import InputError
 from dslda.model import load_model
 

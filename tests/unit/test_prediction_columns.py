@@ -14,9 +14,9 @@ import pytest
 from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
-from dslda.engine.cluster import ClusterOptions, cluster
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model, load_model
 from dslda.predict_files import predict_files

@@ -127,7 +127,7 @@ def test_store_and_bag_on_a_cluster_give_the_same_bits_and_leave_the_client_open
     import dask.bag
     from distributed import wait
 
-    from dslda.engine.cluster import ClusterOptions, cluster
+    from dslda.cluster.opening import ClusterOptions, cluster
 
     counts, y = simulated
     records = [

@@ -77,7 +77,7 @@ def test_a_line_tells_of_workers_that_take_long(caplog: pytest.LogCaptureFixture
 PROGRAM = """
     import sys
     from contextlib import contextmanager
-    from dslda.own_cluster import ClientLater
+    from dslda.cluster.client import ClientLater
     from dslda.training import train
     from dslda.variational import compiling
 

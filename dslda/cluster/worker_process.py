@@ -15,7 +15,7 @@ from distributed.deploy.subprocess import SubprocessWorker
 __all__ = ["WorkerProgram"]
 
 
-class WorkerProgram(SubprocessWorker):  # type: ignore[misc]
+class WorkerProgram(SubprocessWorker):
     """A worker with its nanny, started as a program of its own.
 
     Not through multiprocessing, which would run the user's script once more in every worker unless it is

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dslda.engine.cluster import ClusterOptions, cluster
-from dslda.own_cluster import scratch_folder
+from dslda.cluster.opening import ClusterOptions, cluster
+from dslda.cluster.scratch import scratch_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
 
 HOLD = """
-from dslda.own_cluster import scratch_folder
+from dslda.cluster.scratch import scratch_folder
 with scratch_folder() as folder:
     print(folder, flush=True)
     input()

@@ -6,20 +6,21 @@ import logging
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dslda.cluster.client import ClientLater
+from dslda.cluster.encryption import for_own_workers, for_scheduler
+from dslda.cluster.scratch import scratch_folder
 from dslda.config import ClusterSettings
-from dslda.engine.encryption import for_own_workers, for_scheduler
 from dslda.exceptions import EngineError, InputError
-from dslda.own_cluster import ClientLater, quiet_distributed, scratch_folder
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from distributed import Client, Security
 
-__all__ = ["ClusterOptions", "cluster"]
+__all__ = ["ClusterOptions", "cluster", "worker_per_core"]
 
 logger = logging.getLogger("dslda.engine")
 
@@ -161,6 +162,13 @@ def cluster(
         yield ours
 
 
+def worker_per_core() -> AbstractContextManager[Client]:
+    """Workers on this machine, a process of one thread for each core: reading text holds Python's lock."""
+    from dask.system import CPU_COUNT
+
+    return cluster(options=ClusterOptions(workers=min(CPU_COUNT, MOST_PROCESSES), threads=1))
+
+
 @contextmanager
 def _remote(options: ClusterOptions) -> Iterator[Client]:
     from distributed import Client
@@ -274,6 +282,24 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
             yield client
 
 
+@contextmanager
+def quiet_distributed() -> Iterator[None]:
+    """Keep what `distributed` says of our own cluster out of the user's log: we log what matters.
+
+    `silence_logs` of a cluster ends when it closes, and a message of a connection just cut comes after that.
+    """
+    names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] == "distributed"]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name, level in levels.items():
+        if level != logging.NOTSET:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
 def _start(n_workers: int, worker: dict[str, Any]) -> Any:
     """A cluster on this machine, not started yet."""
     from distributed import LocalCluster, Scheduler, SpecCluster
@@ -287,7 +313,7 @@ def _start(n_workers: int, worker: dict[str, Any]) -> Any:
             silence_logs=logging.CRITICAL,
             dashboard_address=NO_DASHBOARD["dashboard_address"],
         )
-    from dslda.engine.worker_process import WorkerProgram
+    from dslda.cluster.worker_process import WorkerProgram
 
     return SpecCluster(
         scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **NO_DASHBOARD}},
