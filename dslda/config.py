@@ -49,6 +49,7 @@ class EngineSettings(_Settings):
     stall_timeout: float
     iteration_budget: float
     publish_timeout: float
+    scheduler_timeout: float
     resident_fraction: float
     float32_parameters: bool
 

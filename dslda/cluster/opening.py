@@ -6,12 +6,13 @@ import logging
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dslda.cluster.client import ClientLater
 from dslda.cluster.encryption import for_own_workers, for_scheduler
+from dslda.cluster.scheduler_watch import watched
 from dslda.cluster.scratch import scratch_folder
 from dslda.config import ClusterSettings
 from dslda.exceptions import EngineError, InputError
@@ -56,6 +57,9 @@ CONNECT_SECONDS = 8
 ANSWER_SECONDS = 10
 """For a scheduler to say who it is. The client's own limit, 30 seconds, is for the connection alone: after that it
 waits for ever for a first word."""
+
+CLOSE_SECONDS = 10
+"""For the last words to a scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +148,7 @@ def cluster(
     Raises
     ------
     EngineError
-        The scheduler does not answer, or workers do not start.
+        The scheduler does not answer, also later on, or workers do not start.
     InputError
         Certificates that its address or Dask's configuration ask for are missing or cannot be used.
     """
@@ -153,7 +157,8 @@ def cluster(
             yield opened_now
         return
     if client is not None:
-        yield client
+        with watched(client):
+            yield client
         return
     options = ClusterOptions() if options is None else options
     opened = _local(options) if options.scheduler is None else _remote(options)
@@ -194,8 +199,13 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
             f"the scheduler at {options.scheduler} must answer, got: {_reason(error)}; check its address, the "
             "network and the files for TLS"
         ) from error
-    with client:
-        yield client
+    try:
+        with watched(client):
+            yield client
+    finally:
+        # one that hangs, but has not done so for long enough to be noticed, must not hold up the end
+        with suppress(TimeoutError):
+            client.close(timeout=CLOSE_SECONDS)
 
 
 def _who_is(address: str, security: Security) -> str:

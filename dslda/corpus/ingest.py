@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dslda.cluster.client import ClientLater, check_client
-from dslda.cluster.opening import worker_per_core
+from dslda.cluster.opening import cluster, worker_per_core
 from dslda.corpus.already_there import already_there
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
@@ -324,11 +324,13 @@ def _runner(
             client = None if hasattr(inputs, "tocsr") else client or _current_client()
         elif any(file.url.startswith("memory://") for file in files.files):
             client = None
-        elif isinstance(client, ClientLater):
-            client = stack.enter_context(client.open())
         elif client is None and files.text_bytes > IN_PROCESS_BYTES:
-            client = stack.enter_context(worker_per_core())
-        runner = SerialRunner(progress) if client is None else DaskRunner(client, progress)
+            client = ClientLater(worker_per_core, here=True)
+        runner = (
+            SerialRunner(progress)
+            if client is None
+            else DaskRunner(stack.enter_context(cluster(client)), progress)
+        )
         try:
             yield runner
         except BaseException:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from dslda.cluster.futures import spread
+from dslda.cluster.futures import spread, within
+from dslda.cluster.scheduler_watch import lost
 from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "merge_in_tree"]
@@ -32,6 +33,17 @@ PER_THREAD = 2
 """Tasks of a stream for each thread: one to work on, and one to go on with."""
 SPREAD_SECONDS = 10
 """Time for all workers to fetch what they share, before they fetch it when a task of theirs needs it."""
+CANCEL_SECONDS = 10
+"""For a scheduler to forget tasks."""
+
+STAGES = {
+    None: "a step between reading and writing",
+    "scan": "looking through the inputs",
+    "read": "reading",
+    "write": "writing",
+    "score": "scoring",
+    "check": "checking the inputs",
+}
 
 
 class Runner(Protocol):
@@ -120,34 +132,55 @@ class SerialRunner:
 
 
 class DaskRunner:
-    """Runs everything on a cluster; handles are futures, which Dask recomputes when it loses a worker."""
+    """Runs everything on a cluster; handles are futures, which Dask recomputes when it loses a worker.
+
+    Workers that hang are restarted, or left out: see :class:`~dslda.cluster.stalls.PatientWait`.
+    """
 
     def __init__(self, client: Any, progress: Progress | None = None) -> None:
+        import uuid
         import weakref
+
+        from dslda.cluster.stalls import PatientWait
 
         self.client = client
         self._progress = progress
-        self._started: Any = weakref.WeakSet()
+        self._id = uuid.uuid4().hex[:16]
+        self._started: Any = weakref.WeakKeyDictionary()
+        self._foreign: set[Any] = set()
+        self._wait = PatientWait(client, has=self._has, named=self._named)
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], stage: str | None = None
     ) -> list[Handle]:
-        if not columns[0]:
+        n = len(columns[0])
+        if not n:
             return []
-        futures = self.client.map(
-            guarded, [function] * len(columns[0]), *columns, key=f"dslda-{function.__name__}", pure=False
+        futures = self.client.map(guarded, [function] * n, *columns, key=self._key(function), pure=False)
+        rows = zip(*columns, strict=True)
+        self._started.update(
+            (future, f"{_words(function)} {i} of {n}{_labels(row)}")
+            for i, (future, row) in enumerate(zip(futures, rows, strict=True), 1)
         )
-        return self._remember(futures)
+        return list(futures)
 
     def submit(self, function: Callable[..., Any], *arguments: Any, priority: int = 0) -> Handle:
         import uuid
 
-        key = f"dslda-{function.__name__}-{uuid.uuid4().hex}"
+        key = f"{self._key(function)}-{uuid.uuid4().hex}"
         future = self.client.submit(guarded, function, *arguments, key=key, pure=False, priority=priority)
-        return self._remember([future])[0]
+        self._started[future] = f"{_words(function)}{_labels(arguments)}"
+        return future
 
     def compute(self, tasks: Sequence[Any]) -> list[Handle]:
-        return self._remember(self.client.compute(list(tasks)))
+        futures = self.client.compute(list(tasks))
+        n = len(futures)
+        self._started.update(
+            (future, f"collection partition {i} of {n}") for i, future in enumerate(futures, 1)
+        )
+        for task in tasks[:1]:  # all have the graph of the whole collection
+            self._foreign.update(task.__dask_graph__().keys())
+        return list(futures)
 
     def share(self, value: Any) -> Handle:
         import dask
@@ -159,31 +192,26 @@ class DaskRunner:
         return shared
 
     def results(self, handles: Sequence[Handle], *, stage: str | None = None) -> list[Any]:
-        from distributed import KilledWorker, as_completed
-
         positions = {future.key: i for i, future in enumerate(handles)}
         values: list[Any] = [None] * len(handles)
+        completed = self._completed(handles)
         done = 0
-        try:
-            for future, value in as_completed(handles, loop=self.client.loop, with_results=True):
-                values[positions[future.key]] = _value(value)
-                done += 1
-                if stage is not None and self._progress is not None:
-                    self._progress(stage, done, len(handles))
-        except KilledWorker as error:
-            raise _killed(error) from error
+        while not completed.is_empty():
+            future, outcome = self._next(completed, stage)
+            values[positions[future.key]] = self._value_of(future, outcome)
+            done += 1
+            if stage is not None and self._progress is not None:
+                self._progress(stage, done, len(handles))
         return values
 
     def stream(
         self, function: Callable[..., Any], rows: Iterable[tuple[Any, ...]], *, n: int, stage: str
     ) -> Iterator[tuple[int, Any]]:
-        from distributed import as_completed
-
         left = enumerate(rows)
         numbers: dict[str, int] = {}
         errors: dict[int, DsldaError] = {}
         done = 0
-        completed = as_completed(loop=self.client.loop)
+        completed = self._completed(())
         while True:
             most = PER_THREAD * max(sum(self.client.nthreads().values()), 1)
             while not errors and len(numbers) < most and (following := next(left, None)) is not None:
@@ -193,10 +221,10 @@ class DaskRunner:
                 completed.add(future)
             if not numbers:
                 break
-            future = next(completed)
+            future, outcome = self._next(completed, stage)
             number = numbers.pop(future.key)
             try:
-                value = _result(future)
+                value = self._value_of(future, outcome)
             except DsldaError as error:
                 errors[number] = error
                 continue
@@ -211,11 +239,83 @@ class DaskRunner:
 
     def cancel(self) -> None:
         with contextlib.suppress(Exception):  # the cluster may be what failed
-            self.client.cancel(list(self._started))
+            within(self.client, CANCEL_SECONDS, self.client.cancel, list(self._started))
 
-    def _remember(self, futures: list[Any]) -> list[Any]:
-        self._started.update(futures)
-        return futures
+    def _completed(self, futures: Sequence[Any]) -> Any:
+        from distributed import as_completed
+
+        return as_completed(futures, loop=self.client.loop, with_results=True, raise_errors=False)
+
+    def _next(self, completed: Any, stage: str | None) -> tuple[Any, Any]:
+        """The next future that is done, and what came of it."""
+
+        def ready(seconds: float) -> bool:
+            with completed.thread_condition:
+                if not completed.has_ready():
+                    completed.thread_condition.wait(seconds)
+            return bool(completed.has_ready())
+
+        self._wait.until(ready, STAGES[stage])
+        future, outcome = next(completed)
+        return future, outcome
+
+    def _value_of(self, future: Any, outcome: Any) -> Any:
+        """The value of a future that is done.
+
+        Raises
+        ------
+        EngineError
+            It has none: the cluster has failed.
+        """
+        from distributed import CancelledError, KilledWorker
+
+        if isinstance(outcome, CancelledError):
+            if self.client.status in ("closing", "closed"):
+                raise lost(self.client) from outcome
+            raise EngineError(
+                f"the cluster must keep its tasks until they are done, got one cancelled ({outcome}); was the scheduler "
+                "stopped? Start it and run this again"
+            ) from outcome
+        if future.status == "error":
+            _, error, trace = outcome
+            if isinstance(error, KilledWorker):
+                raise EngineError(
+                    f"a worker died again and again ({error}); most often it ran out of memory: give workers "
+                    f"more, or cut the input into smaller files{self._wait.last_stall}"
+                ) from error
+            raise error.with_traceback(trace)
+        return _value(outcome)
+
+    def _key(self, function: Callable[..., Any]) -> str:
+        return f"dslda-{function.__name__}-{self._id}"
+
+    def _has(self, key: Any) -> bool:
+        """Whether a task is one of ours, or of the collection that we count."""
+        return key in self._foreign or (isinstance(key, str) and f"-{self._id}-" in key)
+
+    def _named(self, keys: Collection[Any]) -> list[str]:
+        """What tasks do, in words."""
+        known = {future.key: words for future, words in list(self._started.items())}
+        # those whose futures are gone go on for others that need them
+        from dask.utils import key_split
+
+        return sorted({known.get(key) or key_split(key) for key in keys})
+
+
+def _words(function: Callable[..., Any]) -> str:
+    """What a function does, by its name."""
+    return function.__name__.strip("_").replace("_", " ")
+
+
+def _labels(arguments: Iterable[Any]) -> str:
+    """What a task works on, where one of its arguments says that: an input, or a piece of a file."""
+    for argument in arguments:
+        pieces = argument if isinstance(argument, tuple) else (argument,)
+        for first in pieces[:1]:
+            label = getattr(first, "label", None) or getattr(getattr(first, "file", None), "name", None)
+            if isinstance(label, str):
+                return f" ({label}, ...)" if len(pieces) > 1 else f" ({label})"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,35 +353,6 @@ def _value(value: Any) -> Any:
     if isinstance(value, Failure):
         raise value.error
     return value
-
-
-def _result(future: Any) -> Any:
-    """The value of a future that is done.
-
-    Raises
-    ------
-    EngineError
-        It has none: the cluster has failed.
-    """
-    from distributed import KilledWorker
-    from distributed.client import FutureCancelledError
-
-    try:
-        return _value(future.result())
-    except KilledWorker as error:
-        raise _killed(error) from error
-    except FutureCancelledError as error:
-        raise EngineError(
-            f"the cluster must keep its tasks until they are done, got one cancelled ({error}); was the scheduler "
-            "stopped? Start it and run this again"
-        ) from error
-
-
-def _killed(error: Exception) -> EngineError:
-    return EngineError(
-        f"a worker died again and again ({error}); most often it ran out of memory: give workers "
-        "more, or cut the input into smaller files"
-    )
 
 
 def _identity(value: T) -> T:

@@ -18,11 +18,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from dslda.cluster.futures import release, wait_for
+from dslda.cluster.hung_workers import WaitingTasks, WorkerWatch, restart
+from dslda.cluster.scheduler_watch import why_closed
 from dslda.config import EngineSettings
+from dslda.engine.attempt_tasks import AttemptTasks
 from dslda.engine.events import AttemptWatch, EventHub
 from dslda.engine.examination import deadly_partition
 from dslda.engine.executor import IterationTimes, PartitionListener
-from dslda.engine.hung_workers import WaitingTasks, WorkerWatch, restart
 from dslda.engine.placement import place
 from dslda.engine.progress import telling_after
 from dslda.engine.publish import number_of_parts, publish, publish_recomputable
@@ -151,7 +153,7 @@ class DaskExecutor:
                 error = failed.error
                 # first: what a client says that has just closed may be anything, such as an AttributeError
                 if self._client.status in ("closing", "closed") and not failed.raised_by_task:
-                    self._give_up("the connection to the scheduler is gone", error)
+                    self._give_up(why_closed(self._client), error)
                 failure = classify(error, raised_by_task=failed.raised_by_task)
                 if failure is None:
                     raise error from error.__cause__
@@ -297,11 +299,12 @@ class DaskExecutor:
     def _look_into_stall(self, watch: AttemptWatch, attempt: str) -> None:
         """No partition was done for long: go on if that is because they take long."""
         idle = time.perf_counter() - watch.last_progress
-        waiting = WaitingTasks.find(self._client, self._id, attempt)
+        tasks = AttemptTasks(self._id, attempt, watch.done, self._source.describe)
+        waiting = WaitingTasks.find(self._client, tasks.has)
         diagnosis = self._workers.look(waiting.keys)
         if time.perf_counter() - watch.last_progress < idle:
             return
-        report = waiting.report(self._client, diagnosis, watch.done, self._source.describe)
+        report = waiting.report(self._client, diagnosis, tasks.named, otherwise="only sums to do")
         stall = f"no partition was done for {idle:.0f} seconds: {report}"
         if diagnosis.hung:
             self._last_stall = f"; before, {stall}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dslda.cluster.futures import within
-from dslda.engine.hung_workers import WorkerWatch, restart
+from dslda.cluster.hung_workers import WorkerWatch, restart
 from dslda.exceptions import EngineError
 
 if TYPE_CHECKING:

@@ -40,6 +40,7 @@ from dslda.prediction_columns import columns_of_corpus, columns_of_records
 from dslda.scoring.inputs import Input, check_unchanged, reason_of
 from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,6 +108,14 @@ class FilePart:
     first_row: int
     options: Mapping[str, Any]
 
+    @property
+    def label(self) -> str:
+        """As messages name it."""
+        more = f" and {number_of(len(self.inputs) - 1, 'file')} more" if len(self.inputs) > 1 else ""
+        return (
+            f"{self.inputs[0].label}{more}, {number_of(sum(self.rows), 'record')} from {self.first_row:,} on"
+        )
+
     def check(self) -> None:
         """Refuse files that were changed since they were scanned."""
         for found in self.inputs:
@@ -159,6 +168,11 @@ class CorpusPart:
     partition: int
     covariates: tuple[str, ...]
     alignment: NDArray[np.int32] | None
+
+    @property
+    def label(self) -> str:
+        """As messages name it."""
+        return f"{self.corpus.path}, partition {self.partition}"
 
     def check(self) -> None:
         """Nothing: what is read agrees with its checksum, or is refused."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client
-from dslda.cluster.opening import worker_per_core
+from dslda.cluster.opening import cluster, worker_per_core
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
 from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner
@@ -366,19 +366,18 @@ def _runner(
     with contextlib.ExitStack() as stack:
         if client is None and not small:
             client = ClientLater(worker_per_core, here=True)
-        if isinstance(client, ClientLater):
-            if client.here:
-                from dslda.variational.compiling import kernel_of
+        if isinstance(client, ClientLater) and client.here:
+            from dslda.variational.compiling import kernel_of
 
-                # here, for workers that find it in numba's cache, where each of them would compile the same
-                kernel_of(job.model.family, labelled=False)
-            client = stack.enter_context(client.open())
+            # here, for workers that find it in numba's cache, where each of them would compile the same
+            kernel_of(job.model.family, labelled=False)
         runner: Runner = SerialRunner(progress)
         if client is not None:
             from dslda.engine.plugin import register
 
-            register(client, job.model.family, labelled=False)
-            runner = DaskRunner(client, progress)
+            ours = stack.enter_context(cluster(client))
+            register(ours, job.model.family, labelled=False)
+            runner = DaskRunner(ours, progress)
         try:
             yield runner
         except BaseException:

@@ -23,8 +23,8 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
 from faults import Signaller, TrappedSource
 
+from dslda.cluster.hung_workers import WorkerWatch
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.engine.hung_workers import WorkerWatch
 from dslda.exceptions import EngineError
 
 pytestmark = [
@@ -164,7 +164,8 @@ def test_a_worker_that_is_stopped_before_the_fit_changes_no_bit(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dslda.engine import hung_workers, plugin
+    from dslda.cluster import hung_workers
+    from dslda.engine import plugin
 
     (worker, pid), _ = both(two_programs).items()
     monkeypatch.setattr(plugin, "PREPARATION_SECONDS", 8.0)

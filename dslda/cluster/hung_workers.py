@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.cluster.futures import within
 from dslda.wording import number_of
@@ -18,9 +18,12 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Diagnosis", "WaitingTasks", "WorkerWatch", "restart"]
+__all__ = ["Diagnosis", "Key", "WaitingTasks", "WorkerWatch", "restart"]
 
 logger = logging.getLogger("dslda.engine")
+
+Key: TypeAlias = "str | tuple[Any, ...]"
+"""Of a task: a name, or a name and numbers."""
 
 SILENCE_SECONDS = 30.0
 """A worker that sends no heartbeat for so long hangs: it sends one or two a second, also while kernels run, which leave
@@ -130,69 +133,58 @@ class WorkerWatch:
 
 @dataclass(frozen=True, slots=True)
 class WaitingTasks:
-    """The tasks that an attempt of an iteration waits for.
+    """The tasks that somebody waits for, as far as the scheduler has given them to workers.
 
     Attributes
     ----------
-    load, e_step : str
-        First part of the keys of tasks that read partitions, and that compute.
     keys : mapping of str to sequence of key
         By worker.
     """
 
-    load: str
-    e_step: str
-    keys: Mapping[str, Sequence[tuple[Any, ...]]]
+    keys: Mapping[str, Sequence[Key]]
 
     @classmethod
-    def find(cls, client: Client, fit: str, attempt: str) -> WaitingTasks:
-        """Those of an attempt of a fit that the scheduler has given to workers."""
-        load = f"dslda-load-{fit}"
-        found = {
-            worker: ours
-            for worker, keys in client.processing().items()
-            if (ours := [k for k in keys if isinstance(k, tuple) and (attempt in k[0] or k[0] == load)])
-        }
-        return cls(load, f"dslda-estep-{attempt}", found)
+    def find(cls, client: Client, is_ours: Callable[[Key], bool]) -> WaitingTasks:
+        """Those among the tasks of all workers that are ours."""
+        found = {worker: [k for k in keys if is_ours(k)] for worker, keys in client.processing().items()}
+        return cls({worker: ours for worker, ours in found.items() if ours})
 
     def report(
-        self, client: Client, diagnosis: Diagnosis, done: Collection[int], describe: Callable[[int], str]
+        self,
+        client: Client,
+        diagnosis: Diagnosis,
+        named: Callable[[Collection[Key]], Sequence[str]],
+        *,
+        otherwise: str = "other tasks",
     ) -> str:
-        """Which partitions wait on which worker, in words; first those that are being worked on, where that is known.
+        """What waits on which worker, in words; first what is being worked on, where that is known.
 
         Parameters
         ----------
         client : distributed.Client
         diagnosis : Diagnosis
-        done : collection of int
-            Partitions of tasks that go on.
-        describe : callable
-            Gives a partition in words.
+        named : callable
+            Gives the work of some tasks in words, each once; none for tasks without a name.
+        otherwise : str
+            What tasks without a name are.
         """
         running = self._running(client, without=diagnosis.silent)
         workers = sorted(diagnosis.hung) + sorted(self.keys.keys() - diagnosis.hung)
         lines = []
         for worker in workers[:MOST_NAMED]:
             tasks = self.keys.get(worker, ())
-            now = self._partitions(running.intersection(tasks)) - set(done)
-            then = self._partitions(tasks) - now - set(done)
-            named = [describe(i) for i in [*sorted(now), *sorted(then)][:MOST_NAMED]]
+            now = named(running.intersection(tasks))
+            then = [each for each in named(tasks) if each not in now]
+            listed = [*now, *then][:MOST_NAMED]
             if len(now) + len(then) > MOST_NAMED:
-                named.append(f"{len(now) + len(then) - MOST_NAMED} more")
-            has = f" and has {', '.join(named)}" if named else " and has only sums to do" if tasks else ""
+                listed.append(f"{len(now) + len(then) - MOST_NAMED} more")
+            has = f" and has {', '.join(listed)}" if listed else f" and has {otherwise}" if tasks else ""
             lines.append(f"worker {worker} {diagnosis.of(worker)}{has}")
         if len(workers) > MOST_NAMED:
             lines.append(f"and {number_of(len(workers) - MOST_NAMED, 'more worker')}")
         return "; ".join(lines) if lines else "no worker has a task of it"
 
-    def _partitions(self, keys: Iterable[tuple[Any, ...]]) -> set[int]:
-        found: set[int] = set()
-        for name, *numbers in keys:
-            if name in (self.load, self.e_step):
-                found.update(range(*numbers[-2:]))
-        return found
-
-    def _running(self, client: Client, *, without: Collection[str]) -> set[tuple[Any, ...]]:
+    def _running(self, client: Client, *, without: Collection[str]) -> set[Key]:
         asked = [key for worker, keys in self.keys.items() if worker not in without for key in keys]
         stacks: Mapping[str, Any] = {}
         with suppress(Exception):  # a task may be done meanwhile, which is an error to the scheduler
