@@ -34,6 +34,8 @@ class PatientWait:
         Whether a task, by its key, is one that is waited for.
     named : callable
         Gives the work of such tasks in words; see :meth:`~dslda.cluster.hung_workers.WaitingTasks.report`.
+    give_up : callable
+        Cancels these tasks.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class PatientWait:
         *,
         has: Callable[[Key], bool],
         named: Callable[[Collection[Key]], Sequence[str]],
+        give_up: Callable[[], None],
     ) -> None:
         settings = EngineSettings.load()
         self._client = client
         self._has = has
         self._named = named
+        self._give_up = give_up
         self._patience = settings.stall_timeout
         self._budget = settings.iteration_budget
         self._workers = WorkerWatch(client, self._patience)
@@ -88,20 +92,22 @@ class PatientWait:
             # what is waited for may rest on many tasks, which get done one after the other
             if not before <= now:
                 progressed = looked
-            before = now
             report = waiting.report(self._client, diagnosis, self._named)
             stall = f"no task was done for {looked - progressed:.0f} seconds: "
             stall += report if workers else "the cluster has no worker"
             if not diagnosis.hung and (waiting.keys or any(self._client.processing().values())):
-                trouble = None  # they are at work, for us or for others
+                # at work, for us or for others
+                before, trouble = now, None
                 logger.warning("%s: %s; waiting on", what, stall)
                 continue
-            trouble = looked if trouble is None or progressed == looked else trouble
+            before = frozenset()  # what is taken from a worker is not done
+            trouble = looked if trouble is None else trouble
+            given_up = looked - trouble >= self._budget
+            if given_up:
+                self._give_up()  # or they would hang the next worker
             if diagnosis.hung:
-                restart(
-                    self._client, diagnosis.hung
-                )  # also before giving up: for whoever uses the cluster next
-            if looked - trouble >= self._budget:
+                restart(self._client, diagnosis.hung)  # when given up too: for whoever uses the cluster next
+            if given_up:
                 raise EngineError(
                     f"{what} could not be completed: {stall}{self.last_stall}; see the workers' logs, and the settings "
                     "dslda.engine in Dask's configuration for how long to go on"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from dslda.cluster.futures import spread, within
+from dslda.cluster.futures import spread
 from dslda.cluster.scheduler_watch import lost
 from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
 
@@ -33,8 +33,6 @@ PER_THREAD = 2
 """Tasks of a stream for each thread: one to work on, and one to go on with."""
 SPREAD_SECONDS = 10
 """Time for all workers to fetch what they share, before they fetch it when a task of theirs needs it."""
-CANCEL_SECONDS = 10
-"""For a scheduler to forget tasks."""
 
 STAGES = {
     None: "a step between reading and writing",
@@ -148,7 +146,7 @@ class DaskRunner:
         self._id = uuid.uuid4().hex[:16]
         self._started: Any = weakref.WeakKeyDictionary()
         self._foreign: set[Any] = set()
-        self._wait = PatientWait(client, has=self._has, named=self._named)
+        self._wait = PatientWait(client, has=self._has, named=self._named, give_up=self.cancel)
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], stage: str | None = None
@@ -239,7 +237,7 @@ class DaskRunner:
 
     def cancel(self) -> None:
         with contextlib.suppress(Exception):  # the cluster may be what failed
-            within(self.client, CANCEL_SECONDS, self.client.cancel, list(self._started))
+            self.client.cancel(list(self._started))
 
     def _completed(self, futures: Sequence[Any]) -> Any:
         from distributed import as_completed
