@@ -14,7 +14,7 @@ from dslda.exceptions import DsldaError, EngineError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["lost", "watched", "why_closed"]
+__all__ = ["told", "watched", "why_closed"]
 
 SLICE_SECONDS = 0.5
 INTERVAL_SECONDS = 5.0
@@ -36,33 +36,45 @@ def watched(client: Client) -> Iterator[None]:
     Raises
     ------
     EngineError
-        In the place of that error, where it is none of dslda: the scheduler hangs.
+        See :func:`told`.
     """
     patience = EngineSettings.load().scheduler_timeout
     watch = asyncio.run_coroutine_threadsafe(_watch(client, patience), client.loop.asyncio_loop)
+    try:
+        with told(client):
+            yield
+    finally:
+        if client in _given_up:
+            with suppress(Exception):  # it is closing the client
+                watch.result(2 * CLOSE_SECONDS)
+        watch.cancel()
+
+
+@contextmanager
+def told(client: Client) -> Iterator[None]:
+    """Say that the scheduler is lost, in the place of what a closed client says, which may be anything.
+
+    Raises
+    ------
+    EngineError
+        In the place of an error that is none of dslda, when the client has been closed.
+    """
     try:
         yield
     except DsldaError:
         raise
     except Exception as error:
-        if client not in _given_up:
+        if client.status not in ("closing", "closed"):
             raise
-        raise lost(client) from error
-    finally:
-        watch.cancel()
+        raise EngineError(
+            f"a cluster must have a scheduler that answers, got none: {why_closed(client)}; start one and run this "
+            "again, or raise the setting dslda.engine.scheduler-timeout where it is only busy"
+        ) from error
 
 
 def why_closed(client: Client) -> str:
     """Why a client has lost its scheduler, in words."""
     return _given_up.get(client, "the connection to the scheduler is gone")
-
-
-def lost(client: Client) -> EngineError:
-    """The error that ends work on a client which is closed."""
-    return EngineError(
-        f"a cluster must have a scheduler that answers, got none: {why_closed(client)}; start one and run this again, or "
-        "raise the setting dslda.engine.scheduler-timeout where it is only busy"
-    )
 
 
 async def _watch(client: Client, patience: float) -> None:

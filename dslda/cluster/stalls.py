@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dslda.cluster.hung_workers import Key, WaitingTasks, WorkerWatch, restart
-from dslda.cluster.scheduler_watch import lost
+from dslda.cluster.scheduler_watch import told, why_closed
 from dslda.config import EngineSettings
 from dslda.exceptions import EngineError
 
@@ -73,12 +73,16 @@ class PatientWait:
             Workers hang again and again, or there are none, for longer than the setting
             ``dslda.engine.iteration-budget``; or the client has been closed.
         """
+        with told(self._client):
+            self._until(ready, what)
+
+    def _until(self, ready: Callable[[float], bool], what: str) -> None:
         progressed = looked = time.monotonic()
         trouble: float | None = None
         before: frozenset[Key] = frozenset()
         while not ready(POLL_SECONDS):
             if self._client.status in ("closing", "closed"):
-                raise lost(self._client)
+                raise ConnectionError(why_closed(self._client))
             workers = self._client.nthreads()
             self._workers.note(workers)
             if time.monotonic() - looked < self._patience:

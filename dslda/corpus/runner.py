@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dslda.cluster.futures import spread
-from dslda.cluster.scheduler_watch import lost
+from dslda.cluster.scheduler_watch import told, why_closed
 from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "merge_in_tree"]
@@ -211,7 +211,8 @@ class DaskRunner:
         done = 0
         completed = self._completed(())
         while True:
-            most = PER_THREAD * max(sum(self.client.nthreads().values()), 1)
+            with told(self.client):
+                most = PER_THREAD * max(sum(self.client.nthreads().values()), 1)
             while not errors and len(numbers) < most and (following := next(left, None)) is not None:
                 number, row = following
                 future = self.submit(function, *row)
@@ -268,11 +269,11 @@ class DaskRunner:
         from distributed import CancelledError, KilledWorker
 
         if isinstance(outcome, CancelledError):
-            if self.client.status in ("closing", "closed"):
-                raise lost(self.client) from outcome
+            closed = self.client.status in ("closing", "closed")
+            reason = why_closed(self.client) if closed else "was the scheduler stopped?"
             raise EngineError(
-                f"the cluster must keep its tasks until they are done, got one cancelled ({outcome}); was the scheduler "
-                "stopped? Start it and run this again"
+                f"the cluster must keep its tasks until they are done, got one cancelled ({outcome}): {reason}; start a "
+                "scheduler and run this again"
             ) from outcome
         if future.status == "error":
             _, error, trace = outcome

@@ -19,6 +19,7 @@ import pytest
 from distributed import Client
 
 import dslda
+from dslda.cluster import hung_workers
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus import sources
 from dslda.corpus.runner import DaskRunner
@@ -52,7 +53,9 @@ def _by_value() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _settings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def _settings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(hung_workers, "IDLE_SECONDS", 3.0)
+    monkeypatch.setattr(hung_workers, "RESTART_SECONDS", 5.0)
     with dask.config.set(QUICK), caplog.at_level(logging.WARNING, "dslda.engine"):
         yield
 
@@ -140,13 +143,8 @@ def test_a_worker_that_is_stopped_while_it_reads_changes_no_bit_of_the_corpus(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.corpus", "t.corpus"]
 
 
-def wait_for_ever(mark: Path | None) -> int:
-    """The first time, where there is a mark to remember it by."""
-    if mark is None or not mark.exists():
-        if mark is not None:
-            mark.touch()
-        time.sleep(1e6)
-    return 1
+def wait_for_ever(_: int) -> None:
+    time.sleep(1e6)
 
 
 def work_long(seconds: float) -> int:
@@ -156,17 +154,9 @@ def work_long(seconds: float) -> int:
     return 1
 
 
-def test_a_task_that_waits_for_ever_is_run_elsewhere(
-    two_programs: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_task_that_always_waits_is_named_in_the_end(
+    two_programs: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    both(two_programs)
-    runner = DaskRunner(two_programs)
-    rows = [(tmp_path / "mark",)]
-    assert list(runner.stream(wait_for_ever, rows, n=1, stage="score")) == [(0, 1)]
-    assert "answers but uses no processor and has wait for ever" in caplog.text
-
-
-def test_a_task_that_always_waits_is_named_in_the_end(two_programs: Client) -> None:
     both(two_programs)
     with dask.config.set({"dslda.engine.iteration-budget": STALL}):
         runner = DaskRunner(two_programs)
@@ -175,7 +165,8 @@ def test_a_task_that_always_waits_is_named_in_the_end(two_programs: Client) -> N
         match=r"scoring could not be completed: no task was done for \d+ seconds: worker tcp://\S+ answers but uses no "
         r"processor and has wait for ever.*see the workers' logs",
     ):
-        list(runner.stream(wait_for_ever, [(None,)], n=1, stage="score"))
+        list(runner.stream(wait_for_ever, [(0,)], n=1, stage="score"))
+    assert caplog.text.count("restarting tcp://") == 2
     both(two_programs)
     assert not any(two_programs.processing().values())
 
@@ -184,7 +175,7 @@ def test_a_task_that_takes_long_is_waited_for(two_programs: Client, caplog: pyte
     workers = both(two_programs)
     with dask.config.set({"dslda.engine.iteration-budget": 0.1}):
         runner = DaskRunner(two_programs)
-    assert runner.results(runner.map(work_long, [3 * STALL])) == [1]
+    assert runner.results(runner.map(work_long, [STALL + 7.0])) == [1]
     assert "is at work and has work long 1 of 1; waiting on" in caplog.text
     assert both(two_programs) == workers
 
