@@ -52,19 +52,19 @@ def watched(client: Client) -> Iterator[None]:
 
 @contextmanager
 def told(client: Client) -> Iterator[None]:
-    """Say that the scheduler is lost, in the place of what a closed client says, which may be anything.
+    """Say that the scheduler is lost, in the place of what a client without one says, which may be anything.
 
     Raises
     ------
     EngineError
-        In the place of an error that is none of dslda, when the client has been closed.
+        In the place of an error that is none of dslda, when the client is closed, or looks for its scheduler.
     """
     try:
         yield
     except DsldaError:
         raise
     except Exception as error:
-        if client.status not in ("closing", "closed"):
+        if client.status == "running":
             raise
         raise EngineError(
             f"a cluster must have a scheduler that answers, got none: {why_closed(client)}; start one and run this "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dslda.cluster.hung_workers import Key, WaitingTasks, WorkerWatch, restart
@@ -83,12 +84,17 @@ class PatientWait:
         while not ready(POLL_SECONDS):
             if self._client.status in ("closing", "closed"):
                 raise ConnectionError(why_closed(self._client))
-            workers = self._client.nthreads()
-            self._workers.note(workers)
-            if time.monotonic() - looked < self._patience:
+            try:
+                workers = self._client.nthreads()
+                self._workers.note(workers)
+                if time.monotonic() - looked < self._patience:
+                    continue
+                waiting = WaitingTasks.find(self._client, self._has)
+                diagnosis = self._workers.look(waiting.keys)
+                report = waiting.report(self._client, diagnosis, self._named)
+                busy = any(self._client.processing().values())
+            except OSError:  # what is waited for, or the client itself, will tell what came of that
                 continue
-            waiting = WaitingTasks.find(self._client, self._has)
-            diagnosis = self._workers.look(waiting.keys)
             if ready(0.0):
                 return
             looked = time.monotonic()
@@ -96,11 +102,9 @@ class PatientWait:
             # what is waited for may rest on many tasks, which get done one after the other
             if not before <= now:
                 progressed = looked
-            report = waiting.report(self._client, diagnosis, self._named)
             stall = f"no task was done for {looked - progressed:.0f} seconds: "
             stall += report if workers else "the cluster has no worker"
-            if not diagnosis.hung and (waiting.keys or any(self._client.processing().values())):
-                # at work, for us or for others
+            if not diagnosis.hung and busy:  # for us or for others
                 before, trouble = now, None
                 logger.warning("%s: %s; waiting on", what, stall)
                 continue
@@ -110,7 +114,9 @@ class PatientWait:
             if given_up:
                 self._give_up()  # or they would hang the next worker
             if diagnosis.hung:
-                restart(self._client, diagnosis.hung)  # when given up too: for whoever uses the cluster next
+                # when given up too: for whoever uses the cluster next
+                with suppress(OSError):  # no answer in time: the next look shows whether it was done
+                    restart(self._client, diagnosis.hung)
             if given_up:
                 raise EngineError(
                     f"{what} could not be completed: {stall}{self.last_stall}; see the workers' logs, and the settings "

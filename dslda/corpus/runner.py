@@ -213,11 +213,11 @@ class DaskRunner:
         while True:
             with told(self.client):
                 most = PER_THREAD * max(sum(self.client.nthreads().values()), 1)
-            while not errors and len(numbers) < most and (following := next(left, None)) is not None:
-                number, row = following
-                future = self.submit(function, *row)
-                numbers[future.key] = number
-                completed.add(future)
+                while not errors and len(numbers) < most and (following := next(left, None)) is not None:
+                    number, row = following
+                    future = self.submit(function, *row)
+                    numbers[future.key] = number
+                    completed.add(future)
             if not numbers:
                 break
             future, outcome = self._next(completed, stage)

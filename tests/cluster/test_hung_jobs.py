@@ -25,6 +25,7 @@ from dslda.corpus import sources
 from dslda.corpus.runner import DaskRunner
 from dslda.exceptions import EngineError
 from dslda.model import Model
+from dslda.scoring import part
 
 pytestmark = [
     pytest.mark.slow,
@@ -178,6 +179,27 @@ def test_a_task_that_takes_long_is_waited_for(two_programs: Client, caplog: pyte
     assert runner.results(runner.map(work_long, [STALL + 7.0])) == [1]
     assert "is at work and has work long 1 of 1; waiting on" in caplog.text
     assert both(two_programs) == workers
+
+
+def test_a_part_that_two_workers_come_to_write_is_whole(
+    model: Model, texts: Path, scored: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One was taken for one that hangs, and goes on: each part is written by another in the middle of its writing."""
+    under_way: list[tuple[Any, ...]] = []
+
+    def score_part(*arguments: Any) -> Any:
+        under_way.append(arguments)
+        return part.score_part(*arguments)
+
+    def measured(stream: Any, measure: Any = part._measured) -> Any:
+        if under_way:
+            part.score_part(*under_way.pop())
+        return measure(stream)
+
+    monkeypatch.setattr("dslda.scoring.score.score_part", score_part)
+    monkeypatch.setattr(part, "_measured", measured)
+    dslda.score(model, texts, tmp_path / "out")
+    assert content(tmp_path / "out") == scored
 
 
 def test_workers_and_nannies_that_are_stopped_end_a_run_that_goes_on_later(
