@@ -294,10 +294,10 @@ class DaskRunner:
 
     def _named(self, keys: Collection[Any]) -> list[str]:
         """What tasks do, in words."""
-        known = {future.key: words for future, words in list(self._started.items())}
-        # those whose futures are gone go on for others that need them
         from dask.utils import key_split
 
+        known = {future.key: words for future, words in list(self._started.items())}
+        # those whose futures are gone go on for others that need them
         return sorted({known.get(key) or key_split(key) for key in keys})
 
 
