@@ -66,9 +66,10 @@ def told(client: Client) -> Iterator[None]:
     except Exception as error:
         if client.status == "running":
             raise
+        busy = ", or raise the setting dslda.engine.scheduler-timeout where it is only busy"
         raise EngineError(
-            f"a cluster must have a scheduler that answers, got none: {why_closed(client)}; start one and run this "
-            "again, or raise the setting dslda.engine.scheduler-timeout where it is only busy"
+            f"a cluster must have a scheduler that answers, got none: {why_closed(client)}; start one and run this again"
+            f"{busy if client in _given_up else ''}"
         ) from error
 
 
