@@ -25,6 +25,7 @@ __all__ = [
     "csv_lines",
     "rows_of_ids",
     "safe_cell",
+    "safe_rows",
     "score_table",
     "table_writer",
 ]
@@ -142,7 +143,7 @@ class _Csv:
         self._stream.write(csv_lines([nothing.column_names]).encode())
 
     def write(self, table: pa.Table) -> None:
-        self._stream.write(csv_lines(_safe_rows(table)).encode())
+        self._stream.write(csv_lines(safe_rows(table)).encode())
 
     def close(self) -> None:
         pass
@@ -182,7 +183,8 @@ def safe_cell(value: str) -> str:
     return f"'{value}" if value.startswith(FORMULA) else value
 
 
-def _safe_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+def safe_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table, with all strings as :func:`safe_cell` has them."""
     columns = []
     for column in table.columns:
         values = column.to_pylist()

@@ -705,7 +705,7 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
     with (tmp_path / "csv" / "part-000000.csv").open(newline="") as stream:
         cells = [row["id"] for row in csv.DictReader(stream)]
     with (tmp_path / "jsonl" / "predicted.csv").open(newline="") as stream:
-        assert [row["id"] for row in csv.DictReader(stream)] == plain
+        assert [row["id"] for row in csv.DictReader(stream)] == cells
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells)
     assert [cell.removeprefix("'") for cell in cells] == plain
     assert manifest(tmp_path / "csv")["inputs"][0]["path"].endswith("'$(touch x)'.jsonl")
