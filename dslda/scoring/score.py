@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dslda._version import library_versions
-from dslda.cluster.client import ClientLater, check_client
+from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_memory
 from dslda.cluster.opening import worker_per_core
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
@@ -115,8 +115,8 @@ def score(
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
-        Where to work. By default in this process up to 64 MB of text, beyond that on one worker process per core, started
-        and closed here.
+        Where to work. By default in this process up to 64 MB of text or where inputs or `out` are in its memory
+        (``memory://``), beyond that on one worker process per core, started and closed here.
     progress : callable, optional
         Called with a stage ("scan", "score", "check"), tasks done and tasks in all.
 
@@ -127,7 +127,8 @@ def score(
     Raises
     ------
     InputError
-        An input cannot be used, naming file and line; was changed since it was scored, or while it was; or the folder
+        An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
+        not; was changed since it was scored, or while it was; or the folder
         is a run of another model or of other settings. Finished parts stay, and the manifest says that the run is not
         complete.
     VocabularyMismatchError
@@ -155,6 +156,7 @@ def score(
             realign=realign,
             options=dict(storage_options or {}),
         )
+        check_reach(job.paths, client)
         with only_writer(job.location, inside=True):
             done = _run(job, client, progress, rescore_changed=rescore_changed)
     except BaseException:
@@ -364,7 +366,7 @@ def _runner(
 ) -> Iterator[Runner]:
     """Choose where to work, and give up what is running when anything fails."""
     with contextlib.ExitStack() as stack:
-        if client is None and not small:
+        if client is None and not small and not any(map(is_in_memory, job.paths)):
             client = ClientLater(worker_per_core, here=True)
         if isinstance(client, ClientLater):
             if client.here:
