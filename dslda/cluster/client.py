@@ -83,6 +83,6 @@ def check_reach(paths: Iterable[str], client: Client | ClientLater | None) -> No
         if all((pid, told[1].get(worker)) == ours for worker, pid in told[0].items()):
             return
     raise InputError(
-        f"{unseen} must be where workers can open it, it is in the memory of this process, and they are others; write it to a "
-        "folder or URL that all can open, or work without them, in this process"
+        f"{unseen} must be where workers can open it, it is in the memory of this process, and they are others; write it to "
+        "a folder or URL that all can open, or work without them, in this process"
     )

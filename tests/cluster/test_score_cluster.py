@@ -76,6 +76,22 @@ def test_the_same_bytes_on_two_workers(
         n_parts = sum(name.startswith("part-") for name in expected)
         assert ("score", n_parts, n_parts) in seen
 
+        # of parts that are read again on workers the damaged one is scored again
+        part = tmp_path / "out" / "part-000001.parquet"
+        part.write_bytes(part.read_bytes()[::-1])
+        run = dslda.score(
+            model,
+            texts,
+            tmp_path / "out",
+            id="id",
+            client=client,
+            verify=True,
+            progress=lambda *a: seen.append(a),
+        )
+        assert run.n_new_parts == 1
+        assert ("verify", n_parts, n_parts) in seen
+        assert content(tmp_path / "out") == expected
+
         # an error of one part keeps the others, and is that of the first
         bad = tmp_path / "bad"
         bad.mkdir()
