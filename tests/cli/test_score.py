@@ -24,6 +24,7 @@ import dslda
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
 from dslda.exceptions import InputError
+from dslda.model import Model
 from dslda.scoring.folder import RunFolder, RunState
 
 Dslda = Callable[..., Any]
@@ -837,6 +838,17 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
         assert "--metrics must name a" in dslda(*score[:5], "--metrics", place).error
     words = {each["word"]: each["count"] for each in manifest(tmp_path / "out")["new_words"]["words"]}
     assert words == {"zzz": 1, "yyy": 1}
+
+
+def test_stop_words_are_no_new_words(made: Path, tmp_path: Path) -> None:
+    record = dslda.load_model(made / "stars.model").record
+    assert record.text_settings is not None
+    settings = replace(record.text_settings, stop_words=("the", "of"))
+    model = Model(replace(record, text_settings=settings))
+    (tmp_path / "x.jsonl").write_text('{"text": "the good of the unheard"}\n')
+    run = dslda.score(model, tmp_path / "x.jsonl", tmp_path / "out")
+    assert run.manifest["new_words"] == {"words": [{"word": "unheard", "count": 1}], "error": 0}
+    assert run.manifest["oov_share"] == 0.5
 
 
 def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path: Path) -> None:
