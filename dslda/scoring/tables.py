@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -101,7 +101,12 @@ class TableWriter(Protocol):
 
 def table_writer(stream: IO[bytes], format: OutputFormat, nothing: pa.Table) -> TableWriter:
     """A writer of a format; `nothing` is a table of no rows with the columns."""
-    return {"parquet": _Parquet, "csv": _Csv, "jsonl": _JsonLines}[format](stream, nothing)
+    writers: dict[str, Callable[[IO[bytes], pa.Table], TableWriter]] = {
+        "parquet": _Parquet,
+        "csv": _Csv,
+        "jsonl": _JsonLines,
+    }
+    return writers[format](stream, nothing)
 
 
 class _Parquet:

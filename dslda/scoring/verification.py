@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from dslda.corpus.location import Location
 from dslda.corpus.runner import Runner
 from dslda.exceptions import EngineError, InputError
 from dslda.scoring.folder import RunFolder, RunState
-from dslda.scoring.inputs import Input, changed, content_sha256, state_of
+from dslda.scoring.inputs import Input, changed, content_sha256, sha256_of, state_of
 from dslda.scoring.planning import part_key
 from dslda.scoring.tables import rows_of_ids
 from dslda.wording import number_of
@@ -138,7 +137,7 @@ def _is_whole(file: Location, ids: Location, output_format: str, sha256: str) ->
     try:
         fs, path = file.file_system()
         with fs.open(path, "rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != sha256:
+            if sha256_of(stream) != sha256:
                 return False
         expected = np.sort(hashes_of(name.encode() for name in rows_of_ids(file, output_format)))
         fs, path = ids.file_system()
