@@ -161,23 +161,27 @@ class _Collected:
                 number_of(len(y), "document"),
                 extra={"event": "held_out", "documents": len(y), **measured},
             )
-        if self._record.spec.family in FAMILIES_WITH_INTERVAL and self.interval() is None:
+        n = len(self._known_residuals())
+        if self._record.spec.family in FAMILIES_WITH_INTERVAL and n < FEWEST_RESIDUALS:
             logger.info(
-                "predictions will be without intervals: at least %d documents with a response must be kept from training, "
-                "got %d",
+                "predictions will be without intervals: at least %d documents with a response and a known word must be kept "
+                "from training, got %d",
                 FEWEST_RESIDUALS,
-                len(y),
+                n,
             )
 
     def interval(self) -> NDArray[np.float64] | None:
         """Lowest and highest residual without the outermost: the next document's is between with probability 90%."""
-        found = np.sort(np.concatenate([np.zeros(0), *self.residuals]))
-        found = found[~np.isnan(found)]
+        found = np.sort(self._known_residuals())
         n = len(found)
         if n < FEWEST_RESIDUALS:
             return None
         rank = int(LEFT_OUT * (n + 1))
         return np.array([found[rank - 1], found[n - rank]])
+
+    def _known_residuals(self) -> NDArray[np.float64]:
+        found = np.concatenate([np.zeros(0), *self.residuals])
+        return found[~np.isnan(found)]
 
 
 def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:

@@ -86,8 +86,8 @@ def test_of_classes_the_share_that_is_right_is_told_and_of_few_documents_that_th
 
     done = dslda("train", corpus, *settings, "--response", "y", "--out", tmp_path / "y.model")
     assert (
-        "predictions will be without intervals: at least 100 documents with a response must be kept from training, got 80"
-        in done.err
+        "predictions will be without intervals: at least 100 documents with a response and a known word must be kept "
+        "from training, got 80" in done.err
     )
 
 
