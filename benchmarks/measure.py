@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import resource
+import statistics
 import sys
 import time
 import traceback
@@ -36,7 +37,7 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def measure(task: Callable[..., Callable[[], Any]], *arguments: Any) -> dict[str, Any]:
+def measure(task: Callable[..., Callable[[], Any]], *arguments: Any, runs: int = 1) -> dict[str, Any]:
     """Run work in a fresh process, with one thread, and say what it cost.
 
     Parameters
@@ -46,11 +47,13 @@ def measure(task: Callable[..., Callable[[], Any]], *arguments: Any) -> dict[str
         returns the work as a function without arguments; only the work is measured.
     *arguments
         Picklable arguments of `task`.
+    runs : int
+        Times that the work is done, one after the other; what is told of seconds is their median.
 
     Returns
     -------
     dict
-        "result": what the work returned (picklable); "cpu_seconds": user and system, its children included;
+        "result": what the work returned last (picklable); "cpu_seconds": user and system, its children included;
         "wall_seconds"; "peak_mib": largest resident memory during the work, interpreter, libraries and data
         included (that of the largest child, if larger).
 
@@ -61,7 +64,7 @@ def measure(task: Callable[..., Callable[[], Any]], *arguments: Any) -> dict[str
     """
     context = multiprocessing.get_context("spawn")  # a forked process would start with our memory and threads
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(theirs, task, arguments))
+    process = context.Process(target=_child, args=(theirs, task, arguments, runs))
     with _environment(ONE_THREAD):
         process.start()
     theirs.close()
@@ -79,18 +82,24 @@ def measure(task: Callable[..., Callable[[], Any]], *arguments: Any) -> dict[str
     return outcome
 
 
-def _child(pipe: Connection, task: Callable[..., Callable[[], Any]], arguments: tuple[Any, ...]) -> None:
+def _child(
+    pipe: Connection, task: Callable[..., Callable[[], Any]], arguments: tuple[Any, ...], runs: int
+) -> None:
     try:
         work = task(*arguments)
         gc.collect()
         _forget_peak()
-        wall, cpu = time.perf_counter(), cpu_seconds()
-        result = work()
+        seconds = []
+        for _ in range(runs):
+            wall, cpu = time.perf_counter(), cpu_seconds()
+            result = work()
+            seconds.append((cpu_seconds() - cpu, time.perf_counter() - wall))
+        medians = [statistics.median(column) for column in zip(*seconds, strict=True)]
         pipe.send(
             {
                 "result": result,
-                "cpu_seconds": cpu_seconds() - cpu,
-                "wall_seconds": time.perf_counter() - wall,
+                "cpu_seconds": medians[0],
+                "wall_seconds": medians[1],
                 "peak_mib": _peak_bytes() / MIB,
             }
         )

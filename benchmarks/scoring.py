@@ -4,7 +4,8 @@ Texts of 100 words drawn from K topics over a vocabulary of 5,000; all programs 
 `train` with few iterations, the rivals' LDA likewise. Each is timed in a process of its own with one thread, in CPU seconds:
 dslda from JSON lines to the files of a complete run, the rivals from texts in memory to topic proportions in memory, with the
 tokenising that users of each write. "kernel" is inference alone, of documents counted before. Two workers are timed by the
-clock, beside one. Memory is that of whole runs over the same texts again and again.
+clock, beside one, and memory is that of one process: both of whole runs over the same texts again and again. Figures of time
+are the median of a few runs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ N_TERMS = 5000
 TOKENS = 100
 TRAINED_ON = 2000
 FILES = 8
-RUNS = 5
+RUNS = 3
 
 SPEED = {
     "method": ("method", ""),
@@ -53,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sampling", type=int, default=100, help="iterations of tomotopy's infer, its default"
     )
-    parser.add_argument("--skip-workers", action="store_true")
+    parser.add_argument(
+        "--worker-rows", type=int, default=200_000, help="of the runs on one worker and two; 0 for none"
+    )
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -68,8 +71,8 @@ def main(arguments: argparse.Namespace) -> None:
         )
         print(f"{facts['date']}, {', '.join(f'{n} {v}' for n, v in facts['versions'].items())}\n")
         print(markdown(list(_speeds(folder, arguments)), SPEED), "\n")
-        if not arguments.skip_workers:
-            print(markdown(_workers(folder, arguments.documents), WORKERS), "\n")
+        if arguments.worker_rows:
+            print(markdown(_workers(folder, arguments.worker_rows), WORKERS), "\n")
         rows = []
         for n in arguments.rows:
             _repeat(folder / "texts.jsonl", folder / "many.jsonl", n)
@@ -111,16 +114,16 @@ def _texts(folder: str, n: int | None = None) -> list[str]:
 
 def _speeds(folder: Path, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     n = arguments.documents
-    base = n / measure(_dslda, str(folder), "texts.jsonl")["cpu_seconds"]
+    base = n / measure(_dslda, str(folder), "texts.jsonl", runs=RUNS)["cpu_seconds"]
     yield {"method": "dslda score, text to Parquet", "per_second": base, "ratio": 1.0}
-    kernel = measure(_kernel, str(folder))
+    kernel = measure(_kernel, str(folder), runs=RUNS)
     yield {"method": "dslda, kernel alone", "per_second": n / kernel["cpu_seconds"], "rest": "counted before"}
     rivals: tuple[tuple[str, Callable[..., Callable[[], Any]], tuple[Any, ...]], ...] = (
         ("tomotopy LDAModel.infer", _tomotopy, (arguments.topics, arguments.sampling)),
         ("scikit-learn CountVectorizer + LDA transform", _sklearn, (arguments.topics,)),
     )
     for name, task, more in rivals:
-        cost = measure(task, str(folder), *more)
+        cost = measure(task, str(folder), *more, runs=RUNS)
         speed = cost["result"] / cost["cpu_seconds"]
         yield {"method": name, "per_second": speed, "ratio": base / speed, "rest": "no response, no files"}
 
@@ -209,15 +212,13 @@ def _sklearn(folder: str, n_topics: int) -> Callable[[], Any]:
 
 
 def _workers(folder: Path, n: int) -> list[dict[str, Any]]:
-    """By the clock, the median of a few runs after one that has the workers load what they need.
-
-    The texts lie in one file, and in eight.
-    """
+    """By the clock, after a run that has the workers load what they need; the texts lie in one file, and in eight."""
     import dslda
     from dslda.cluster.opening import ClusterOptions, cluster
 
     model = dslda.load_model(folder / "m.model")
-    inputs = {1: folder / "texts.jsonl", FILES: folder / "files"}
+    inputs = {1: folder / "many.jsonl", FILES: folder / "files"}
+    _repeat(folder / "texts.jsonl", inputs[1], n)
     _split(inputs[1], inputs[FILES])
     rows: list[dict[str, Any]] = []
     alone: dict[int, float] = {}

@@ -303,7 +303,7 @@ def _other_documents(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
     elif differs("vocabulary_sha256"):
         yield "the terms have other names"
     elif differs("selection_sha256"):
-        yield f"other documents are chosen to train on: {numbers or 'as many as then'}"
+        yield f"other documents are chosen to train on (documents=): {numbers or 'as many as then'}"
 
 
 def _role(fit: Mapping[str, Any], role: str) -> Any:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dslda._version import library_versions
 from dslda.base_rate import base_predictor
 from dslda.checkpoints import CheckpointOptions, FitCheckpoint, fit_identity
-from dslda.cluster.client import ClientLater, check_client
+from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_memory
 from dslda.cluster.opening import cluster
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
@@ -151,7 +151,7 @@ def train(
         Of the random perturbation that the topics start from.
     client : distributed.Client, optional
         Where to work. By default a cluster on this machine is started, and closed at the end; a corpus of one
-        partition is fitted in this process.
+        partition, or in memory (``memory://``, as :func:`dslda.ingest` without `out` gives), is fitted in this process.
     documents : array-like, optional
         Documents to train on: a boolean mask over all of them, or row numbers. All by default.
     covariates : sequence of str, or mapping of str to array-like
@@ -236,7 +236,8 @@ def train(
         A setting is out of its domain, a family of your own does not give what it must, or the response is not there, not
         finite, has fewer than two distinct values, or a standard deviation beyond 1e-100 to 1e100. Raised before any long
         work. Or all documents with a response are without a word of the vocabulary. Or the checkpoint to be resumed is of
-        another fit; the message says in what they differ.
+        another fit; the message says in what they differ. Or the corpus is in the memory of this process, and the workers
+        of `client` are not.
     OutputExistsError
         There is a checkpoint, and neither `resume` nor `overwrite` is set; or something that is no checkpoint.
     FormatError
@@ -312,7 +313,14 @@ def train(
             raise InputError("terms must be left out: a corpus has its vocabulary")
         roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
         training_set = training_set_of_corpus(data, response, documents, roles)
-        here = client is None and training_set.source.n_partitions == 1
+        check_reach([data.path], client)
+        in_memory = is_in_memory(data.path)
+        if in_memory and client is None and training_set.source.n_partitions > 1:
+            logger.info(
+                "the corpus is in the memory of this process, which workers do not share: training here, on one core; ingest "
+                "it with out= to have all"
+            )
+        here = client is None and (in_memory or training_set.source.n_partitions == 1)
         return _fit(
             training_set,
             family,

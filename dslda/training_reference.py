@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.executor import single_threaded_blas
 from dslda.engine.sources import Source, TrainingView
+from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DsldaError
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord
 from dslda.persistence.reference import N_BINS, Reference
 from dslda.prediction import CountedBlock, predict_block
+from dslda.wording import number_of
 
 __all__ = ["training_reference"]
 
@@ -85,6 +87,8 @@ def _reference(record: ModelRecord, source: Source) -> Reference | None:
             left_out.add(block, view.others(block), others)
     if not trained.n_documents:
         return None
+    if left_out.n_documents:
+        left_out.report()
     of_training = left_out.n_documents < FEWEST_KEPT
     seen = trained if of_training else left_out
     predicted, topics = np.concatenate(seen.predictions), np.concatenate(seen.proportions)
@@ -116,6 +120,7 @@ class _Collected:
         self.proportions: list[NDArray[np.float64]] = []
         self.residuals: list[NDArray[np.float64]] = []
         self.n_documents = 0
+        self._scored: list[tuple[NDArray[np.float64], NDArray[Any]]] = []
 
     def add(self, block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]) -> None:
         """Predict some of the documents of a view."""
@@ -125,6 +130,7 @@ class _Collected:
             CountedBlock(taken, np.zeros(taken.n_documents, dtype=np.int64), taken.covariates),
             [""] * taken.n_documents,
         )
+        self._scored.append((y, scored.prediction))
         known = scored.known_tokens > 0
         self.n_documents += int(known.sum())
         self.predictions.append(scored.prediction[known])
@@ -132,15 +138,50 @@ class _Collected:
         if scored.prediction.dtype != object:
             self.residuals.append((y - scored.prediction)[known])
 
+    def report(self) -> None:
+        """Say how well the responses of documents kept from training are predicted, and if there are too few of them."""
+        y = np.concatenate([responses for responses, _ in self._scored])
+        predicted = np.concatenate([predictions for _, predictions in self._scored])
+        known = ~np.isnan(y) & np.array([value is not None and value == value for value in predicted])
+        y, predicted = y[known], predicted[known]
+        told, measured = "", {}
+        classes = self._record.classes or ()
+        if predicted.dtype == object and len(y):
+            numbers = self._record.design.classes or range(len(classes))
+            codes = dict(zip(classes, numbers, strict=True))
+            right = float(np.mean(y == [codes[name] for name in predicted]))
+            told, measured = f"{right:.1%} of the classes are right", {"accuracy": right}
+        elif len(set(y.tolist())) > 1:
+            r2 = predictive_r2(y, predicted)
+            told, measured = f"predictive R2 {r2:.3f}", {"predictive_r2": r2}
+        if told:
+            logger.info(
+                "%s, on %s kept from training",
+                told,
+                number_of(len(y), "document"),
+                extra={"event": "held_out", "documents": len(y), **measured},
+            )
+        n = len(self._known_residuals())
+        if self._record.spec.family in FAMILIES_WITH_INTERVAL and n < FEWEST_RESIDUALS:
+            logger.info(
+                "predictions will be without intervals: at least %d documents with a response and a known word must be kept "
+                "from training, got %d",
+                FEWEST_RESIDUALS,
+                n,
+            )
+
     def interval(self) -> NDArray[np.float64] | None:
         """Lowest and highest residual without the outermost: the next document's is between with probability 90%."""
-        found = np.sort(np.concatenate([np.zeros(0), *self.residuals]))
-        found = found[~np.isnan(found)]
+        found = np.sort(self._known_residuals())
         n = len(found)
         if n < FEWEST_RESIDUALS:
             return None
         rank = int(LEFT_OUT * (n + 1))
         return np.array([found[rank - 1], found[n - rank]])
+
+    def _known_residuals(self) -> NDArray[np.float64]:
+        found = np.concatenate([np.zeros(0), *self.residuals])
+        return found[~np.isnan(found)]
 
 
 def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:

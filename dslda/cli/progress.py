@@ -18,7 +18,14 @@ __all__ = ["JsonProgress", "ingest_progress"]
 
 logger = logging.getLogger("dslda.engine")
 
-STAGES = {"scan": "scanning", "read": "reading", "write": "writing", "score": "scoring", "check": "checking"}
+STAGES = {
+    "scan": "scanning",
+    "read": "reading",
+    "write": "writing",
+    "verify": "verifying",
+    "score": "scoring",
+    "check": "checking",
+}
 LOGGED_STEPS = 10
 
 

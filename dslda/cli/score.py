@@ -89,6 +89,11 @@ folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finish
     help="Score inputs again that have changed since they were scored; their rows then follow all others.",
 )
 @click.option(
+    "--verify",
+    is_flag=True,
+    help="Read all finished parts again, also when nothing is new, and score those again that were damaged since.",
+)
+@click.option(
     "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary is another one."
 )
 @click.option(
@@ -111,6 +116,7 @@ def command(
     topics: Topics,
     on_error: Any,
     rescore_changed: bool,
+    verify: bool,
     realign: bool,
     metrics: str | None,
     family: str | None,
@@ -141,6 +147,7 @@ def command(
                 topics=topics,
                 on_error=on_error,
                 rescore_changed=rescore_changed,
+                verify=verify,
                 realign=realign,
                 metrics=metrics,
                 client=chosen_client(cluster),

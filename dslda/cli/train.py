@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import tempfile
 from typing import TYPE_CHECKING, Any, get_args
@@ -18,12 +19,17 @@ from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dslda.cluster.opening import ClusterOptions
     from dslda.corpus.store import Corpus
     from dslda.model import Model
     from dslda.persistence.record import ModelRecord, TrainingSummary
 
 __all__ = ["command"]
+
+logger = logging.getLogger("dslda.train")
 
 DEFAULTS = FitSpec()
 
@@ -53,6 +59,7 @@ class _Alpha(click.ParamType):
 Examples:
   dslda train reviews.corpus --response rating --out stars.model
   dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 4
+  dslda train reviews.corpus --response rating --out stars.model --hold-out 0.1
   dslda train bills.corpus --response cosponsors --family negative_binomial --covariates party --out bills.model
   dslda train waits.corpus --response wait --family waits:Exponential --out waits.model
   dslda train s3://bucket/all.corpus --response price --out price.model --scheduler tcp://10.0.0.1:8786
@@ -156,7 +163,20 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     show_default=True,
     help="EM stops when the ELBO has changed by less than this fraction twice in a row, and its changes are falling.",
 )
-@click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="Of the start.")
+@click.option(
+    "--hold-out",
+    type=float,
+    metavar="SHARE",
+    help="Keep this share of the documents from training, at most 0.5, chosen at random by --seed: the model is judged on "
+    "them, and scores with prediction intervals (family gaussian or student_t, 100 documents).  [default: none]",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=DEFAULTS.seed,
+    show_default=True,
+    help="Of the start, and of --hold-out.",
+)
 @click.option(
     "--checkpoint",
     metavar="DIR",
@@ -202,6 +222,7 @@ def command(
     granularity: Granularity,
     max_iter: int,
     tol: float,
+    hold_out: float | None,
     seed: int,
     checkpoint: str | None,
     checkpoint_every: int | None,
@@ -227,6 +248,7 @@ def command(
 
         chosen = named_family(family)
         corpus = open_corpus(corpus_path)
+        documents = None if hold_out is None else _kept(corpus, hold_out, seed)
         here = _model_of_fit(out, checkpoint) if resume and checkpoint is not None and not overwrite else None
         replace = overwrite or here is not None or (resume and _is_interrupted(out, corpus))
         check_model_output(out, overwrite=replace)
@@ -252,6 +274,7 @@ def command(
                 n_topics=n_topics,
                 seed=seed,
                 client=chosen_client(cluster),
+                documents=documents,
                 doc_topic_prior=alpha,
                 topic_prior=topic_prior,
                 topic_estimation=topic_estimation,
@@ -277,6 +300,15 @@ def command(
     if session.interrupts.seen is not None:
         raise Interrupted(f"after training had ended; the complete model is saved in {path}")
     click.echo(f"{path}: {_outcome(model.n_topics, training)}")
+
+
+def _kept(corpus: Corpus, share: float, seed: int) -> NDArray[np.bool_]:
+    """The documents to train on, where a share of them is kept from it."""
+    from dslda.evaluation.metrics import held_out
+
+    chosen = held_out(corpus.n_documents, share, seed=seed)
+    logger.info("%s of %s kept from training", f"{chosen.sum():,}", number_of(len(chosen), "document"))
+    return ~chosen
 
 
 class _CompleteAlready(Exception):

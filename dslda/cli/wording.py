@@ -20,6 +20,7 @@ UNMISTAKABLE = (
     *RENAMED,
     *(
         "checkpoint_every",
+        "hold_out",
         "max_iter",
         "min_df",
         "max_df",
@@ -69,6 +70,7 @@ SAID_OTHERWISE = {
     "raise max_sweeps, or sweep_tol": "dslda.train in Python has max_sweeps and sweep_tol to change that",
     ", or leave these documents out with documents=": "",
     ", or arrays with covariates=": "",
+    "chosen to train on (documents=)": "chosen to train on (--hold-out)",
     "train with terms=": "train on a corpus",
     "Poisson(dispersion='pearson') has": "a Poisson(dispersion='pearson') of a module of yours (--family MODULE:NAME) has",
     ", None for 1/K": ", 1/K",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from dslda.exceptions import InputError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["ClientLater", "check_client"]
+__all__ = ["ClientLater", "check_client", "check_reach", "is_in_memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +53,36 @@ def check_client(client: Any) -> None:
         raise InputError("client must not be asynchronous: make it with Client(..., asynchronous=False)")
     if client.status != "running":
         raise InputError(f"client must be connected, got one that is {client.status}; make a new one")
+
+
+def is_in_memory(path: str) -> bool:
+    """Whether a path leads into the memory of this process, which no other one shares."""
+    return path.startswith("memory://")
+
+
+def check_reach(paths: Iterable[str], client: Client | ClientLater | None) -> None:
+    """Refuse workers that cannot open what they are to read or write, before any starts.
+
+    Parameters
+    ----------
+    paths : iterable of str
+    client : distributed.Client, ClientLater or None
+        Workers of None are in this process.
+
+    Raises
+    ------
+    InputError
+        A path leads into the memory of this process, and a worker is in another one.
+    """
+    unseen = next(filter(is_in_memory, paths), None)
+    if unseen is None or client is None:
+        return
+    if not isinstance(client, ClientLater):
+        ours = os.getpid(), socket.gethostname()
+        told = client.run(os.getpid), client.run(socket.gethostname)  # in containers all may be process 1
+        if all((pid, told[1].get(worker)) == ours for worker, pid in told[0].items()):
+            return
+    raise InputError(
+        f"{unseen} must be where workers can open it, it is in the memory of this process, and they are others; write it to "
+        "a folder or URL that all can open, or work without them, in this process"
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.cluster.client import is_in_memory
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import hashes_of
 from dslda.corpus.partition import PartitionReader
@@ -100,7 +101,7 @@ def already_there(runner: Runner, blocks: Sequence[Any], corpus: Corpus) -> Alre
         corpus.reader(p, covariates=corpus.covariate_names, weight=True, doc_id=True)
         for p in range(corpus.n_partitions)
     ]
-    if corpus.path.startswith("memory://") and isinstance(runner, DaskRunner):
+    if is_in_memory(corpus.path) and isinstance(runner, DaskRunner):
         # the memory of this process, which workers do not share
         here, new = SerialRunner(), runner.results([new])[0]
         known = merge_in_tree(here, here.map(_known_of, readers, [new] * len(readers)), _merge_stored)

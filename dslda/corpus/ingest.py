@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from dslda.cluster.client import ClientLater, check_client
+from dslda.cluster.client import ClientLater, check_client, is_in_memory
 from dslda.cluster.opening import cluster, worker_per_core
 from dslda.corpus.already_there import already_there
 from dslda.corpus.appender import CorpusAppender
@@ -322,7 +322,7 @@ def _runner(
         if files is None:
             # a matrix is in this process, and moving it would take longer than counting it
             client = None if hasattr(inputs, "tocsr") else client or _current_client()
-        elif any(file.url.startswith("memory://") for file in files.files):
+        elif any(is_in_memory(file.url) for file in files.files):
             client = None
         elif client is None and files.text_bytes > IN_PROCESS_BYTES:
             client = ClientLater(worker_per_core, here=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dslda.cluster.client import is_in_memory
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
@@ -35,7 +36,7 @@ def write_plan(runner: Runner, writer: CorpusWriter | CorpusAppender, plan: Plan
     n = len(pieces)
     try:
         writer.prepare()
-        if writer.path.startswith("memory://") and isinstance(runner, DaskRunner):
+        if is_in_memory(writer.path) and isinstance(runner, DaskRunner):
             # the memory of this process, which workers do not share
             made = runner.map(assemble, pieces, blocks)
             written = [writer.write_partition(i, runner.results([made[i]])[0]) for i in range(n)]

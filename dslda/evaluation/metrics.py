@@ -7,7 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.exceptions import InputError
 
-__all__ = ["correlation", "folds", "predictive_r2"]
+__all__ = ["correlation", "folds", "held_out", "predictive_r2"]
+
+MOST_HELD_OUT = 0.5
+_TOGETHER = 1 << 20
+"""Documents that are drawn from at a time: memory, and what is drawn of those before stays when more are added."""
 
 
 def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
@@ -107,6 +111,50 @@ def folds(
     return tuple(
         (np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in range(n_folds)
     )
+
+
+def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.bool_]:
+    """Choose documents at random that are to be kept from training.
+
+    Parameters
+    ----------
+    n_documents : int
+    share : float
+        Of the documents, above 0 and at most 0.5: so many of them, rounded, are chosen.
+    seed : int, default 0
+        Same number, share and seed, same documents, on every machine.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_documents,)
+        True for those that are kept from training.
+
+    Raises
+    ------
+    InputError
+        The share is none, none of the documents would be chosen, or fewer than two would be left; or the seed is below 0.
+    """
+    if seed < 0:
+        raise InputError(f"seed must be a whole number of at least 0, got {seed}")
+    if not 0.0 < share <= MOST_HELD_OUT:  # not a number too
+        raise InputError(
+            f"hold_out must be a share above 0 and at most {MOST_HELD_OUT:g}, got {share:g}; 0.1 keeps every tenth document "
+            "from training"
+        )
+    n_chosen = round(share * n_documents)
+    if n_chosen < 1 or n_documents - n_chosen < 2:
+        raise InputError(
+            f"hold_out must keep at least 1 document from training and leave 2, got {share:g} of {n_documents:,}: "
+            f"{n_chosen:,} kept, {n_documents - n_chosen:,} left; give another share, or more documents"
+        )
+    # the third number: not the stream that topics start from
+    rng = np.random.default_rng([seed, _TOGETHER, 1])
+    chosen = np.zeros(n_documents, dtype=np.bool_)
+    for start in range(0, n_documents, _TOGETHER):
+        stop = min(start + _TOGETHER, n_documents)
+        n = round(share * stop) - round(share * start)
+        chosen[start + np.argsort(rng.random(stop - start), kind="stable")[:n]] = True
+    return chosen
 
 
 def _pair(y: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

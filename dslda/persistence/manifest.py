@@ -190,12 +190,11 @@ def settings_to_json(spec: FitSpec) -> dict[str, Any]:
 
 
 def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:
-    return TrainingSummary(
-        **{
-            f.name: boolean(data, f.name, where) if f.type == "bool" else count(data, f.name, where)
-            for f in fields(TrainingSummary)
-        }
-    )
+    found: dict[str, Any] = {
+        f.name: boolean(data, f.name, where) if f.type == "bool" else count(data, f.name, where)
+        for f in fields(TrainingSummary)
+    }
+    return TrainingSummary(**found)
 
 
 def _texts(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.json_fields import items, object_
+from dslda.corpus.json_fields import count, items, object_
 from dslda.corpus.location import Location, check_output, move_into_place
 from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.corpus.vocabulary import Vocabulary
@@ -130,7 +130,7 @@ def read_model(
     check_manifest(data, location.url)
     fields = read_fields(data, location.url)
     arrays = read_arrays(location, object_(data, "arrays", location.url), what="model")
-    n_topics, n_terms = data.get("n_topics"), data.get("n_terms")
+    n_topics, n_terms = (count(data, name, location.url) for name in ("n_topics", "n_terms"))
     n_covariates = len(fields["design"].covariates)
     classes = fields["classes"]
     is_classes = "eta" in arrays and arrays["eta"].ndim == 2 and classes is not None

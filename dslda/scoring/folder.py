@@ -258,6 +258,10 @@ class RunFolder:
                 if TEMPORARY.fullmatch(name) or (ours.fullmatch(name) and name not in kept):
                     self._remove(f"{folder}{name}")
 
+    def forget(self, number: int) -> None:
+        """Take a part for one that is not done; its rows stay until they are replaced."""
+        self._remove(f"{PARTS}/{number:06d}.json")
+
     def remove_part(self, number: int) -> None:
         """Remove a part; what is known of it first, so that a removal that is cut short leaves no part that seems done."""
         for name in (f"{PARTS}/{number:06d}.json", f"{PARTS}/{number:06d}.ids"):

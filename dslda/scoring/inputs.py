@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from dslda.corpus.json_fields import count, json_sha256, text
 from dslda.corpus.readers import CsvLines, Fields, JsonLines, ParquetRows, Source, TextFile
@@ -16,7 +16,11 @@ from dslda.corpus.store import Corpus
 from dslda.corpus.streams import InputFile, Lines, compression_of
 from dslda.exceptions import FormatError, InputError
 
+if TYPE_CHECKING:
+    from io import BufferedIOBase
+
 __all__ = [
+    "FileSource",
     "Input",
     "Piece",
     "Scanned",
@@ -26,9 +30,13 @@ __all__ = [
     "partition_inputs",
     "reason_of",
     "scan_files",
+    "sha256_of",
     "source_of",
     "state_of",
 ]
+
+FileSource: TypeAlias = JsonLines | CsvLines | ParquetRows | TextFile
+"""A piece of a file, of each format that is scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +194,12 @@ def state_of(file: InputFile) -> tuple[int, str]:
     return int(info["size"] or 0), " ".join(str(mark) for mark in marks if mark is not None)
 
 
+def sha256_of(stream: IO[bytes]) -> str:
+    """SHA-256 of what is left of a file, in hexadecimal digits."""
+    # every file that is opened for bytes has readinto, which the type does not say
+    return hashlib.file_digest(cast("BufferedIOBase", stream), "sha256").hexdigest()
+
+
 def content_sha256(file: InputFile) -> str:
     """SHA-256 of the bytes of a file as stored.
 
@@ -196,7 +210,7 @@ def content_sha256(file: InputFile) -> str:
     """
     try:
         with file.open() as raw:
-            return hashlib.file_digest(raw, "sha256").hexdigest()
+            return sha256_of(raw)
     except OSError as error:
         raise InputError(f"{file.name}: cannot be read: {error}") from error
 
@@ -217,7 +231,7 @@ def scan_files(
 
 
 def _scan(source: Source, cost: int, fields: Fields, target: int, skip: bool) -> Scanned:
-    assert isinstance(source, (JsonLines, CsvLines, ParquetRows, TextFile))
+    assert isinstance(source, FileSource)
     file = source.file
     name = source.id if isinstance(source, TextFile) else ""
     size: int | None = None
@@ -301,7 +315,7 @@ def range_of(source: Source) -> dict[str, Any]:
     return {}
 
 
-def source_of(found: Input, piece: Piece, *, format: str, options: Mapping[str, Any]) -> Source:
+def source_of(found: Input, piece: Piece, *, format: str, options: Mapping[str, Any]) -> FileSource:
     """The source of a piece, as :func:`range_of` has described it.
 
     Raises
@@ -310,7 +324,7 @@ def source_of(found: Input, piece: Piece, *, format: str, options: Mapping[str, 
         The range is none: the manifest was edited.
     """
     file = found.file(options)
-    given = {name: tuple(v) if isinstance(v, list) else v for name, v in piece.range.items()}
+    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in piece.range.items()}
     try:
         if format == "jsonl":
             return JsonLines(file, **given)

@@ -98,6 +98,12 @@ class Job:
             options=options,
         )
 
+    @property
+    def paths(self) -> list[str]:
+        """All that workers are to open: inputs, and the folder."""
+        files = () if self.files is None else self.files.files
+        return [*(c.path for c in self.corpora), *(file.url for file in files), self.location.url]
+
     def inputs_now(self) -> tuple[list[Input], InputFiles | None]:
         """The inputs as they are, each once."""
         if self.files is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import tempfile
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from dslda.corpus.counting import hashes_of
 from dslda.corpus.location import Location
 from dslda.corpus.output import writing
-from dslda.corpus.readers import Fields, Record, Source, attempts
+from dslda.corpus.readers import Fields, Record, attempts
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
 from dslda.persistence.record import ModelRecord
@@ -37,7 +36,7 @@ from dslda.prediction import (
     settings_of_texts,
 )
 from dslda.prediction_columns import columns_of_corpus, columns_of_records
-from dslda.scoring.inputs import Input, check_unchanged, reason_of
+from dslda.scoring.inputs import FileSource, Input, check_unchanged, reason_of, sha256_of
 from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally
 from dslda.wording import number_of
@@ -89,7 +88,7 @@ class FilePart:
 
     Attributes
     ----------
-    sources : tuple of Source
+    sources : tuple of FileSource
     rows : tuple of int
         Records that each had when it was scanned.
     inputs : tuple of Input
@@ -101,7 +100,7 @@ class FilePart:
         Storage options.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[FileSource, ...]
     rows: tuple[int, ...]
     inputs: tuple[Input, ...]
     fields: Fields
@@ -255,7 +254,9 @@ def score_part(
 class _Records:
     """The records of a source in batches; remembers where those of the last batch came from."""
 
-    def __init__(self, source: Source, first: int, rows: int, fields: Fields, skipping: Tally | None) -> None:
+    def __init__(
+        self, source: FileSource, first: int, rows: int, fields: Fields, skipping: Tally | None
+    ) -> None:
         self._source = source
         self._first = first
         self._expected = rows
@@ -378,5 +379,5 @@ def _measured(stream: IO[bytes]) -> tuple[int, str]:
     """Size and SHA-256 of what was written."""
     stream.flush()
     stream.seek(0)
-    sha256 = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+    sha256 = sha256_of(stream)
     return stream.tell(), sha256

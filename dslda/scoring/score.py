@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dslda._version import library_versions
-from dslda.cluster.client import ClientLater, check_client
+from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_memory
 from dslda.cluster.opening import cluster, worker_per_core
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
@@ -28,7 +28,7 @@ from dslda.scoring.part import CorpusPart, FilePart, score_part
 from dslda.scoring.planning import compare, log_unreadable, part_key, plan_files, plan_partitions
 from dslda.scoring.report import final_manifest, log_all_unreadable
 from dslda.scoring.tables import OutputFormat, Topics
-from dslda.scoring.verification import drop_changed, verified
+from dslda.scoring.verification import drop_changed, forget_damaged, verified
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def score(
     output_format: OutputFormat = "parquet",
     on_error: Literal["stop", "skip"] = "stop",
     rescore_changed: bool = False,
+    verify: bool = False,
     realign: bool = False,
     metrics: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -108,6 +109,8 @@ def score(
         in the manifest.
     rescore_changed : bool
         Score inputs again that have changed since they were scored. Their rows follow all others.
+    verify : bool
+        Read all finished parts again, also where nothing is new, and score those again that are not what was written.
     realign : bool
         Match the terms of a corpus by name where its vocabulary is not the model's.
     metrics : path, optional
@@ -115,10 +118,10 @@ def score(
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
-        Where to work. By default in this process up to 64 MB of text, beyond that on one worker process per core, started
-        and closed here.
+        Where to work. By default in this process up to 64 MB of text or where inputs or `out` are in its memory
+        (``memory://``), beyond that on one worker process per core, started and closed here.
     progress : callable, optional
-        Called with a stage ("scan", "score", "check"), tasks done and tasks in all.
+        Called with a stage ("verify", "scan", "score", "check"), tasks done and tasks in all.
 
     Returns
     -------
@@ -127,7 +130,8 @@ def score(
     Raises
     ------
     InputError
-        An input cannot be used, naming file and line; was changed since it was scored, or while it was; or the folder
+        An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
+        not; was changed since it was scored, or while it was; or the folder
         is a run of another model or of other settings. Finished parts stay, and the manifest says that the run is not
         complete.
     VocabularyMismatchError
@@ -155,8 +159,9 @@ def score(
             realign=realign,
             options=dict(storage_options or {}),
         )
+        check_reach(job.paths, client)
         with only_writer(job.location, inside=True):
-            done = _run(job, client, progress, rescore_changed=rescore_changed)
+            done = _run(job, client, progress, rescore_changed=rescore_changed, verify=verify)
     except BaseException:
         if reported is not None:
             with contextlib.suppress(DsldaError):  # what has failed first matters more
@@ -168,7 +173,12 @@ def score(
 
 
 def _run(
-    job: Job, client: Client | ClientLater | None, progress: Progress | None, *, rescore_changed: bool
+    job: Job,
+    client: Client | ClientLater | None,
+    progress: Progress | None,
+    *,
+    rescore_changed: bool,
+    verify: bool,
 ) -> ScoringRun:
     folder = RunFolder(job.location, job.scorer.output_format)
     before = folder.read_manifest()
@@ -178,14 +188,20 @@ def _run(
         now, files = job.inputs_now()
         compared = compare(state, now, rescore_changed=rescore_changed, options=job.options)
         state = compared.state
-        if before is not None and state.complete and not compared.new and _all_there(folder, before):
-            if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
-                before = before | {"inputs": [each.to_json() for each in state.inputs]}
-                folder.write_manifest(before)
-            log_all_unreadable(before)
-            logger.info("nothing to do: %s is complete", job.location.url)
-            return ScoringRun(job.location.url, 0, before)
-        with _runner(job, client, progress, small=_is_small(job)) as runner:
+        with contextlib.ExitStack() as stack:
+            runner = None
+            if verify and before is not None:
+                runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
+                forget_damaged(runner, folder, state, before, now, job.options)
+            if before is not None and state.complete and not compared.new and _all_there(folder, before):
+                if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
+                    before = before | {"inputs": [each.to_json() for each in state.inputs]}
+                    folder.write_manifest(before)
+                log_all_unreadable(before)
+                logger.info("nothing to do: %s is complete", job.location.url)
+                return ScoringRun(job.location.url, 0, before)
+            if runner is None:
+                runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
             if compared.new:
                 state = _planned(runner, job, state, now, files, compared.new)
             state = replace(state, complete=False, versions=versions)
@@ -364,7 +380,7 @@ def _runner(
 ) -> Iterator[Runner]:
     """Choose where to work, and give up what is running when anything fails."""
     with contextlib.ExitStack() as stack:
-        if client is None and not small:
+        if client is None and not small and not any(map(is_in_memory, job.paths)):
             client = ClientLater(worker_per_core, here=True)
         if isinstance(client, ClientLater) and client.here:
             from dslda.variational.compiling import kernel_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -25,6 +25,7 @@ __all__ = [
     "csv_lines",
     "rows_of_ids",
     "safe_cell",
+    "safe_rows",
     "score_table",
     "table_writer",
 ]
@@ -100,7 +101,12 @@ class TableWriter(Protocol):
 
 def table_writer(stream: IO[bytes], format: OutputFormat, nothing: pa.Table) -> TableWriter:
     """A writer of a format; `nothing` is a table of no rows with the columns."""
-    return {"parquet": _Parquet, "csv": _Csv, "jsonl": _JsonLines}[format](stream, nothing)
+    writers: dict[str, Callable[[IO[bytes], pa.Table], TableWriter]] = {
+        "parquet": _Parquet,
+        "csv": _Csv,
+        "jsonl": _JsonLines,
+    }
+    return writers[format](stream, nothing)
 
 
 class _Parquet:
@@ -142,7 +148,7 @@ class _Csv:
         self._stream.write(csv_lines([nothing.column_names]).encode())
 
     def write(self, table: pa.Table) -> None:
-        self._stream.write(csv_lines(_safe_rows(table)).encode())
+        self._stream.write(csv_lines(safe_rows(table)).encode())
 
     def close(self) -> None:
         pass
@@ -182,7 +188,8 @@ def safe_cell(value: str) -> str:
     return f"'{value}" if value.startswith(FORMULA) else value
 
 
-def _safe_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+def safe_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table, with all strings as :func:`safe_cell` has them."""
     columns = []
     for column in table.columns:
         values = column.to_pylist()

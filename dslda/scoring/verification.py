@@ -1,17 +1,29 @@
-"""Inputs that change while they are scored: nothing of them is kept."""
+"""Inputs that change while they are scored, of which nothing is kept; and parts that were damaged after they were."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dslda.corpus.runner import Runner
-from dslda.exceptions import InputError
-from dslda.scoring.folder import RunFolder, RunState
-from dslda.scoring.inputs import Input, changed, content_sha256, state_of
+import numpy as np
 
-__all__ = ["drop_changed", "verified"]
+from dslda.corpus.counting import hashes_of
+from dslda.corpus.location import Location
+from dslda.corpus.runner import Runner
+from dslda.exceptions import EngineError, InputError
+from dslda.scoring.folder import RunFolder, RunState
+from dslda.scoring.inputs import Input, changed, content_sha256, sha256_of, state_of
+from dslda.scoring.planning import part_key
+from dslda.scoring.tables import rows_of_ids
+from dslda.wording import number_of
+
+__all__ = ["drop_changed", "forget_damaged", "verified"]
+
+logger = logging.getLogger("dslda.score")
+
+SHOWN = 5
 
 
 def drop_changed(folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> None:
@@ -47,6 +59,96 @@ def verified(runner: Runner, folder: RunFolder, state: RunState, options: Mappin
         next_row=row,
         complete=True,
     )
+
+
+def forget_damaged(
+    runner: Runner,
+    folder: RunFolder,
+    state: RunState,
+    before: Mapping[str, Any],
+    now: Sequence[Input],
+    options: Mapping[str, Any],
+) -> None:
+    """Read all parts that are done again, and take those for not done that are not what was written.
+
+    Parameters
+    ----------
+    runner : Runner
+    folder : RunFolder
+    state : RunState
+        With the parts that stay.
+    before : mapping
+        The manifest that is there.
+    now : sequence of Input
+        The inputs of now.
+    options : mapping
+        Storage options.
+
+    Raises
+    ------
+    InputError
+        Such a part cannot be scored again, as an input of it is not there or was changed. All stays as it is.
+    """
+    hashes = {each["part"]: each.get("sha256") for each in before["parts"]}  # of a run that is complete
+    finished, damaged = [], []
+    for part in state.parts:
+        note = folder.read_note(part, part_key(part, state.inputs, state.identity))
+        sha256 = hashes.get(part.number)
+        if note is not None and sha256 in (None, note.get("sha256")):
+            finished.append((part, note["sha256"]))
+        elif sha256 is not None:
+            damaged.append(part)
+    output_format = state.identity["settings"]["output_format"]
+    rows = [
+        (folder.part_file(part.number), folder.ids_file(part.number), output_format, sha256)
+        for part, sha256 in finished
+    ]
+    for i, whole in runner.stream(_is_whole, rows, n=len(rows), stage="verify"):
+        if not whole:
+            damaged.append(finished[i][0])
+    damaged.sort(key=lambda part: part.number)
+    names = [folder.part_file(part.number).url.rpartition("/")[2] for part in damaged]
+    needed = {i: name for part, name in zip(damaged, names, strict=True) for i in part.inputs}
+    here = {found.key for found in now}
+    for i in sorted(needed):
+        found = state.inputs[i]
+        if not (_is_same(found, options) if found.partition is None else found.key in here):
+            raise InputError(
+                f"{needed[i]} must be what was written, it is damaged, and {found.label}, which it is of, is not there as it "
+                "was scored: put one of the two back from a copy, or score what is left into another folder"
+            )
+    if not damaged:
+        logger.info("%s read again: all are what was written", number_of(len(finished), "part"))
+        return
+    logger.warning(
+        "%s not what was written, damaged or lost, and %s scored again: %s%s",
+        "1 part is" if len(damaged) == 1 else f"{len(damaged):,} parts are",
+        "is" if len(damaged) == 1 else "are",
+        ", ".join(names[:SHOWN]),
+        ", ..." if len(names) > SHOWN else "",
+        extra={"event": "damaged_parts", "count": len(damaged), "first": names[:SHOWN]},
+    )
+    for part in damaged:
+        folder.forget(part.number)
+
+
+def _is_whole(file: Location, ids: Location, output_format: str, sha256: str) -> bool:
+    """Whether the rows of a part are those that were written, and the hashes of their identifiers too."""
+    try:
+        fs, path = file.file_system()
+        with fs.open(path, "rb") as stream:
+            if sha256_of(stream) != sha256:
+                return False
+        expected = np.sort(hashes_of(name.encode() for name in rows_of_ids(file, output_format)))
+        fs, path = ids.file_system()
+        return bytes(fs.cat_file(path)) == expected.astype("<u8").tobytes()
+    except FileNotFoundError:
+        raise EngineError(
+            f"workers must see the files that this process sees, got no {file.url} there; give a folder that all machines "
+            "share, or a URL"
+        ) from None
+    except OSError:  # of a disk that cannot read it any more
+        return False
 
 
 def _open_files(state: RunState) -> list[int]:

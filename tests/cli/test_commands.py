@@ -246,6 +246,29 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     assert "topic_2" in one
 
 
+def test_words_and_classes_that_a_spreadsheet_could_take_for_formulas_are_none(
+    dslda: Dslda, tmp_path: Path
+) -> None:
+    records = tmp_path / "r.jsonl"
+    with records.open("w") as stream:
+        for i in range(40):
+            record = {"w": [("=1+1", "@x")[i % 2], "+y"], "n": [3, 1], "c": ("=good", "-bad")[i % 2]}
+            stream.write(json.dumps(record) + "\n")
+    fields = ("--words", "w", "--counts", "n", "--response", "c", "--categorical", "c", "--max-df", "1.0")
+    assert dslda("ingest", records, "--out", tmp_path / "r.corpus", *fields).code == 0
+    out = tmp_path / "m.model"
+    train = ("train", tmp_path / "r.corpus", "--response", "c", "--family", "categorical", "--topics", 2)
+    assert dslda(*train, "--out", out).code == 0
+    topics = rows(dslda("topics", out).out)
+    assert {t["class"] for t in topics} == {"'=good", "'-bad"}
+    assert all(t["words"][:2] in ("'=", "'@", "'+") for t in topics)
+    by_class = rows(dslda("topics", out, "--by-class").out)
+    assert {t["class"] for t in by_class} == {"'=good", "'-bad"}
+    assert all(t["words"][:2] in ("'=", "'@", "'+") for t in by_class)
+    predicted = rows(dslda("predict", out, records).out)
+    assert {r["prediction"] for r in predicted} == {"'=good", "'-bad"}
+
+
 def test_two_names_are_a_binomial_response(bills: Path, dslda: Dslda, tmp_path: Path) -> None:
     out = tmp_path / "passed.model"
     train = ("train", bills / "bills.corpus", "--response", "passed", "--out", out, "--topics", 3)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ import dslda
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
 from dslda.exceptions import InputError
+from dslda.model import Model
+from dslda.scoring.folder import RunFolder, RunState
 
 Dslda = Callable[..., Any]
 
@@ -223,6 +226,79 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     assert "1 input scored before is not among the inputs now: its rows stay" in moved.err
     assert len(rows(out)) == 9
     assert "nothing was new" in dslda(*score).out
+
+
+def damage(path: Path) -> None:
+    """Change a bit in the middle of a file, and leave its size and time."""
+    found, raw = path.stat(), bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def test_parts_that_were_damaged_are_found_and_scored_again(dslda: Dslda, made: Path, tmp_path: Path) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    for first, name in enumerate("abc"):  # a part each
+        write(inputs / f"{name}.jsonl", 4, first=4 * first, repeat=1)
+        assert dslda(*score).code == 0
+    complete = content(out)
+    done = dslda(*score, "--verify")
+    assert "3 parts read again: all are what was written" in done.err
+    assert "nothing was new" in done.out
+    damage(out / "part-000001.parquet")
+    assert "nothing was new" in dslda(*score).out
+    assert content(out) != complete
+    for names in (["part-000001.parquet"], ["part-000000.parquet", "part-000002.parquet"]):
+        for name in names:
+            if content(out)[name] == complete[name]:
+                damage(out / name)
+        done = dslda(*score, "--verify", "--json")
+        assert done.code == 0, done.err
+        (event,) = [e for e in map(json.loads, done.err.splitlines()) if e.get("event") == "damaged_parts"]
+        assert (event["level"], event["count"], event["first"]) == ("warning", len(names), names)
+        assert f"{len(names)} of them scored now" in done.out
+        assert content(out) == complete
+    # what a run that was stopped has left is read again too, and what it has not done is no damage
+    damage(out / "parts" / "000002.ids")
+    (out / "parts" / "000000.json").unlink()
+    found = manifest(out)
+    state = RunState.from_json(found, "manifest")
+    RunFolder(Location.of(out), "parquet").write_manifest(replace(state, complete=False).to_json())
+    done = dslda(*score, "--verify")
+    assert (
+        "1 part is not what was written, damaged or lost, and is scored again: part-000002.parquet"
+        in done.err
+    )
+    assert content(out) == complete
+
+
+@pytest.mark.parametrize("output_format", ["csv", "jsonl"])
+def test_a_damaged_part_whose_input_is_gone_is_refused_and_stays(
+    dslda: Dslda, made: Path, tmp_path: Path, output_format: str
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    hostile = ["=1", "'x", "a\nb", 'q"', "\u2028"]
+    (inputs / "a.jsonl").write_text("".join(json.dumps({"key": i, "text": "good"}) + "\n" for i in hostile))
+    score = ("score", made / "stars.model", inputs, "--out", out, "--output-format", output_format)
+    assert dslda(*score).code == 0
+    complete = content(out)
+    assert "1 part read again: all are what was written" in dslda(*score, "--verify").err
+    damage(out / f"part-000000.{output_format}")
+    before = content(out)
+    (inputs / "a.jsonl").rename(tmp_path / "a.jsonl")
+    refused = dslda(*score, "--verify")
+    assert refused.code == 2
+    assert (
+        f"part-000000.{output_format} must be what was written, it is damaged, and {inputs}/a.jsonl"
+        in refused.error
+    )
+    assert content(out) == before
+    (tmp_path / "a.jsonl").rename(inputs / "a.jsonl")
+    assert dslda(*score, "--verify").code == 0
+    assert content(out) == complete
 
 
 def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
@@ -705,7 +781,7 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
     with (tmp_path / "csv" / "part-000000.csv").open(newline="") as stream:
         cells = [row["id"] for row in csv.DictReader(stream)]
     with (tmp_path / "jsonl" / "predicted.csv").open(newline="") as stream:
-        assert [row["id"] for row in csv.DictReader(stream)] == plain
+        assert [row["id"] for row in csv.DictReader(stream)] == cells
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells)
     assert [cell.removeprefix("'") for cell in cells] == plain
     assert manifest(tmp_path / "csv")["inputs"][0]["path"].endswith("'$(touch x)'.jsonl")
@@ -762,6 +838,17 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
         assert "--metrics must name a" in dslda(*score[:5], "--metrics", place).error
     words = {each["word"]: each["count"] for each in manifest(tmp_path / "out")["new_words"]["words"]}
     assert words == {"zzz": 1, "yyy": 1}
+
+
+def test_stop_words_are_no_new_words(made: Path, tmp_path: Path) -> None:
+    record = dslda.load_model(made / "stars.model").record
+    assert record.text_settings is not None
+    settings = replace(record.text_settings, stop_words=("the", "of"))
+    model = Model(replace(record, text_settings=settings))
+    (tmp_path / "x.jsonl").write_text('{"text": "the good of the unheard"}\n')
+    run = dslda.score(model, tmp_path / "x.jsonl", tmp_path / "out")
+    assert run.manifest["new_words"] == {"words": [{"word": "unheard", "count": 1}], "error": 0}
+    assert run.manifest["oov_share"] == 0.5
 
 
 def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dslda
+from dslda.cluster.client import ClientLater
 from dslda.exceptions import InputError
 from dslda.model import Model
 
@@ -75,6 +76,22 @@ def test_the_same_bytes_on_two_workers(
         n_parts = sum(name.startswith("part-") for name in expected)
         assert ("score", n_parts, n_parts) in seen
 
+        # of parts that are read again on workers the damaged one is scored again
+        part = tmp_path / "out" / "part-000001.parquet"
+        part.write_bytes(part.read_bytes()[::-1])
+        run = dslda.score(
+            model,
+            texts,
+            tmp_path / "out",
+            id="id",
+            client=client,
+            verify=True,
+            progress=lambda *a: seen.append(a),
+        )
+        assert run.n_new_parts == 1
+        assert ("verify", n_parts, n_parts) in seen
+        assert content(tmp_path / "out") == expected
+
         # an error of one part keeps the others, and is that of the first
         bad = tmp_path / "bad"
         bad.mkdir()
@@ -110,3 +127,45 @@ def test_a_killed_worker_costs_no_row(
         while len(client.nthreads()) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)  # so that its nanny is not in the middle of a start when the cluster closes
     assert content(tmp_path / "out") == expected
+
+
+@pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
+def test_what_is_in_the_memory_of_this_process_is_worked_on_here_or_refused(
+    processes: Clusters, tmp_path: Path, assert_same: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "t.jsonl").write_text(
+        "".join(json.dumps({"text": f"{WORDS[i % 9]} {WORDS[i % 7]}", "y": i % 7}) + "\n" for i in range(300))
+    )
+    settings = {"text": "text", "response": "y", "max_df": 1.0, "min_df": 1, "partition_tokens": 100}
+    kept = dslda.ingest(tmp_path / "t.jsonl", **settings)
+    stored = dslda.ingest(tmp_path / "t.jsonl", tmp_path / "t.corpus", **settings)
+    assert kept.n_partitions > 1
+    with caplog.at_level("INFO"):
+        model = dslda.train(kept, response="y", n_topics=3, max_iter=3)
+    assert "the corpus is in the memory of this process" in caplog.text
+
+    def refused() -> Any:
+        return pytest.raises(
+            InputError, match=r"memory://\S+ must be where workers can open it, it is in the memory of"
+        )
+
+    later = ClientLater(lambda: pytest.fail("workers were started"), here=True)
+    with processes(1) as client:
+        for each in (client, later):
+            with refused():
+                dslda.train(kept, response="y", n_topics=3, client=each)
+            with refused():
+                dslda.score(model, kept, tmp_path / "scores", client=each)
+            with refused():
+                dslda.score(model, stored, "memory://kept/scores", client=each)
+        assert_same(dslda.train(stored, response="y", n_topics=3, max_iter=3, client=client), model)
+    assert not (tmp_path / "scores").exists()
+    dslda.score(model, kept, tmp_path / "scores")
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0", silence_logs=50) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        assert_same(dslda.train(kept, response="y", n_topics=3, max_iter=3, client=client), model)
+        dslda.score(model, kept, tmp_path / "scored", client=client)
+    parts = [(tmp_path / name / "part-000000.parquet").read_bytes() for name in ("scores", "scored")]
+    assert parts[0] == parts[1]

@@ -182,7 +182,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "weight": ({"weight": "w"}, r"another: weight none then, 'w' now\."),
     "documents": (
         {"documents": np.arange(50)},
-        r"another: other documents are chosen to train on: 90 documents then, 50 now\.",
+        r"another: other documents are chosen to train on \(documents=\): 90 documents then, 50 now\.",
     ),
 }
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dslda.evaluation.metrics import correlation, folds, predictive_r2
+from dslda.evaluation.metrics import correlation, folds, held_out, predictive_r2
 from dslda.exceptions import InputError
 
 
@@ -58,10 +58,10 @@ def test_folds_hold_out_every_document_once_in_nearly_equal_parts(sizes, seed):
     n, k = sizes
     parts = folds(n, k, seed=seed)
     assert len(parts) == k
-    assert np.array_equal(np.sort(np.concatenate([held_out for _, held_out in parts])), np.arange(n))
-    for train, held_out in parts:
-        assert np.array_equal(np.sort(np.concatenate([train, held_out])), np.arange(n))
-        assert n // k <= len(held_out) <= -(-n // k)
+    assert np.array_equal(np.sort(np.concatenate([left_out for _, left_out in parts])), np.arange(n))
+    for train, left_out in parts:
+        assert np.array_equal(np.sort(np.concatenate([train, left_out])), np.arange(n))
+        assert n // k <= len(left_out) <= -(-n // k)
 
 
 def test_folds_are_shuffled_and_the_same_for_one_seed():
@@ -75,3 +75,27 @@ def test_folds_are_shuffled_and_the_same_for_one_seed():
 def test_impossible_folds_are_refused(n, k):
     with pytest.raises(InputError, match=f"got {k}"):
         folds(n, k)
+
+
+@given(st.integers(3, 3000), st.floats(0.001, 0.5), st.integers(0, 2**63 - 1))
+def test_held_out_documents_are_the_share_and_a_function_of_the_arguments(n, share, seed):
+    if not 1 <= round(share * n) <= n - 2:
+        with pytest.raises(InputError, match=r"hold_out must keep at least 1 document .* and leave 2"):
+            held_out(n, share, seed=seed)
+        return
+    chosen = held_out(n, share, seed=seed)
+    assert (chosen.dtype, chosen.shape, chosen.sum()) == (np.bool_, (n,), round(share * n))
+    assert np.array_equal(chosen, held_out(n, share, seed=seed))
+
+
+def test_held_out_documents_are_spread_and_differ_by_seed():
+    first, second = held_out(2_000_000, 0.25), held_out(2_000_000, 0.25, seed=1)
+    assert first.sum() == second.sum() == 500_000
+    assert abs(np.mean(first & second) - 0.0625) < 0.002
+    assert abs(first.reshape(20, -1).mean(axis=1) - 0.25).max() < 0.01
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 0.51, -0.1, float("nan"), float("inf")])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(InputError, match=r"hold_out must be a share above 0 and at most 0\.5, got"):
+        held_out(100, share)
