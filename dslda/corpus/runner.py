@@ -34,13 +34,14 @@ PER_THREAD = 2
 SPREAD_SECONDS = 10
 """Time for all workers to fetch what they share, before they fetch it when a task of theirs needs it."""
 
-STAGES = {
+STAGES: dict[str | None, str] = {
     None: "a step between reading and writing",
     "scan": "looking through the inputs",
     "read": "reading",
     "write": "writing",
     "score": "scoring",
     "check": "checking the inputs",
+    "verify": "reading the parts again",
 }
 
 
@@ -254,7 +255,7 @@ class DaskRunner:
                     completed.thread_condition.wait(seconds)
             return bool(completed.has_ready())
 
-        self._wait.until(ready, STAGES[stage])
+        self._wait.until(ready, STAGES.get(stage, f"stage {stage}"))
         future, outcome = next(completed)
         return future, outcome
 
