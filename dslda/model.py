@@ -554,7 +554,8 @@ class Model:
         -------
         float
             Over documents with a response and a prediction: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2;
-            where :meth:`predict` gives classes, the share that is right.
+            where :meth:`predict` gives classes, the share that is right. Durations that were cut off are taken as they are:
+            leave them out, as NaN in `y`.
 
         Raises
         ------

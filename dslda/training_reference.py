@@ -87,7 +87,7 @@ def _reference(record: ModelRecord, source: Source) -> Reference | None:
             left_out.add(block, view.others(block), others)
     if not trained.n_documents:
         return None
-    if left_out.n_documents:
+    if any(len(rows) for rows in of_left_out):
         left_out.report()
     of_training = left_out.n_documents < FEWEST_KEPT
     seen = trained if of_training else left_out
@@ -125,11 +125,18 @@ class _Collected:
     def add(self, block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]) -> None:
         """Predict some of the documents of a view."""
         taken, y = _documents(block, view, rows)
-        scored = predict_block(
-            self._record,
-            CountedBlock(taken, np.zeros(taken.n_documents, dtype=np.int64), taken.covariates),
-            [""] * taken.n_documents,
-        )
+        design = self._record.design
+        if design.auxiliary is not None and not design.trials:
+            y = np.where(
+                taken.covariates[design.auxiliary] == 0.0, np.nan, y
+            )  # cut off: it says only what y exceeds
+        # training refuses what has no logarithm, but asks nothing of documents that are kept from it
+        with np.errstate(all="ignore"):
+            scored = predict_block(
+                self._record,
+                CountedBlock(taken, np.zeros(taken.n_documents, dtype=np.int64), taken.covariates),
+                [""] * taken.n_documents,
+            )
         self._scored.append((y, scored.prediction))
         known = scored.known_tokens > 0
         self.n_documents += int(known.sum())
@@ -142,9 +149,12 @@ class _Collected:
         """Say how well the responses of documents kept from training are predicted, and if there are too few of them."""
         y = np.concatenate([responses for responses, _ in self._scored])
         predicted = np.concatenate([predictions for _, predictions in self._scored])
-        known = ~np.isnan(y) & np.array([value is not None and value == value for value in predicted])
+        known = np.isfinite(y) & np.array([value is not None and value == value for value in predicted])
+        if predicted.dtype != object:
+            known &= np.isfinite(predicted)
         y, predicted = y[known], predicted[known]
-        told, measured = "", {}
+        measured: dict[str, float] = {}
+        told = "nothing is known of how well it predicts: none has a response and a prediction"
         classes = self._record.classes or ()
         if predicted.dtype == object and len(y):
             numbers = self._record.design.classes or range(len(classes))
@@ -152,15 +162,17 @@ class _Collected:
             right = float(np.mean(y == [codes[name] for name in predicted]))
             told, measured = f"{right:.1%} of the classes are right", {"accuracy": right}
         elif len(set(y.tolist())) > 1:
-            r2 = predictive_r2(y, predicted)
+            with np.errstate(all="ignore"):
+                r2 = predictive_r2(y, predicted)
             told, measured = f"predictive R2 {r2:.3f}", {"predictive_r2": r2}
-        if told:
-            logger.info(
-                "%s, on %s kept from training",
-                told,
-                number_of(len(y), "document"),
-                extra={"event": "held_out", "documents": len(y), **measured},
-            )
+        elif len(y):
+            told = "nothing is known of how well it predicts: all have the same response"
+        logger.info(
+            "%s, on %s kept from training",
+            told,
+            number_of(len(y) if measured else len(known), "document"),
+            extra={"event": "held_out", "documents": len(y), **measured},
+        )
         n = len(self._known_residuals())
         if self._record.spec.family in FAMILIES_WITH_INTERVAL and n < FEWEST_RESIDUALS:
             logger.info(
@@ -168,6 +180,13 @@ class _Collected:
                 "from training, got %d",
                 FEWEST_RESIDUALS,
                 n,
+            )
+        if self.n_documents < FEWEST_KEPT:
+            logger.info(
+                "drift of scores will be told from the documents trained on, which a model that overfits knows better than "
+                "any others: at least %d with a known word must be kept from training, got %d",
+                FEWEST_KEPT,
+                self.n_documents,
             )
 
     def interval(self) -> NDArray[np.float64] | None:

@@ -39,7 +39,7 @@ Examples:
 @click.argument("path")
 @own_family_option
 def command(path: str, *, family: str | None) -> None:
-    """Say what a corpus, model or checkpoint is: its size, its response, how it was made.
+    """Say what a corpus, model, checkpoint or folder of scores is: its size, its response, how it was made.
 
     PATH is one of these, local or any fsspec URL.
     """
@@ -121,6 +121,11 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "
         f"empty), {number_of(training.n_tokens, 'token')}",
     )
+    if (reference := model.record.reference) is not None:
+        n = int(reference.topic_counts[0].sum())
+        yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"
+        bounds = reference.residuals
+        yield "intervals", "none" if bounds is None else f"prediction {bounds[0]:+.4g} to {bounds[1]:+.4g}"
     how = "converged" if training.converged else "not converged"
     yield "iterations", f"{training.n_iterations} ({how})"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"

@@ -39,9 +39,12 @@ Examples:
 @click.option(
     "--response", "responses", multiple=True, metavar="COL", help="Field of a response; may be repeated."
 )
-@click.option("--covariates", metavar="COL,..", help="Fields of covariates.")
+@click.option("--covariates", multiple=True, metavar="COL,...", help="Fields of covariates.")
 @click.option(
-    "--categorical", metavar="COL,..", help="Those responses and covariates that hold names, not numbers."
+    "--categorical",
+    multiple=True,
+    metavar="COL,...",
+    help="Those responses and covariates that hold names, not numbers.",
 )
 @click.option("--weight", metavar="COL", help="Field of document weights.")
 @click.option("--min-df", type=FREQUENCY, show_default="5", help="Drop terms in fewer documents.")
@@ -85,8 +88,8 @@ def command(
     counts: str | None,
     id_: str | None,
     responses: tuple[str, ...],
-    covariates: str | None,
-    categorical: str | None,
+    covariates: tuple[str, ...],
+    categorical: tuple[str, ...],
     weight: str | None,
     min_df: int | float | None,
     max_df: int | float | None,
@@ -153,9 +156,9 @@ def command(
     )
 
 
-def _names(given: str | None) -> list[str]:
-    """The names in a list with commas."""
-    return [] if given is None else [name.strip() for name in given.split(",")]
+def _names(given: tuple[str, ...]) -> list[str]:
+    """The names in lists with commas."""
+    return [name.strip() for listed in given for name in listed.split(",")]
 
 
 def _stop_words(given: str | None) -> str | list[str] | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +33,18 @@ class _JsonLines(logging.Formatter):
             "message": record.getMessage(),
         }
         data |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
-        return json.dumps(data, default=str, ensure_ascii=False)
+        return json.dumps(_finite(data), default=str, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """A value with nothing in the place of numbers that JSON has not: NaN and infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return value
 
 
 def json_error(message: str, exit_code: int) -> str:

@@ -14,7 +14,8 @@ __all__ = ["SCHEMES", "for_own_workers", "for_scheduler"]
 SCHEMES = ("tls://", "wss://")
 """Beginnings of the addresses whose connections are encrypted."""
 
-WHERE = "see --tls-ca-file, --tls-cert and --tls-key, or distributed.comm.tls in Dask's configuration"
+CONFIGURATION = "distributed.comm.tls in Dask's configuration"
+WHERE = f"see --tls-ca-file, --tls-cert and --tls-key, or {CONFIGURATION}"
 
 
 def for_scheduler(address: str, *, ca_file: str | None, certificate: str | None, key: str | None) -> Security:
@@ -43,7 +44,7 @@ def for_scheduler(address: str, *, ca_file: str | None, certificate: str | None,
         given["tls_client_key"] = key
     security = Security(require_encryption=True if given else None, **given)
     if address.startswith(SCHEMES):
-        _check(security, f"of a scheduler at {address}")
+        _check(security, f"of a scheduler at {address}", WHERE)
     elif security.require_encryption:
         raise InputError(
             "address of a scheduler must begin with tls:// where files for TLS are given or Dask's configuration has "
@@ -68,7 +69,11 @@ def for_own_workers() -> dict[str, Any]:
     security = Security()
     if not security.require_encryption:
         return {}
-    _check(security, "of workers on this machine, where distributed.comm.require-encryption is set,")
+    _check(
+        security,
+        "of workers on this machine, where distributed.comm.require-encryption is set,",
+        f"see {CONFIGURATION}",  # the options are those of a scheduler that runs
+    )
     settings: dict[str, Any] = {"distributed.comm.default-scheme": "tls"}
     for role in ("scheduler", "worker"):
         settings |= {
@@ -78,7 +83,7 @@ def for_own_workers() -> dict[str, Any]:
     return settings
 
 
-def _check(security: Security, whose: str) -> None:
+def _check(security: Security, whose: str, where: str) -> None:
     """Refuse what a client cannot connect with; OpenSSL's own errors name no file."""
     authority, certificate, key = security.tls_ca_file, security.tls_client_cert, security.tls_client_key
     missing = [
@@ -87,12 +92,12 @@ def _check(security: Security, whose: str) -> None:
         if not file
     ]
     if missing:
-        raise InputError(f"files for TLS {whose} must be given, got no {' and no '.join(missing)}; {WHERE}")
+        raise InputError(f"files for TLS {whose} must be given, got no {' and no '.join(missing)}; {where}")
     try:
         security.get_connection_args("client")
     except (OSError, ValueError) as error:
         # PEM may stand in the configuration itself, and then it is no name
         files = ", ".join(f for f in (authority, certificate, key) if f and "\n" not in f)
         raise InputError(
-            f"files for TLS {whose} must be PEM that can be read and belongs together, got {files} ({error}); {WHERE}"
+            f"files for TLS {whose} must be PEM that can be read and belongs together, got {files} ({error}); {where}"
         ) from None

@@ -138,8 +138,8 @@ def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.boo
         raise InputError(f"seed must be a whole number of at least 0, got {seed}")
     if not 0.0 < share <= MOST_HELD_OUT:  # not a number too
         raise InputError(
-            f"hold_out must be a share above 0 and at most {MOST_HELD_OUT:g}, got {share:g}; 0.1 keeps every tenth document "
-            "from training"
+            f"hold_out must be a share above 0 and at most {MOST_HELD_OUT:g}, got {share:g}; 0.1 keeps a tenth of the "
+            "documents from training"
         )
     n_chosen = round(share * n_documents)
     if n_chosen < 1 or n_documents - n_chosen < 2:

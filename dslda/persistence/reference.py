@@ -46,6 +46,11 @@ class Reference:
     classes: tuple[str, ...] = ()
     of_training: bool = True
 
+    @property
+    def of_which(self) -> str:
+        """Which documents these are, in words."""
+        return "trained on" if self.of_training else "kept from training"
+
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """The fields as a model stores them."""
         arrays: dict[str, ArrayLike] = {

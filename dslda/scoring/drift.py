@@ -63,7 +63,7 @@ def drift_report(tally: RunTally, reference: Reference | None) -> dict[str, Any]
     return {
         "documents": tally.n_words,
         "reference_documents": n_reference,
-        "reference": "trained on" if reference.of_training else "kept from training",
+        "reference": reference.of_which,
         "prediction_psi": stability_index(tally.bins.predictions, reference.prediction_counts)
         if tally.bins.predictions.any()
         else None,

@@ -201,7 +201,8 @@ class RunFolder:
             )
         if data.get(MANIFEST_CHECKSUM) != manifest_checksum(data):
             raise FormatError(
-                f"{where} does not agree with its checksum, it was damaged or edited; choose another folder"
+                f"{where} does not agree with its checksum, it was damaged or edited; put it back from a copy, or choose "
+                "another folder"
             )
         return data
 
@@ -219,7 +220,12 @@ class RunFolder:
             note = parse_json(raw)
         except ValueError:
             return None
-        if not isinstance(note, dict) or note.get("key") != key:
+        # what is summed up from a note that was damaged would be wrong without a word
+        if (
+            not isinstance(note, dict)
+            or note.get("key") != key
+            or note.get(MANIFEST_CHECKSUM) != manifest_checksum(note)
+        ):
             return None
         return note if self.has_files(part.number, note) else None
 
@@ -230,8 +236,9 @@ class RunFolder:
         return noted is not None and found == [done.get("bytes"), 8 * count(done, "rows", "part")]
 
     def write_note(self, part: Part, note: Mapping[str, Any]) -> None:
-        """Remember a part that is done."""
-        self._write(f"{PARTS}/{part.number:06d}.json", note)
+        """Remember a part that is done, with a checksum."""
+        checked = {**note, MANIFEST_CHECKSUM: manifest_checksum(note)}
+        self._write(f"{PARTS}/{part.number:06d}.json", checked)
 
     def size(self, file: Location) -> int | None:
         """Bytes of a file; None where there is none."""

@@ -134,13 +134,16 @@ def _log(manifest: dict[str, Any]) -> None:
     if not drift:
         return
     of_training = drift["reference"] == "trained on"
+    # an alarm that rings for all that is new is soon heard by nobody
+    level = logging.INFO if of_training else logging.WARNING
     caution = (
-        "; of a model that overfits this is so for all that is new: see docs/scoring.md"
+        "; of a model that overfits this is so for all that is new: train with 250 documents or more held out to know better"
         if of_training
         else ""
     )
     if (drift["prediction_psi"] or 0.0) > drift["prediction_warned_above"]:
-        logger.warning(
+        logger.log(
+            level,
             "predictions have moved far from those of the documents %s (population stability index %.2f)%s",
             drift["reference"],
             drift["prediction_psi"],
@@ -148,12 +151,15 @@ def _log(manifest: dict[str, Any]) -> None:
             extra={"event": "drift", "of": "predictions", "psi": drift["prediction_psi"]},
         )
     moved = [each for each in drift["topics"] if each["psi"] > drift["topics_warned_above"]]
+    moved.sort(key=lambda each: -each["psi"])
     if moved:
-        logger.warning(
-            "%s moved far from the documents %s: %s%s",
+        logger.log(
+            level,
+            "%s moved far from the documents %s: %s%s%s",
             "1 topic has" if len(moved) == 1 else f"{len(moved)} topics have",
             drift["reference"],
             ", ".join(f"topic {each['topic']} ({each['psi']:.2f})" for each in moved[:5]),
+            ", ..." if len(moved) > 5 else "",
             caution,
             extra={"event": "drift", "of": "topics", "topics": [each["topic"] for each in moved]},
         )

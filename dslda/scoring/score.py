@@ -200,6 +200,8 @@ def _run(
                 log_all_unreadable(before)
                 logger.info("nothing to do: %s is complete", job.location.url)
                 return ScoringRun(job.location.url, 0, before)
+            if before is not None and not verify:
+                _tell_lost(folder, before)
             if runner is None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
             if compared.new:
@@ -365,6 +367,24 @@ def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[t
 def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
     """Whether the files of all parts are there, by their sizes."""
     return all(folder.has_files(each["part"], each) for each in manifest["parts"])
+
+
+def _tell_lost(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
+    """Warn of files of a complete run that are gone, or not as long as they were."""
+    if manifest["status"] != "complete":
+        return
+    lost = [each["file"] for each in manifest["parts"] if not folder.has_files(each["part"], each)]
+    if lost:
+        logger.warning(
+            "%s lost or cut, and %s scored again: %s%s",
+            "1 part of a complete run was"
+            if len(lost) == 1
+            else f"{len(lost):,} parts of a complete run were",
+            "is" if len(lost) == 1 else "are",
+            ", ".join(lost[:3]),
+            ", ..." if len(lost) > 3 else "",
+            extra={"event": "lost_parts", "count": len(lost), "first": lost[:3]},
+        )
 
 
 def _is_small(job: Job) -> bool:

@@ -43,6 +43,36 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "c.corpus"
 
 
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([{"text": "zzz"}], "all have the same response, on 3 documents"),
+        ([{"text": "a1 a2 b3", "y": None}], "none has a response and a prediction, on 3 documents"),
+    ],
+)
+def test_what_documents_held_out_cannot_tell_is_said(
+    dslda: Dslda, tmp_path: Path, records: list[dict[str, Any]], told: str
+) -> None:
+    kept = held_out(30, 0.1, seed=0)
+    rng = np.random.default_rng(0)
+    with (tmp_path / "r.jsonl").open("w") as stream:
+        for i in range(30):
+            record = {"text": " ".join(WORDS[i % 3][:5]), "y": float(rng.integers(9))}
+            if kept[i]:
+                record |= {"y": 1.0} | records[0]
+            stream.write(json.dumps(record) + "\n")
+    settings = {"text": "text", "response": "y", "min_df": 1, "max_df": 1.0}
+    library.ingest(tmp_path / "r.jsonl", tmp_path / "r.corpus", **settings)
+    train = ("train", tmp_path / "r.corpus", "--response", "y", "--topics", "2", "--hold-out", "0.1")
+    done = dslda(*train, "--out", tmp_path / "m.model")
+    assert done.code == 0, done.err
+    assert f"nothing is known of how well it predicts: {told} kept from training" in done.err
+    assert "at least 250 with a known word must be kept from training, got" in done.err
+    shown = dslda("info", tmp_path / "m.model").out
+    assert re.search(r"drift is told from: +27 documents trained on", shown)
+    assert re.search(r"intervals: +none", shown)
+
+
 def test_documents_held_out_give_intervals_that_cover_what_they_say(
     corpus: Path, dslda: Dslda, tmp_path: Path
 ) -> None:

@@ -274,6 +274,44 @@ def test_parts_that_were_damaged_are_found_and_scored_again(dslda: Dslda, made: 
     assert content(out) == complete
 
 
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ('"tokens":', '"tokena":'),
+        ('"tokens":', '"tokens": 1'),
+        ('"flags":', '"flagz":'),
+        ('"rows":', '"rows": "x", "r":'),
+    ],
+)
+def test_a_note_that_was_damaged_is_scored_again_and_not_summed_up(
+    dslda: Dslda, made: Path, tmp_path: Path, then: str, now: str
+) -> None:
+    write(tmp_path / "a.jsonl", 3, repeat=1)
+    score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", tmp_path / "out")
+    assert dslda(*score).code == 0
+    complete = content(tmp_path / "out")
+    note = tmp_path / "out" / "parts" / "000000.json"
+    raw = note.read_text()
+    assert then in raw
+    note.write_text(raw.replace(then, now, 1))
+    done = dslda(*score, "--verify")
+    assert (done.code, "damaged or lost" in done.err) == (0, True)
+    assert content(tmp_path / "out") == complete
+
+
+def test_parts_of_a_complete_run_that_are_gone_are_told_and_scored_again(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    write(tmp_path / "a.jsonl", 3, repeat=1)
+    score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", tmp_path / "out")
+    assert dslda(*score).code == 0
+    complete = content(tmp_path / "out")
+    (tmp_path / "out" / "part-000000.parquet").unlink()
+    told = "1 part of a complete run was lost or cut, and is scored again: part-000000.parquet"
+    assert told in dslda(*score).err
+    assert content(tmp_path / "out") == complete
+
+
 @pytest.mark.parametrize("output_format", ["csv", "jsonl"])
 def test_a_damaged_part_whose_input_is_gone_is_refused_and_stays(
     dslda: Dslda, made: Path, tmp_path: Path, output_format: str
