@@ -142,6 +142,11 @@ def score(
         It cannot be written, or another run is writing it.
     """
     check_client(client)
+    if hasattr(inputs, "__array__") or isinstance(inputs, Mapping):
+        raise InputError(
+            f"inputs must be paths, or corpora, got a {type(inputs).__name__}; write it to a file, or use Model.predict for "
+            "documents in memory"
+        )
     inputs = listed(inputs)
     reported = (
         None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url, inputs)

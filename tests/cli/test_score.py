@@ -943,6 +943,17 @@ def test_no_document_at_all_is_a_run_like_any_other(dslda: Dslda, made: Path, tm
     assert manifest(tmp_path / "out")["status"] == "complete"
 
 
+def test_documents_in_memory_are_no_inputs(made: Path, tmp_path: Path) -> None:
+    import pandas as pd
+
+    table = pd.DataFrame({"key": ["a"], "text": ["good"]})
+    with pytest.raises(
+        InputError, match=r"inputs must be paths, or corpora, got a DataFrame; .*Model\.predict"
+    ):
+        dslda.score(made / "stars.model", table, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_inputs_of_python_may_be_gone_through_only_once(made: Path, tmp_path: Path) -> None:
     """As `Path.glob` gives them: looked at for corpora, files, outputs that would replace them, and then scored."""
     for name in ("a", "b"):
