@@ -115,8 +115,8 @@ def forget_damaged(
         if not (_is_same(found, options) if found.partition is None else found.key in here):
             raise InputError(
                 f"{needed[i]} must be what was written, it is damaged, and {found.label}, which it is of, is not there as it "
-                "was scored: name it among the inputs if only its time has changed, put one of the two back from a copy, or score "
-                "what is left into another folder"
+                "was scored: name it among the inputs if only its time has changed, put one of the two back from a copy, or "
+                "score what is left into another folder"
             )
     if not damaged:
         logger.info("%s read again: all are what was written", number_of(len(finished), "part"))
