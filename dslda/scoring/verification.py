@@ -119,7 +119,8 @@ def forget_damaged(
                 "score what is left into another folder"
             )
     if not damaged:
-        logger.info("%s read again: all are what was written", number_of(len(finished), "part"))
+        told = "all are what was written" if finished else "none was finished"
+        logger.info("%s read again: %s", number_of(len(finished), "part"), told)
         return
     logger.warning(
         "%s not what was written, damaged or lost, and %s scored again: %s%s",
