@@ -16,19 +16,24 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.measure import measure
 from benchmarks.report import machine, markdown
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 N_TERMS = 5000
 TOKENS = 100
 TRAINED_ON = 2000
 FILES = 8
 RUNS = 3
+PAIRS = 5
 
 SPEED = {
     "method": ("method", ""),
@@ -37,16 +42,21 @@ SPEED = {
     "rest": ("", ""),
 }
 WORKERS = {
-    "workers": ("workers", "d"),
     "files": ("files", "d"),
-    "per_second": ("documents/s by the clock", ",.0f"),
-    "ratio": ("ratio", ".2f"),
+    "one": ("one worker, documents/s by the clock", ",.0f"),
+    "two": ("two workers", ",.0f"),
+    "ratio": ("ratio, median of the pairs", ".2f"),
+    "lowest": ("lowest", ".2f"),
+    "highest": ("highest", ".2f"),
 }
 MEMORY = {"rows": ("rows", ",d"), "peak": ("peak, MiB", ".0f"), "per_second": ("documents/s/core", ",.0f")}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topics", type=int, default=50)
+    parser.add_argument(
+        "--only-workers", action="store_true", help="compare one worker with two, nothing else"
+    )
     parser.add_argument("--documents", type=int, default=20_000, help="that are scored")
     parser.add_argument(
         "--rows", type=int, nargs="*", default=[10_000, 1_000_000], help="of the runs for memory"
@@ -55,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sampling", type=int, default=100, help="iterations of tomotopy's infer, its default"
     )
     parser.add_argument(
-        "--worker-rows", type=int, default=200_000, help="of the runs on one worker and two; 0 for none"
+        "--worker-rows", type=int, default=100_000, help="of the runs on one worker and two; 0 for none"
     )
 
 
@@ -70,15 +80,17 @@ def main(arguments: argparse.Namespace) -> None:
             end="",
         )
         print(f"{facts['date']}, {', '.join(f'{n} {v}' for n, v in facts['versions'].items())}\n")
-        print(markdown(list(_speeds(folder, arguments)), SPEED), "\n")
+        if not arguments.only_workers:
+            print(markdown(list(_speeds(folder, arguments)), SPEED), "\n")
         if arguments.worker_rows:
-            print(markdown(_workers(folder, arguments.worker_rows), WORKERS), "\n")
+            print(markdown(list(_workers(folder, arguments.worker_rows)), WORKERS), "\n")
         rows = []
-        for n in arguments.rows:
+        for n in () if arguments.only_workers else arguments.rows:
             _repeat(folder / "texts.jsonl", folder / "many.jsonl", n)
             cost = measure(_dslda, str(folder), "many.jsonl")
             rows.append({"rows": n, "peak": cost["peak_mib"], "per_second": n / cost["cpu_seconds"]})
-        print(markdown(rows, MEMORY))
+        if rows:
+            print(markdown(rows, MEMORY))
 
 
 def write_texts(path: Path, n: int, n_topics: int) -> None:
@@ -211,8 +223,11 @@ def _sklearn(folder: str, n_topics: int) -> Callable[[], Any]:
     return work
 
 
-def _workers(folder: Path, n: int) -> list[dict[str, Any]]:
-    """By the clock, after a run that has the workers load what they need; the texts lie in one file, and in eight."""
+def _workers(folder: Path, n: int) -> Iterator[dict[str, Any]]:
+    """By the clock, after runs that have the workers load what they need; the texts lie in one file, and in eight.
+
+    One worker and two take turns, so that both meet the machine in the same state: each idles while the other works.
+    """
     import dslda
     from dslda.cluster.opening import ClusterOptions, cluster
 
@@ -220,22 +235,31 @@ def _workers(folder: Path, n: int) -> list[dict[str, Any]]:
     inputs = {1: folder / "many.jsonl", FILES: folder / "files"}
     _repeat(folder / "texts.jsonl", inputs[1], n)
     _split(inputs[1], inputs[FILES])
-    rows: list[dict[str, Any]] = []
-    alone: dict[int, float] = {}
-    for workers in (1, 2):
-        with cluster(options=ClusterOptions(workers=workers, threads=1)) as client:
-            for files, path in inputs.items():
-                times = []
-                for _ in range(1 + RUNS):
-                    began = time.perf_counter()
-                    dslda.score(model, path, folder / "scores", client=client)
-                    times.append(time.perf_counter() - began)
-                    shutil.rmtree(folder / "scores")
-                seconds = float(np.median(times[1:]))
-                alone.setdefault(files, n / seconds)
-                rows.append({"workers": workers, "files": files, "per_second": n / seconds})
-                rows[-1]["ratio"] = n / seconds / alone[files]
-    return rows
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(cluster(options=ClusterOptions(workers=workers, threads=1)))
+            for workers in (1, 2)
+        ]
+
+        def seconds(client: Client, path: Path) -> float:
+            began = time.perf_counter()
+            dslda.score(model, path, folder / "scores", client=client)
+            taken = time.perf_counter() - began
+            shutil.rmtree(folder / "scores")
+            return taken
+
+        for files, path in inputs.items():
+            pairs = np.array([[seconds(client, path) for client in clients] for _ in range(1 + PAIRS)])[1:]
+            one, two = np.median(pairs, axis=0)
+            ratios = pairs[:, 0] / pairs[:, 1]
+            yield {
+                "files": files,
+                "one": n / one,
+                "two": n / two,
+                "ratio": float(np.median(ratios)),
+                "lowest": float(ratios.min()),
+                "highest": float(ratios.max()),
+            }
 
 
 def _split(source: Path, target: Path) -> None:
