@@ -9,7 +9,7 @@ demo: $(VENV)/.installed
 	$(BIN)/dslda demo --out demo-output --overwrite
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -127,10 +127,11 @@ def test_no_value_of_a_manifest_can_do_harm(
     metadata = json.loads(raw)
     n_tried = n_refused = 0
     try:
-        for path in places(metadata["attributes"]):
+        for i, path in enumerate(places(metadata["attributes"])):
             if fields is not None and path[0] not in fields:
                 continue
-            for value in WRONG:
+            # of the many places of a whole manifest each gets every other value, its neighbours the rest
+            for value in WRONG if fields is not None else WRONG[i % 2 :: 2]:
                 write(store, metadata, replaced(metadata["attributes"], path, value))
                 n_tried += 1
                 try:
