@@ -28,8 +28,10 @@ from dslda.prediction import (
     blocks_of_documents,
     blocks_of_matrix,
     corpus_alignment,
+    observed_and_predicted,
     predict_block,
     predict_nothing,
+    share_right,
     topic_proportions,
 )
 from dslda.prediction_columns import (
@@ -571,13 +573,12 @@ class Model:
                 y = responses_of_records(documents, self.response)
         predicted = self.predict(documents, **options)
         observed = observed_responses(y, self.record, len(predicted))
-        known = ~np.isnan(observed) & np.array([value is not None and value == value for value in predicted])
+        known = observed_and_predicted(observed, predicted)
         if self.record.parameters.n_classes is None:
             return predictive_r2(observed[known], predicted[known])
         if not known.any():
             raise InputError("y must be known for some document, it is missing in all")
-        codes = self.record.design.to_model(observed[known]).astype(np.int64)
-        return float(np.mean(np.array(self.classes, dtype=object)[codes] == predicted[known]))
+        return share_right(self.record, observed[known], predicted[known])
 
     def training_topic_proportions(self, documents: Any, y: ArrayLike, **options: Any) -> NDArray[np.float64]:
         """Topic proportions given words AND response, as the E-step of training has them.

@@ -43,9 +43,11 @@ __all__ = [
     "corpus_alignment",
     "count_batch",
     "fields_of_documents",
+    "observed_and_predicted",
     "predict_block",
     "predict_nothing",
     "settings_of_texts",
+    "share_right",
     "topic_proportions",
 ]
 
@@ -461,3 +463,15 @@ def _document(document: Any, *, text: str, words: str, counts: str) -> Document:
 
 def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and value != value)
+
+
+def observed_and_predicted(observed: NDArray[np.float64], predicted: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which documents have a response and a prediction: no NaN, and no None among classes."""
+    there = [value is not None and value == value for value in predicted]
+    return ~np.isnan(observed) & np.array(there, dtype=np.bool_)
+
+
+def share_right(record: ModelRecord, observed: NDArray[np.float64], predicted: NDArray[Any]) -> float:
+    """Share of the predicted classes, by their names, that are those observed, by the numbers trained on."""
+    codes = record.design.to_model(observed).astype(np.int64)
+    return float(np.mean(np.array(record.classes, dtype=object)[codes] == predicted))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dslda.corpus.levels import level_name
 from dslda.exceptions import InputError
 from dslda.variational.design import outside_of_role
+from dslda.wording import first_few
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
@@ -331,4 +332,4 @@ def _codes(
 
 def _shown(names: Sequence[str]) -> str:
     """The first few of the names."""
-    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    return first_few([repr(name) for name in names], 5)

@@ -21,7 +21,7 @@ from dslda.families.categorical import Categorical
 from dslda.families.registry import FAMILIES, get_family, register
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import Scaling
-from dslda.wording import number_name, number_of
+from dslda.wording import first_few, number_name, number_of
 
 if TYPE_CHECKING:
     from dslda.corpus.summary import ResponseSummary
@@ -156,7 +156,7 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
         if values == tuple(range(len(values or ()))):
             values = None
     elif levels is not None and not (given.name == "binomial" and len(levels) == 2 and roles.trials is None):
-        shown = ", ".join(map(repr, levels[:3])) + (", ..." if len(levels) > 3 else "")
+        shown = first_few([repr(level) for level in levels], 3)
         raise InputError(
             f"family {given.name} needs numbers, and {what} has {number_of(len(levels), 'name')} ({shown}); "
             "use family 'categorical'"
@@ -339,7 +339,7 @@ def _report_rare_classes(
 
 def _some(names: Sequence[str], codes: Sequence[int]) -> str:
     """The first few of the names with these codes."""
-    return ", ".join(repr(names[code]) for code in codes[:5]) + (", ..." if len(codes) > 5 else "")
+    return first_few([repr(names[code]) for code in codes], 5)
 
 
 def _counts(

@@ -21,7 +21,7 @@ from dslda.exceptions import DsldaError
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord
 from dslda.persistence.reference import N_BINS, Reference
-from dslda.prediction import CountedBlock, predict_block
+from dslda.prediction import CountedBlock, observed_and_predicted, predict_block, share_right
 from dslda.wording import number_of
 
 __all__ = ["training_reference"]
@@ -149,17 +149,14 @@ class _Collected:
         """Say how well the responses of documents kept from training are predicted, and if there are too few of them."""
         y = np.concatenate([responses for responses, _ in self._scored])
         predicted = np.concatenate([predictions for _, predictions in self._scored])
-        known = np.isfinite(y) & np.array([value is not None and value == value for value in predicted])
+        known = observed_and_predicted(y, predicted) & np.isfinite(y)
         if predicted.dtype != object:
             known &= np.isfinite(predicted)
         y, predicted = y[known], predicted[known]
         measured: dict[str, float] = {}
         told = "nothing is known of how well it predicts: none has a response and a prediction"
-        classes = self._record.classes or ()
         if predicted.dtype == object and len(y):
-            numbers = self._record.design.classes or range(len(classes))
-            codes = dict(zip(classes, numbers, strict=True))
-            right = float(np.mean(y == [codes[name] for name in predicted]))
+            right = share_right(self._record, y, predicted)
             told, measured = f"{right:.1%} of the classes are right", {"accuracy": right}
         elif len(set(y.tolist())) > 1:
             with np.errstate(all="ignore"):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["number_name", "number_of"]
+from collections.abc import Sequence
+
+__all__ = ["first_few", "number_name", "number_of"]
 
 
 def number_of(n: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun, in the plural, by default with an s, unless it is 1: ``1 topic``, ``2,000 topics``."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def first_few(names: Sequence[str], n: int) -> str:
+    """Up to `n` of the names, and dots where there are more: ``a, b, ...``."""
+    return ", ".join(names[:n]) + (", ..." if len(names) > n else "")
 
 
 def number_name(value: float) -> str:

@@ -161,7 +161,11 @@ class RunFolder:
 
     def part_file(self, number: int) -> Location:
         """Where the rows of a part are."""
-        return self.location.child(f"part-{number:06d}{self._ending}")
+        return self.location.child(self.part_name(number))
+
+    def part_name(self, number: int) -> str:
+        """Its name in the folder."""
+        return f"part-{number:06d}{self._ending}"
 
     def ids_file(self, number: int) -> Location:
         """Where the hashes of the identifiers of a part are."""
@@ -258,7 +262,7 @@ class RunFolder:
 
     def clear(self, parts: Sequence[int]) -> None:
         """Remove what runs that were killed have left, and files of parts whose numbers are not among these."""
-        names = {f"part-{number:06d}{self._ending}" for number in parts}
+        names = {self.part_name(number) for number in parts}
         notes = {f"{number:06d}{ending}" for number in parts for ending in (".json", ".ids")}
         for folder, ours, kept in (("", PART_FILE, names), (f"{PARTS}/", PART_NOTE, notes)):
             for name in self._names(folder):
@@ -273,7 +277,7 @@ class RunFolder:
         """Remove a part; what is known of it first, so that a removal that is cut short leaves no part that seems done."""
         for name in (f"{PARTS}/{number:06d}.json", f"{PARTS}/{number:06d}.ids"):
             self._remove(name)
-        self._remove(os.path.basename(self.part_file(number).url))
+        self._remove(self.part_name(number))
 
     def remove_if_empty(self) -> None:
         """Remove the folders of a run that could not begin."""

@@ -15,7 +15,7 @@ from dslda.corpus.streams import InputFile
 from dslda.exceptions import InputError
 from dslda.scoring.folder import Part, RunState
 from dslda.scoring.inputs import Input, Piece, Scanned, content_sha256, scan_files, state_of
-from dslda.wording import number_of
+from dslda.wording import first_few, number_of
 
 __all__ = ["Comparison", "compare", "log_unreadable", "part_key", "plan_files", "plan_partitions"]
 
@@ -122,7 +122,7 @@ def _without_open(state: RunState) -> RunState:
 
 
 def _report_changed(found: Sequence[Input], *, rescore: bool) -> None:
-    named = ", ".join(each.label for each in found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
+    named = first_few([each.label for each in found], SHOWN)
     what = f"{number_of(len(found), 'input')} that {'was' if len(found) == 1 else 'were'} scored before"
     if not rescore:
         raise InputError(
@@ -184,10 +184,9 @@ def _report_same(inputs: Sequence[Input], n_known: int) -> None:
             same.append((found.label, other))
     if same:
         logger.warning(
-            "%s the content of another, so the rows are there twice: %s%s",
+            "%s the content of another, so the rows are there twice: %s",
             "1 input has" if len(same) == 1 else f"{len(same):,} inputs have",
-            ", ".join(f"{path} that of {other}" for path, other in same[:SHOWN]),
-            ", ..." if len(same) > SHOWN else "",
+            first_few([f"{path} that of {other}" for path, other in same], SHOWN),
             extra={"event": "same_content", "count": len(same)},
         )
 

@@ -14,7 +14,7 @@ from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.folder import RunFolder, RunState
 from dslda.scoring.planning import part_key
 from dslda.scoring.tally import RunTally
-from dslda.wording import number_of
+from dslda.wording import first_few, number_of
 
 __all__ = ["final_manifest", "log_all_unreadable"]
 
@@ -35,7 +35,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
         assert note is not None
         tally.add(note)
-        file = folder.part_file(part.number).url.rpartition("/")[2]
+        file = folder.part_name(part.number)
         done = {"file": file, "rows": note["rows"], "bytes": note["bytes"], "sha256": note["sha256"]}
         parts.append(part.to_json() | done)
     reasons = {found.label: found.unreadable for found in state.inputs if found.unreadable} | tally.unreadable
@@ -81,10 +81,9 @@ def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
     found = manifest["skipped"]["unreadable_inputs"]
     if found:
         logger.warning(
-            "%s could not be read, or not to the end, and the rows are missing: %s%s",
+            "%s could not be read, or not to the end, and the rows are missing: %s",
             number_of(len(found), "input"),
-            ", ".join(each["path"] for each in found[:3]),
-            ", ..." if len(found) > 3 else "",
+            first_few([each["path"] for each in found], 3),
             extra={"event": "unreadable_inputs", "count": len(found)},
         )
 
@@ -155,11 +154,10 @@ def _log(manifest: dict[str, Any]) -> None:
     if moved:
         logger.log(
             level,
-            "%s moved far from the documents %s: %s%s%s",
+            "%s moved far from the documents %s: %s%s",
             "1 topic has" if len(moved) == 1 else f"{len(moved)} topics have",
             drift["reference"],
-            ", ".join(f"topic {each['topic']} ({each['psi']:.2f})" for each in moved[:5]),
-            ", ..." if len(moved) > 5 else "",
+            first_few([f"topic {each['topic']} ({each['psi']:.2f})" for each in moved], 5),
             caution,
             extra={"event": "drift", "of": "topics", "topics": [each["topic"] for each in moved]},
         )

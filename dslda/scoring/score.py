@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +29,7 @@ from dslda.scoring.planning import compare, log_unreadable, part_key, plan_files
 from dslda.scoring.report import final_manifest, log_all_unreadable
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.scoring.verification import drop_changed, forget_damaged, verified
-from dslda.wording import number_of
+from dslda.wording import first_few, number_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -205,8 +205,6 @@ def _run(
                 log_all_unreadable(before)
                 logger.info("nothing to do: %s is complete", job.location.url)
                 return ScoringRun(job.location.url, 0, before)
-            if before is not None and not verify:
-                _tell_lost(folder, before)
             if runner is None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
             if compared.new:
@@ -216,7 +214,9 @@ def _run(
             folder.write_manifest(state.to_json())
             folder.prepare()
             folder.clear([part.number for part in state.parts])
-            n_new = _score_parts(runner, job, folder, state)
+            # those that `forget_damaged` has found are told already
+            done = () if before is None or verify or before["status"] != "complete" else before["parts"]
+            n_new = _score_parts(runner, job, folder, state, done={each["part"] for each in done})
             folder.clear([part.number for part in state.parts])  # what workers that died have left
             state = verified(runner, folder, state, job.options)
         manifest = final_manifest(job.model, folder, state)
@@ -243,12 +243,16 @@ def _planned(
     return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip)
 
 
-def _score_parts(runner: Runner, job: Job, folder: RunFolder, state: RunState) -> int:
-    """Score the parts that are not done; how many there were."""
+def _score_parts(
+    runner: Runner, job: Job, folder: RunFolder, state: RunState, *, done: Collection[int]
+) -> int:
+    """Score the parts that are not done; how many there were. Of those in `done` none should be among them."""
     keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
     todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
     if not todo:
         return 0
+    if lost := [folder.part_name(part.number) for part in todo if part.number in done]:
+        _tell_lost(lost)
     if len(todo) < len(state.parts):
         logger.info(
             "%s of %s are done already",
@@ -374,22 +378,15 @@ def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
     return all(folder.has_files(each["part"], each) for each in manifest["parts"])
 
 
-def _tell_lost(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
-    """Warn of files of a complete run that are gone, or not as long as they were."""
-    if manifest["status"] != "complete":
-        return
-    lost = [each["file"] for each in manifest["parts"] if not folder.has_files(each["part"], each)]
-    if lost:
-        logger.warning(
-            "%s lost or cut, and %s scored again: %s%s",
-            "1 part of a complete run was"
-            if len(lost) == 1
-            else f"{len(lost):,} parts of a complete run were",
-            "is" if len(lost) == 1 else "are",
-            ", ".join(lost[:3]),
-            ", ..." if len(lost) > 3 else "",
-            extra={"event": "lost_parts", "count": len(lost), "first": lost[:3]},
-        )
+def _tell_lost(names: Sequence[str]) -> None:
+    """Warn of parts of a complete run that are done no more: a file is gone, or is not what it was."""
+    logger.warning(
+        "%s lost or cut, and %s scored again: %s",
+        "1 part of a complete run was" if len(names) == 1 else f"{len(names):,} parts of a complete run were",
+        "is" if len(names) == 1 else "are",
+        first_few(names, 3),
+        extra={"event": "lost_parts", "count": len(names), "first": names[:3]},
+    )
 
 
 def _is_small(job: Job) -> bool:

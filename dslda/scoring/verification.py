@@ -17,7 +17,7 @@ from dslda.scoring.folder import RunFolder, RunState
 from dslda.scoring.inputs import Input, changed, content_sha256, sha256_of, state_of
 from dslda.scoring.planning import part_key
 from dslda.scoring.tables import rows_of_ids
-from dslda.wording import number_of
+from dslda.wording import first_few, number_of
 
 __all__ = ["drop_changed", "forget_damaged", "verified"]
 
@@ -107,7 +107,7 @@ def forget_damaged(
         if not whole:
             damaged.append(finished[i][0])
     damaged.sort(key=lambda part: part.number)
-    names = [folder.part_file(part.number).url.rpartition("/")[2] for part in damaged]
+    names = [folder.part_name(part.number) for part in damaged]
     needed = {i: name for part, name in zip(damaged, names, strict=True) for i in part.inputs}
     here = {found.key for found in now}
     for i in sorted(needed):
@@ -123,11 +123,10 @@ def forget_damaged(
         logger.info("%s read again: %s", number_of(len(finished), "part"), told)
         return
     logger.warning(
-        "%s not what was written, damaged or lost, and %s scored again: %s%s",
+        "%s not what was written, damaged or lost, and %s scored again: %s",
         "1 part is" if len(damaged) == 1 else f"{len(damaged):,} parts are",
         "is" if len(damaged) == 1 else "are",
-        ", ".join(names[:SHOWN]),
-        ", ..." if len(names) > SHOWN else "",
+        first_few(names, SHOWN),
         extra={"event": "damaged_parts", "count": len(damaged), "first": names[:SHOWN]},
     )
     for part in damaged:
