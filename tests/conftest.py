@@ -14,6 +14,11 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "dslda"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
+# its helpers are imported by name
+REFERENCE = str(Path(__file__).resolve().parent / "reference")
+if REFERENCE not in sys.path:
+    sys.path.append(REFERENCE)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have the kernels compiled anew after a change in what they inline: numba looks at the file of the kernel alone.

@@ -12,13 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from distributed import LocalCluster
+from processes import a_cluster
 
 from dslda.model import Model, load_model
 from dslda.persistence.checkpoint import read_checkpoint
@@ -197,36 +197,6 @@ def test_a_fit_that_has_ended_is_left_alone_and_one_at_its_cap_goes_on_with_a_hi
     for name, content in contents(tmp_path / "m.model").items():
         assert before[name] == content
     assert dslda(*kept[:-1], "--overwrite").code == 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def a_cluster(log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A scheduler and a worker as processes of their own."""
-    address = f"tcp://127.0.0.1:{free_port()}"
-    programs = (
-        ["scheduler", "--host", address, "--no-dashboard"],
-        ["worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"],
-    )
-    with ExitStack() as stack, log.open("wb") as output:
-        started = []
-        for program in programs:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *program],
-                cwd=ROOT,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )
-            stack.callback(process.wait, 30)
-            stack.callback(process.kill)
-            started.append(process)
-        yield address, started[0]
 
 
 @pytest.mark.slow

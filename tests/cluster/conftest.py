@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import dask.config
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from processes import QUICK
 from scipy import sparse
 
+from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
@@ -27,11 +28,6 @@ from dslda.families.gaussian import Gaussian
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec
-
-# the helpers of tests/reference are imported by name: what goes wrong on a cluster
-REFERENCE = str(Path(__file__).resolve().parents[1] / "reference")
-if REFERENCE not in sys.path:
-    sys.path.append(REFERENCE)
 
 N_TERMS = 300
 
@@ -124,4 +120,11 @@ def in_process() -> Iterator[Client]:
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def two_programs() -> Iterator[Client]:
+    """Two workers, each with a nanny in a process of its own; those that hang are soon looked at."""
+    with dask.config.set(QUICK), cluster(options=ClusterOptions(workers=2, threads=1)) as client:
         yield client

@@ -17,10 +17,10 @@ import dask.config
 import psutil
 import pytest
 from distributed import Client
+from processes import QUICK, STALL, both
 
 import dslda
 from dslda.cluster import hung_workers
-from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus import sources
 from dslda.corpus.runner import DaskRunner
 from dslda.exceptions import EngineError
@@ -32,16 +32,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals and workers of POSIX"),
 ]
 
-STALL = 5.0  # a live worker of a busy machine must send a heartbeat within this
-QUICK = {"dslda.engine.stall-timeout": STALL, "dslda.engine.iteration-budget": "100s"}
 ARGUMENTS: dict[str, Any] = {"text": "text", "response": "y", "max_df": 1.0, "partition_tokens": 50_000}
-
-
-@pytest.fixture(scope="module")
-def two_programs() -> Iterator[Client]:
-    """Two workers, each with a nanny in a process of its own."""
-    with dask.config.set(QUICK), cluster(options=ClusterOptions(workers=2, threads=1)) as client:
-        yield client
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -89,13 +80,6 @@ def scored(model: Model, texts: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def both(client: Client) -> dict[str, int]:
-    """Addresses and processes of two workers that are up."""
-    client.wait_for_workers(2, timeout=60)
-    pids: dict[str, int] = client.run(os.getpid)
-    return pids
 
 
 class Stopper:

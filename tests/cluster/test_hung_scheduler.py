@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 import dask.config
 import pytest
 from distributed import Client
+from processes import a_cluster
 
 import dslda
 from dslda.cluster.client import ClientLater
@@ -57,26 +56,8 @@ class Scheduler:
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
     """A scheduler and a worker as processes of their own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-    programs = (
-        ["scheduler", "--host", address, "--no-dashboard"],
-        ["worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"],
-    )
-    with ExitStack() as stack, (tmp_path_factory.mktemp("log") / "log").open("wb") as log:
-        processes = []
-        for program in programs:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *program],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )
-            stack.callback(process.wait, 30)
-            stack.callback(process.kill)
-            processes.append(process)
-        yield Scheduler(address, processes[0])
+    with a_cluster(tmp_path_factory.mktemp("log") / "log") as (address, process):
+        yield Scheduler(address, process)
 
 
 @pytest.fixture

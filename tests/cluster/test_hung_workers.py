@@ -22,9 +22,9 @@ from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
 from faults import Signaller, TrappedSource
+from processes import QUICK, STALL, both
 
 from dslda.cluster.hung_workers import WorkerWatch
-from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.exceptions import EngineError
 
 pytestmark = [
@@ -32,20 +32,10 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals and workers of POSIX"),
 ]
 
-STALL = 5.0  # a live worker of a busy machine must send a heartbeat within this
-QUICK = {"dslda.engine.stall-timeout": STALL, "dslda.engine.iteration-budget": "100s"}
-
 
 # a worker that hangs, or has no thread free, does not take parameters either
 SENDING = {"dslda.engine.publish-timeout": STALL}
 READ_AGAIN = {"dslda.engine.resident-fraction": 1e-9}
-
-
-@pytest.fixture(scope="module")
-def two_programs() -> Iterator[Client]:
-    """Two workers, each with a nanny in a process of its own."""
-    with dask.config.set(QUICK), cluster(options=ClusterOptions(workers=2, threads=1)) as client:
-        yield client
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,13 +53,6 @@ def _by_value() -> Iterator[None]:
 def _settings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     with dask.config.set(QUICK), caplog.at_level(logging.WARNING, "dslda.engine"):
         yield
-
-
-def both(client: Client) -> dict[str, int]:
-    """Addresses and processes of two workers that are up."""
-    client.wait_for_workers(2, timeout=60)
-    pids: dict[str, int] = client.run(os.getpid)
-    return pids
 
 
 def wait_for_ever() -> None:

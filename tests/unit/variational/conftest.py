@@ -1,20 +1,14 @@
-"""The helpers of tests/reference are imported by name: enumeration and random problems."""
+"""Fixtures of the mathematics."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from threadpoolctl import threadpool_limits
 
 from dslda.families.base import Family
 from dslda.families.registry import get_family
-
-REFERENCE = str(Path(__file__).resolve().parents[2] / "reference")
-if REFERENCE not in sys.path:
-    sys.path.append(REFERENCE)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,51 @@
+"""Schedulers and workers as processes of their own, to be killed and stopped."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from distributed import Client
+
+ROOT = Path(__file__).parents[2]
+
+STALL = 5.0  # a live worker of a busy machine must send a heartbeat within this
+QUICK = {"dslda.engine.stall-timeout": STALL, "dslda.engine.iteration-budget": "100s"}
+
+
+@contextmanager
+def a_cluster(log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address of a scheduler with a worker, and its process; what they say goes into a file."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    programs = (
+        ["scheduler", "--host", address, "--no-dashboard"],
+        ["worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"],
+    )
+    with ExitStack() as stack, log.open("wb") as output:
+        started = []
+        for program in programs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *program],
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+            stack.callback(process.wait, 30)
+            stack.callback(process.kill)
+            started.append(process)
+        yield address, started[0]
+
+
+def both(client: Client) -> dict[str, int]:
+    """Addresses and processes of two workers that are up."""
+    client.wait_for_workers(2, timeout=60)
+    pids: dict[str, int] = client.run(os.getpid)
+    return pids
