@@ -8,7 +8,6 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -149,47 +148,55 @@ class WaitingTasks:
         found = {worker: [k for k in keys if is_ours(k)] for worker, keys in client.processing().items()}
         return cls({worker: ours for worker, ours in found.items() if ours})
 
+    def running(self, client: Client, diagnosis: Diagnosis) -> frozenset[Key] | None:
+        """Those that a thread of a worker works on now; None where that could not be told."""
+        asked = [key for worker, keys in self.keys.items() if worker not in diagnosis.silent for key in keys]
+        if not asked:
+            return frozenset()
+        try:
+            stacks: Mapping[str, Any] = within(client, ANSWER_SECONDS, client.call_stack, keys=asked)
+        except Exception:  # a task may be done meanwhile, which is an error to the scheduler
+            return None
+        return frozenset(key for of_worker in stacks.values() for key in of_worker)
+
     def report(
         self,
-        client: Client,
         diagnosis: Diagnosis,
+        running: Collection[Key] | None,
         named: Callable[[Collection[Key]], Sequence[str]],
         *,
         otherwise: str = "other tasks",
     ) -> str:
-        """What waits on which worker, in words; first what is being worked on, where that is known.
+        """What waits on which worker, in words; first what is being worked on.
 
         Parameters
         ----------
-        client : distributed.Client
         diagnosis : Diagnosis
+        running : collection of key or None
+            See :meth:`running`.
         named : callable
             Gives the work of some tasks in words, each once; none for tasks without a name.
         otherwise : str
             What tasks without a name are.
         """
-        running = self._running(client, without=diagnosis.silent)
         workers = sorted(diagnosis.hung) + sorted(self.keys.keys() - diagnosis.hung)
         lines = []
         for worker in workers[:MOST_NAMED]:
             tasks = self.keys.get(worker, ())
-            now = named(running.intersection(tasks))
+            worked_on = [key for key in tasks if running is not None and key in running]
+            now = named(worked_on)
             then = [each for each in named(tasks) if each not in now]
             listed = [*now, *then][:MOST_NAMED]
             if len(now) + len(then) > MOST_NAMED:
                 listed.append(f"{len(now) + len(then) - MOST_NAMED} more")
             has = f" and has {', '.join(listed)}" if listed else f" and has {otherwise}" if tasks else ""
-            lines.append(f"worker {worker} {diagnosis.of(worker)}{has}")
+            how = diagnosis.of(worker)
+            if tasks and running is not None and not worked_on and worker not in diagnosis.hung:
+                how = "is at work on something else"
+            lines.append(f"worker {worker} {how}{has}")
         if len(workers) > MOST_NAMED:
             lines.append(f"and {number_of(len(workers) - MOST_NAMED, 'more worker')}")
         return "; ".join(lines) if lines else "no worker has a task of it"
-
-    def _running(self, client: Client, *, without: Collection[str]) -> set[Key]:
-        asked = [key for worker, keys in self.keys.items() if worker not in without for key in keys]
-        stacks: Mapping[str, Any] = {}
-        with suppress(Exception):  # a task may be done meanwhile, which is an error to the scheduler
-            stacks = within(client, ANSWER_SECONDS, client.call_stack, keys=asked) if asked else {}
-        return {key for of_worker in stacks.values() for key in of_worker}
 
 
 def restart(client: Client, workers: Collection[str]) -> None:

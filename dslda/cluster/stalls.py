@@ -91,7 +91,7 @@ class PatientWait:
                     continue
                 waiting = WaitingTasks.find(self._client, self._has)
                 diagnosis = self._workers.look(waiting.keys)
-                report = waiting.report(self._client, diagnosis, self._named)
+                report = waiting.report(diagnosis, waiting.running(self._client, diagnosis), self._named)
                 busy = any(self._client.processing().values())
             except OSError:  # what is waited for, or the client itself, will tell what came of that
                 continue

@@ -302,14 +302,17 @@ class DaskExecutor:
         tasks = AttemptTasks(self._id, attempt, watch.done, self._source.describe)
         waiting = WaitingTasks.find(self._client, tasks.has)
         diagnosis = self._workers.look(waiting.keys)
+        running = waiting.running(self._client, diagnosis)
         if time.perf_counter() - watch.last_progress < idle:
             return
-        report = waiting.report(self._client, diagnosis, tasks.named, otherwise="only sums to do")
+        report = waiting.report(diagnosis, running, tasks.named, otherwise="only sums to do")
         stall = f"no partition was done for {idle:.0f} seconds: {report}"
         if diagnosis.hung:
             self._last_stall = f"; before, {stall}"
             raise WorkersHungError(stall, diagnosis.hung)
-        if not waiting.keys:
+        # Others' tasks may have all threads; or Dask has lost sight of ours, which an attempt under new keys would cure.
+        nothing_runs = running is not None and not running
+        if not waiting.keys or (nothing_runs and idle > self._settings.iteration_budget / 2):
             raise WorkersLostError(stall)
         if idle > self._settings.iteration_budget:
             raise EngineError(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import cloudpickle
@@ -18,10 +19,10 @@ import dask.config
 import faults
 import psutil
 import pytest
-from distributed import Client, Worker
+from distributed import Client, Future, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
-from faults import Signaller, TrappedSource
+from faults import AtPartition, Signaller, TrappedSource
 from processes import QUICK, STALL, both
 
 from dslda.cluster.hung_workers import WorkerWatch
@@ -59,6 +60,12 @@ def wait_for_ever() -> None:
     time.sleep(1e6)
 
 
+def use_the_processor(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(1000))
+
+
 @dataclass(frozen=True)
 class WaitOnce:
     """Waits for ever, the first time."""
@@ -80,9 +87,7 @@ class WorkOnce:
     def __call__(self) -> None:
         if not self.mark.exists():
             self.mark.touch()
-            until = time.monotonic() + 3 * STALL
-            while time.monotonic() < until:
-                sum(range(1000))
+            use_the_processor(3 * STALL)
 
 
 class Preparation(WorkerPlugin):
@@ -167,6 +172,26 @@ def test_a_task_that_waits_for_ever_is_run_elsewhere(
     with dask.config.set(SENDING):
         assert problem.fit_on(two_programs, source) == expected
     assert "answers but uses no processor and has partition 7 (documents" in caplog.text
+
+
+def test_workers_that_are_at_work_for_somebody_else_are_waited_for_and_not_restarted(
+    problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = both(two_programs)
+    others: list[Future[None]] = []
+
+    def occupy() -> None:
+        others.extend(two_programs.map(use_the_processor, [3 * STALL] * 2, pure=False, priority=1))
+
+    # not where it is told of partitions, which is where the client hears from its cluster
+    busy = AtPartition(Thread(target=occupy).start, at=problem.source.n_partitions + 1)
+    with dask.config.set({"dslda.engine.iteration-budget": 2 * STALL}):
+        assert problem.fit_on(two_programs, progress=busy) == expected
+    assert "is at work on something else and has" in caplog.text
+    # in case that it is Dask that has lost sight of its tasks
+    assert "iteration 2 is run again" in caplog.text
+    assert all(other.done() for other in others)
+    assert both(two_programs) == workers
 
 
 def test_a_partition_that_always_hangs_is_named_in_the_end(problem: Any, two_programs: Client) -> None:
