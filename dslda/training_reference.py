@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.executor import single_threaded_blas
-from dslda.engine.sources import Source, TrainingView
+from dslda.engine.sources import Source
+from dslda.engine.training_view import TrainingView
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DsldaError
 from dslda.model import Model
