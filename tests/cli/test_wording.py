@@ -54,7 +54,7 @@ OF_PYTHON_ALONE = frozenset(
         "model.py",
         "partition_writer.py",
         "testing.py",
-        "training.py",
+        "entry.py",
         "writer.py",
     ]
 )

@@ -197,7 +197,7 @@ class _Collected:
         return np.array([found[rank - 1], found[n - rank]])
 
     def _known_residuals(self) -> NDArray[np.float64]:
-        found = np.concatenate([np.zeros(0), *self.residuals])
+        found: NDArray[np.float64] = np.concatenate([np.zeros(0), *self.residuals])
         return found[~np.isnan(found)]
 
 

@@ -397,7 +397,7 @@ def test_importing_dslda_is_quick_because_nothing_heavy_comes_along() -> None:
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     loaded, public = found.stdout.splitlines()
     assert loaded == "[]"
