@@ -21,7 +21,7 @@ from dslda.corpus.levels import encodable
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
-from dslda.prediction_columns import columns_of_arrays, undetermined, wanted_columns
+from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
 from dslda.training.entry import DEFAULTS, train
 from dslda.training.roles import ClassWeight
 from dslda.variational.parameters import Granularity, TopicEstimation

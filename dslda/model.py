@@ -20,28 +20,17 @@ from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, InputError
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import model_checksum, read_model, write_model
-from dslda.prediction import (
-    WITHOUT_PREDICTION,
-    CountedBlock,
-    Predictions,
-    aligned_block,
-    blocks_of_documents,
-    blocks_of_matrix,
-    corpus_alignment,
+from dslda.prediction.columns import extras_of, undetermined
+from dslda.prediction.documents import counted_documents
+from dslda.prediction.predict import predict_block, predict_nothing, topic_proportions
+from dslda.prediction.responses import (
     observed_and_predicted,
-    predict_block,
-    predict_nothing,
-    share_right,
-    topic_proportions,
-)
-from dslda.prediction_columns import (
-    check_columns,
-    columns_of_corpus,
-    extras_of,
     observed_responses,
+    responses_of_corpus,
     responses_of_records,
-    undetermined,
+    share_right,
 )
+from dslda.prediction.results import WITHOUT_PREDICTION, Predictions
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
@@ -521,7 +510,7 @@ class Model:
         -------
         pyarrow.Table
             One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the
-            model does not know; see :class:`~dslda.prediction.Predictions` for what counts as one), `flag`
+            model does not know; see :class:`~dslda.prediction.results.Predictions` for what counts as one), `flag`
             ("empty", "no_known_word", "not_converged" or ""), `probability_<class>` for each class or level of the
             response, `topic_0`, `topic_1`, ...
         """
@@ -566,7 +555,7 @@ class Model:
         """
         if y is None:
             if isinstance(documents, Corpus) and self.response is not None:
-                y = _responses_of(documents, self.response)
+                y = responses_of_corpus(documents, self.response)
             else:
                 if isinstance(documents, Iterator):
                     documents = list(documents)
@@ -600,7 +589,7 @@ class Model:
         """
         from dslda.variational.estep import infer
 
-        counted = [each for each, _ in self._blocks(documents, **options)]
+        counted = [each for each, _ in counted_documents(documents, self.record, **options)]
         parameters = self.record.design.weighed(self.scoring_record.parameters, back=True)
         observed = observed_responses(y, self.record, sum(c.block.n_documents for c in counted))
         parts, first = [np.zeros((0, self.n_topics))], 0
@@ -677,48 +666,8 @@ class Model:
         return parts
 
     def _predictions(self, documents: Any, **options: Any) -> Iterator[Predictions]:
-        for counted, doc_id in self._blocks(documents, **options):
+        for counted, doc_id in counted_documents(documents, self.record, **options):
             yield predict_block(self.scoring_record, counted, doc_id)
-
-    def _blocks(
-        self,
-        documents: Any,
-        *,
-        text: str | None = None,
-        words: str | None = None,
-        counts: str | None = None,
-        terms: Any = None,
-        realign: bool = False,
-        covariates: Mapping[str, ArrayLike] | None = None,
-    ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
-        """Documents of any form as blocks over the model's vocabulary, with their identifiers."""
-        if isinstance(documents, Corpus):
-            alignment = corpus_alignment(documents, self.record, realign=realign)
-            if covariates is not None:
-                raise InputError("covariates must be left out: those of the corpus are used")
-            names = check_columns(documents, self.record)
-            first = 0
-            for partition in range(documents.n_partitions):
-                block = documents.read(partition, responses=(), covariates=names, doc_id=True)
-                columns = columns_of_corpus(block.covariates, self.record, documents.levels, first=first)
-                first += block.n_documents
-                yield replace(aligned_block(block, alignment), columns=columns), block.doc_id or ()
-            return
-        if isinstance(documents, (str, bytes, Mapping)):
-            raise InputError(
-                f"documents must be a list of texts, got one {type(documents).__name__}; write [it]"
-            )
-        if hasattr(documents, "ndim") and documents.ndim == 2:
-            blocks = blocks_of_matrix(documents, self.record, terms=terms, covariates=covariates)
-        else:
-            blocks = blocks_of_documents(
-                documents, self.record, text=text, words=words, counts=counts, covariates=covariates
-            )
-        first = 0
-        for counted in blocks:
-            last = first + counted.block.n_documents
-            yield counted, tuple(map(str, range(first, last)))
-            first = last
 
 
 def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Model:
@@ -748,13 +697,3 @@ def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, An
 def _check_top(top: Any) -> None:
     if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
         raise InputError(f"top must be a whole number of at least 1, got {top!r}")
-
-
-def _responses_of(corpus: Corpus, response: str) -> list[Any]:
-    """The responses of a corpus: numbers, or names, None where missing."""
-    if response not in corpus.response_names:
-        raise InputError(f"y must be given: {corpus.path} has no response {response!r}")
-    blocks = (corpus.read(p, responses=[response]) for p in range(corpus.n_partitions))
-    values = [value for block in blocks for value in block.responses[response].tolist()]
-    names = corpus.levels.get(response)
-    return values if names is None else [None if v != v else names[int(v)] for v in values]

@@ -22,7 +22,9 @@ from dslda.exceptions import DsldaError
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord
 from dslda.persistence.reference import N_BINS, Reference
-from dslda.prediction import CountedBlock, observed_and_predicted, predict_block, share_right
+from dslda.prediction.counted_block import CountedBlock
+from dslda.prediction.predict import predict_block
+from dslda.prediction.responses import observed_and_predicted, share_right
 from dslda.wording import number_of
 
 __all__ = ["training_reference"]
