@@ -23,7 +23,7 @@ from dslda.wording import number_name
 if TYPE_CHECKING:
     from dslda.variational.estep import DocumentPosterior
 
-__all__ = ["predict_block", "predict_nothing", "topic_proportions"]
+__all__ = ["predict_block", "predict_nothing", "topic_proportions", "training_proportions"]
 
 
 def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
@@ -117,3 +117,46 @@ def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:
     """Posterior mean of theta, shape (D, K)."""
     proportions: NDArray[np.float64] = posterior.gamma / posterior.gamma.sum(axis=1, keepdims=True)
     return proportions
+
+
+def training_proportions(
+    record: ModelRecord, counted: Sequence[CountedBlock], observed: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Topic proportions of documents whose responses are known, as the E-step of training has them.
+
+    Parameters
+    ----------
+    record : ModelRecord
+        As documents are scored with it.
+    counted : sequence of CountedBlock
+    observed : ndarray of float64, shape (D,)
+        Responses of all their documents, as :func:`~dslda.prediction.responses.observed_responses` has them.
+
+    Returns
+    -------
+    ndarray of float64, shape (D, K)
+    """
+    from dslda.families.registry import get_family
+    from dslda.variational.estep import infer
+
+    parameters = record.design.weighed(record.parameters, back=True)
+    family = get_family(record.spec.family, record.spec.family_options)
+    parts, first = [np.zeros((0, record.parameters.n_topics))], 0
+    for each in counted:
+        block = each.block
+        own = observed[first : first + block.n_documents]
+        lacking = undetermined(record, each.columns, block.n_documents, with_event=True) != ""
+        own = np.where(lacking, np.nan, own)
+        posterior = infer(
+            block.indptr,
+            block.terms,
+            block.counts,
+            parameters,
+            spec=record.spec,
+            y=record.design.to_model(own),
+            family=family,
+            extras=extras_of(record, each.columns, block.n_documents, y=own),
+        )
+        parts.append(topic_proportions(posterior))
+        first += block.n_documents
+    return np.concatenate(parts)

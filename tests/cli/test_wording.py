@@ -50,6 +50,7 @@ PYTHON = re.compile(
 OF_PYTHON_ALONE = frozenset(
     [
         "appender.py",
+        "coefficients.py",
         "estimators.py",
         "model.py",
         "partition_writer.py",
