@@ -237,7 +237,6 @@ def command(
     whatever the number of workers. Documents without the response help to learn the topics.
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.checkpoints import CheckpointOptions
         from dslda.cli.interrupts import HoldWhenDone
         from dslda.cli.progress import JsonProgress
         from dslda.corpus.location import Location
@@ -245,6 +244,7 @@ def command(
         from dslda.engine.progress import default_progress
         from dslda.persistence.store import check_model_output
         from dslda.training import train
+        from dslda.training.fit_checkpoint import CheckpointOptions
 
         chosen = named_family(family)
         corpus = open_corpus(corpus_path)
@@ -331,9 +331,9 @@ def _is_complete(training: TrainingSummary, max_iter: int) -> bool:
 
 def _model_of_fit(out: str, checkpoint: str) -> ModelRecord | None:
     """The model that is there already, if it is of the fit that the checkpoint is of: it is in nobody's way."""
-    from dslda.checkpoints import is_of_fit
     from dslda.persistence.checkpoint import read_checkpoint
     from dslda.persistence.store import read_model
+    from dslda.training.identity import is_of_fit
 
     try:
         model, kept = read_model(out), read_checkpoint(checkpoint)
