@@ -165,7 +165,8 @@ def score(
             options=dict(storage_options or {}),
         )
         check_reach(job.paths, client)
-        with only_writer(job.location, inside=True):
+        # where nothing can be written, it is only looked whether anything needs to be
+        with only_writer(job.location, inside=True) if job.refusal is None else contextlib.nullcontext():
             done = _run(job, client, progress, rescore_changed=rescore_changed, verify=verify)
     except BaseException:
         if reported is not None:
@@ -197,14 +198,20 @@ def _run(
             runner = None
             if verify and before is not None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
-                forget_damaged(runner, folder, state, before, now, job.options)
+                forget_damaged(runner, folder, state, before, now, job)
             if before is not None and state.complete and not compared.new and _all_there(folder, before):
                 if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
                     before = before | {"inputs": [each.to_json() for each in state.inputs]}
-                    folder.write_manifest(before)
+                    if job.refusal is None:
+                        folder.write_manifest(before)
                 log_all_unreadable(before)
                 logger.info("nothing to do: %s is complete", job.location.url)
                 return ScoringRun(job.location.url, 0, before)
+            job.check_writable(
+                f"{number_of(len(compared.new), 'input')} must be scored"
+                if compared.new
+                else "parts of the run must be scored again"
+            )
             if runner is None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
             if compared.new:

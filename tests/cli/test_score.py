@@ -747,6 +747,54 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
     assert "does not agree with its checksum" in dslda(*score, "--out", out).error
 
 
+def without_rights(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the program as a user whom the rights of files bind, as they do not bind the system's own."""
+    bound = []
+    if os.geteuid() == 0:
+        bound = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        if shutil.which("setpriv") is None or subprocess.run([*bound, "true"], check=False).returncode:
+            pytest.skip("no way here to be bound by the rights of files")
+    return subprocess.run(
+        [*bound, *PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
+def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    write(inputs / "a.jsonl", 5, repeat=1)
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert dslda(*score).code == 0
+    before = content(out)
+    folders = (out / "parts", out)
+    try:
+        for folder in folders:
+            folder.chmod(0o500)
+        os.utime(inputs / "a.jsonl", (1, 1))  # its new time would be noted
+        done = without_rights(*score, "--verify")
+        assert done.returncode == 0, done.stderr
+        assert "1 part read again: all are what was written" in done.stderr
+        assert f"nothing to do: {out} is complete" in done.stderr
+        damage(out / "part-000000.parquet")
+        refused = without_rights(*score, "--verify")
+        assert refused.returncode == 2
+        assert "cannot be written: Permission denied" in refused.stderr
+        assert "; 1 part is not what was written: part-000000.parquet" in refused.stderr
+        write(inputs / "b.jsonl", 5, first=5, repeat=1)
+        refused = without_rights(*score)
+        assert refused.returncode == 2
+        assert "cannot be written: Permission denied" in refused.stderr
+        assert "; 1 input must be scored" in refused.stderr
+    finally:
+        for folder in folders:
+            folder.chmod(0o700)
+    damage(out / "part-000000.parquet")
+    assert content(out) == before
+
+
 @pytest.mark.parametrize("when", ["size", "content"])
 def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_kept(
     made: Path, tmp_path: Path, when: str
