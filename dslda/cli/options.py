@@ -15,7 +15,15 @@ from dslda.cluster.client import ClientLater
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
 
-__all__ = ["FREQUENCY", "NGRAMS", "chosen_client", "cluster_options", "json_option", "reading_options"]
+__all__ = [
+    "FREQUENCY",
+    "NGRAMS",
+    "chosen_client",
+    "cluster_options",
+    "json_option",
+    "names_in",
+    "reading_options",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -118,6 +126,11 @@ def json_option(command: Command) -> Command:
         is_flag=True,
         help="Log to stderr as JSON, one object a line, instead of progress.",
     )(command)
+
+
+def names_in(given: Sequence[str]) -> list[str]:
+    """The names in lists with commas, about which there may be white space."""
+    return [name.strip() for listed in given for name in listed.split(",")]
 
 
 def reading_options(*, formats: Sequence[str], without_id: str) -> Callable[[Command], Command]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import chosen_client, cluster_options, json_option
+from dslda.cli.options import chosen_client, cluster_options, json_option, names_in
 from dslda.cli.own_family import named_family
 from dslda.cli.program import Interrupted, Session
 from dslda.exceptions import DsldaError, InputError
@@ -264,7 +264,7 @@ def command(
                 corpus,
                 response=response,
                 family=chosen,
-                covariates=[name for listed in covariates for name in listed.split(",") if name],
+                covariates=names_in(covariates),
                 weight=weight,
                 exposure=exposure,
                 trials=trials,

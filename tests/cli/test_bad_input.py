@@ -118,6 +118,10 @@ TRAIN = {
         ["reviews.corpus", "--response", "age", "--family", "binomial"],
         "name the column of the trials with --trials; family",
     ),
+    "covariates without a name": (
+        ["reviews.corpus", "--response", "stars", "--covariates", ","],
+        "--covariates.* must name covariates of .*; got ''$",
+    ),
     "two clusters": (
         ["reviews.corpus", "--response", "stars", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"],
         "workers are for workers on this machine, got a scheduler",
