@@ -11,6 +11,7 @@ from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import (
     FREQUENCY,
     NGRAMS,
+    OUTPUT,
     chosen_client,
     cluster_options,
     json_option,
@@ -41,7 +42,11 @@ Examples:
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option(
-    "--out", required=True, metavar="C.corpus", help="Corpus to write: a local path or any fsspec URL."
+    "--out",
+    type=OUTPUT,
+    required=True,
+    metavar="C.corpus",
+    help="Corpus to write: a local path or any fsspec URL.",
 )
 @reading_options(formats=("jsonl", "csv", "parquet", "text", "ldac"), without_id="documents are numbered")
 @click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import chosen_client, cluster_options, json_option, names_in
+from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, names_in
 from dslda.cli.own_family import named_family
 from dslda.cli.program import Interrupted, Session
 from dslda.exceptions import DsldaError, InputError
@@ -73,7 +73,11 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 @click.argument("corpus_path", metavar="C.corpus")
 @click.option("--response", required=True, metavar="COL", help="Response to explain.")
 @click.option(
-    "--out", required=True, metavar="M.model", help="Model to write: a local path or any fsspec URL."
+    "--out",
+    type=OUTPUT,
+    required=True,
+    metavar="M.model",
+    help="Model to write: a local path or any fsspec URL.",
 )
 @click.option(
     "--family",
@@ -179,6 +183,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 )
 @click.option(
     "--checkpoint",
+    type=OUTPUT,
     metavar="DIR",
     help="Keep here what it takes to go on when training is killed: a local path or any fsspec URL.",
 )

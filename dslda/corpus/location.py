@@ -105,7 +105,8 @@ class Location:
 
     def sibling(self, suffix: str) -> Location:
         """A new place beside this one: ``.<name>.<random>.<suffix>``."""
-        parent, name = os.path.split(self.url)
+        # a URL may be that of a name alone, whose slashes are part of its protocol
+        parent, name = os.path.split(self.url) if self.local else self.url.rpartition("/")[::2]
         return replace(self, url=f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.{suffix}")
 
     def child(self, name: str) -> Location:

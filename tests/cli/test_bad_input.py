@@ -204,6 +204,18 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
         (["topics", "stars.model", "--top", "0"], "is not in the range"),
         (["info", "reviews.jsonl"], "not written by dslda"),
         (["info", "nowhere"], "does not exist"),
+        *(
+            (
+                [*line.split(), "memory://name"],
+                f"'{line.split()[-1]}': must .* outlives this command, got memory://name",
+            )
+            for line in (
+                "ingest reviews.jsonl --text text --out",
+                "train reviews.corpus --response stars --out",
+                "train reviews.corpus --response stars --out m.model --checkpoint",
+                "score stars.model reviews.jsonl --out",
+            )
+        ),
         (["nonsense"], "No such command 'nonsense'"),
         (["train", "--no-such-option"], "No such option"),
     ],
