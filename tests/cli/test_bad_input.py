@@ -199,6 +199,10 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
             ["predict", "stars.model", "*.jsonl", "--out", "reviews.jsonl", "--overwrite"],
             "is the input itself",
         ),
+        (
+            ["predict", "stars.model", "reviews.jsonl", "--out", "s3://bucket/x.csv"],
+            "--out must be a local file, got s3://bucket/x.csv; dslda score writes to URLs",
+        ),
         (["predict", "stars.model", "reviews.jsonl", "--out", "/dev/zero", "--overwrite"], "must be a file"),
         (["predict", "stars.model", "other.corpus"], "another vocabulary.*--realign"),
         (["topics", "stars.model", "--top", "0"], "is not in the range"),
@@ -214,6 +218,7 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
                 "train reviews.corpus --response stars --out",
                 "train reviews.corpus --response stars --out m.model --checkpoint",
                 "score stars.model reviews.jsonl --out",
+                "demo --out",
             )
         ),
         (["nonsense"], "No such command 'nonsense'"),
