@@ -165,6 +165,10 @@ class Location:
                 f"{self.url} is not written by dslda or has lost its manifest, there is no {METADATA} in it; "
                 "give another path, or copy the whole folder again"
             ) from None
+        except IsADirectoryError:
+            raise FormatError(
+                f"{self.url}: its manifest {METADATA} must be a file, it is a folder; copy the whole again, or write it anew"
+            ) from None
         try:
             metadata = parse_json(raw)
         except ValueError as error:

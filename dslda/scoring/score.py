@@ -188,6 +188,8 @@ def _run(
 ) -> ScoringRun:
     folder = RunFolder(job.location, job.scorer.output_format)
     before = folder.read_manifest()
+    if before is not None:
+        folder.check_kinds()
     versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
         state = RunState(job.identity, versions) if before is None else _known(before, job, versions)

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -793,6 +794,49 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
             folder.chmod(0o700)
     damage(out / "part-000000.parquet")
     assert content(out) == before
+
+
+def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    write(tmp_path / "a.jsonl", 3, repeat=1)
+    score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", out)
+    assert dslda(*score).code == 0
+    complete = content(out)
+    for name in (
+        "parts",
+        "part-000000.parquet",
+        "parts/000000.json",
+        "parts/000000.ids",
+        "manifest.json",
+        ".lock",
+    ):
+        place, away = out / name, tmp_path / "away"
+        if name == ".lock":
+            place.mkdir()
+        else:
+            place.rename(away)
+            if name == "parts":
+                place.write_text("mine")
+            else:
+                (place / "mine").mkdir(parents=True)
+        must = "a folder of the run, it is a file" if name == "parts" else "a file.*, it is a folder"
+        refused = dslda(*score)
+        assert re.search(f"{place} must be {must}; ", refused.error), refused.error
+        assert refused.code == (1 if name == ".lock" else 2)
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+        if name == "manifest.json":  # what was in it nobody else knows
+            away.rename(place)
+        elif away.is_dir():
+            shutil.rmtree(away)
+        else:
+            away.unlink(missing_ok=True)
+        assert dslda(*score).code == 0
+        assert content(out) == complete
 
 
 @pytest.mark.parametrize("when", ["size", "content"])
