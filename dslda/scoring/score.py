@@ -131,8 +131,8 @@ def score(
     ------
     InputError
         An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
-        not; was changed since it was scored, or while it was; or the folder
-        is a run of another model or of other settings. Finished parts stay, and the manifest says that the run is not
+        not; was changed since it was scored, or while it was; or the folder is a run of another model or of other settings,
+        or nothing can be written there and something must be. Finished parts stay, and the manifest says that the run is not
         complete.
     VocabularyMismatchError
         A corpus is counted over another vocabulary.
