@@ -21,9 +21,9 @@ from dslda.corpus.levels import encodable
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model
-from dslda.prediction_columns import columns_of_arrays, undetermined, wanted_columns
-from dslda.response_model import ClassWeight
-from dslda.training import DEFAULTS, train
+from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
+from dslda.training.entry import DEFAULTS, train
+from dslda.training.roles import ClassWeight
 from dslda.variational.parameters import Granularity, TopicEstimation
 from dslda.wording import number_name, number_of
 

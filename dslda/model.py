@@ -7,11 +7,21 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda.coefficients import (
+    Coefficient,
+    CovariateCoefficient,
+    Topic,
+    class_coefficients,
+    class_topics,
+    covariate_coefficients,
+    topic_coefficients,
+    topics_with_words,
+)
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -20,28 +30,16 @@ from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, InputError
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import model_checksum, read_model, write_model
-from dslda.prediction import (
-    WITHOUT_PREDICTION,
-    CountedBlock,
-    Predictions,
-    aligned_block,
-    blocks_of_documents,
-    blocks_of_matrix,
-    corpus_alignment,
+from dslda.prediction.documents import counted_documents
+from dslda.prediction.predict import predict_block, predict_nothing, training_proportions
+from dslda.prediction.responses import (
     observed_and_predicted,
-    predict_block,
-    predict_nothing,
-    share_right,
-    topic_proportions,
-)
-from dslda.prediction_columns import (
-    check_columns,
-    columns_of_corpus,
-    extras_of,
     observed_responses,
+    responses_of_corpus,
     responses_of_records,
-    undetermined,
+    share_right,
 )
+from dslda.prediction.results import WITHOUT_PREDICTION, Predictions
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
@@ -51,84 +49,6 @@ if TYPE_CHECKING:
     from dslda.families.base import Family
 
 __all__ = ["Coefficient", "CovariateCoefficient", "Model", "Topic", "load_model"]
-
-
-def _repr(row: Any) -> str:
-    """The fields that say something: most responses have no classes."""
-    said = ", ".join(f"{name}={value!r}" for name, value in row._asdict().items() if value is not None)
-    return f"{type(row).__name__}({said})"
-
-
-class Coefficient(NamedTuple):
-    """Coefficient of one topic, in the units of the response.
-
-    Attributes
-    ----------
-    topic : int
-        0 to K - 1.
-    coefficient : float
-        Linear predictor of a document that is all about this topic, with average covariates. For a Gaussian that
-        is the expected response; see docs/families.md for the others.
-    standard_error : float
-        Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient when
-        topics and topic assignments are taken as known, with the dispersion as estimated (of a Poisson response: 1, or
-        Pearson's where that was asked for). As both were
-        estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the
-        information matrix is singular.
-    class_name : str or None
-        Of a response of classes: the class that the topic speaks for most, whose coefficient this is.
-    """
-
-    topic: int
-    coefficient: float
-    standard_error: float
-    class_name: str | None = None
-    __repr__ = _repr
-
-
-class CovariateCoefficient(NamedTuple):
-    """Coefficient of a covariate, in the units of the linear predictor per unit of the covariate.
-
-    Attributes
-    ----------
-    covariate : str
-    level : str or None
-        Of a categorical covariate: against its first level.
-    coefficient, standard_error : float
-        As in :class:`Coefficient`.
-    class_name : str or None
-    """
-
-    covariate: str
-    level: str | None
-    coefficient: float
-    standard_error: float
-    class_name: str | None = None
-    __repr__ = _repr
-
-
-class Topic(NamedTuple):
-    """One topic with its most probable words.
-
-    Attributes
-    ----------
-    topic : int
-    coefficient : float
-        See :class:`Coefficient`.
-    words : tuple of str
-        The most probable first. Numbers of columns for a model without vocabulary.
-    probabilities : tuple of float
-        Of these words in the topic.
-    class_name : str or None
-        See :class:`Coefficient`.
-    """
-
-    topic: int
-    coefficient: float
-    words: tuple[str, ...]
-    probabilities: tuple[float, ...]
-    class_name: str | None = None
-    __repr__ = _repr
 
 
 class Model:
@@ -286,22 +206,7 @@ class Model:
         -------
         tuple of Coefficient, length K
         """
-        record = self.record
-        eta, n_topics = record.parameters.eta, self.n_topics
-        if self.classes is not None and eta.ndim == 2:
-            eta, errors = self.class_coefficients(), self._errors()[:n_topics]
-            favoured = eta.argmax(axis=1)
-            return tuple(
-                Coefficient(k, float(eta[k, c]), float(errors[k, c]), self.classes[c])
-                for c in range(eta.shape[1])
-                for k in np.flatnonzero(favoured == c)[
-                    np.argsort(-eta[favoured == c, c], kind="stable")
-                ].tolist()
-            )
-        values = self.family.coefficients_to_user(eta, record.scaling.center, record.scaling.scale)
-        errors = self._scale() * self._errors()[:n_topics]
-        order = np.argsort(values, kind="stable").tolist()
-        return tuple(Coefficient(k, float(values[k]), float(errors[k])) for k in order)
+        return topic_coefficients(self.record)
 
     def class_coefficients(self) -> NDArray[np.float64]:
         """Coefficients of every topic for every class, on the scale of log-odds; they sum to 0 over the classes.
@@ -315,11 +220,7 @@ class Model:
         InputError
             The response has one coefficient a topic: see :meth:`coefficients`.
         """
-        if self.record.parameters.n_classes is None:
-            raise InputError(f"family {self.spec.family} has one coefficient a topic; use coefficients()")
-        eta = self.record.parameters.eta
-        # what the classes have in common says nothing of them
-        return eta - eta.mean(axis=1, keepdims=True)
+        return class_coefficients(self.record)
 
     def class_topics(self, top: int | None = 3) -> dict[str, tuple[Coefficient, ...]]:
         """For each class the topics that raise it most: those with the largest coefficients above 0.
@@ -340,48 +241,11 @@ class Model:
         InputError
             The response has one coefficient a topic, or `top` is below 1.
         """
-        if top is not None:
-            _check_top(top)
-        eta, errors = self.class_coefficients(), self._errors()[: self.n_topics]
-        return {
-            name: tuple(
-                Coefficient(k, float(eta[k, c]), float(errors[k, c]), name)
-                for k in np.argsort(-eta[:, c], kind="stable")[:top].tolist()
-                if top is None or eta[k, c] > 0.0
-            )
-            for c, name in enumerate(self.classes or ())
-        }
+        return class_topics(self.record, top)
 
     def covariate_coefficients(self) -> tuple[CovariateCoefficient, ...]:
         """Coefficients of the covariates, per unit of each covariate, in their order."""
-        errors = self._errors()[self.n_topics :]
-        zeta = self.record.parameters.zeta
-        found = []
-        for p, column in enumerate(self.record.design.covariates):
-            factor = self._scale() / column.scale
-            level = None if column.level is None else self.record.levels[column.name][column.level]
-            classes = (None,) if zeta.ndim == 1 else self.classes or ()
-            for value, error, name in zip(
-                np.atleast_1d(zeta[p]), np.atleast_1d(errors[p]), classes, strict=True
-            ):
-                found.append(
-                    CovariateCoefficient(
-                        column.name, level, float(value * factor), float(error * factor), name
-                    )
-                )
-        return tuple(found)
-
-    def _scale(self) -> float:
-        """What a coefficient is multiplied by to be in the user's units."""
-        return self.record.scaling.scale if self.family.link == "identity" else 1.0
-
-    def _errors(self) -> NDArray[np.float64]:
-        """Standard errors of eta and zeta, on the scale of the fit, shape (K + P,) or (K + P, C)."""
-        covariance = self.record.covariance
-        n = self.n_topics + len(self.record.parameters.zeta)
-        if covariance is None:
-            return np.full((n, *self.record.parameters.eta.shape[1:]), np.nan)
-        return np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1)).T
+        return covariate_coefficients(self.record)
 
     def topics(self, top: int = 10) -> tuple[Topic, ...]:
         """Topics with their most probable words, ordered by coefficient from low to high.
@@ -400,16 +264,7 @@ class Model:
         InputError
             `top` is below 1.
         """
-        _check_top(top)
-        found = []
-        for topic, coefficient, _, class_name in self.coefficients():
-            weights = self.record.parameters.topics[:, topic]
-            best = np.argsort(-weights, kind="stable")[:top]
-            words = tuple(
-                str(t) if self.vocabulary is None else self.vocabulary.terms[t] for t in best.tolist()
-            )
-            found.append(Topic(topic, coefficient, words, tuple(weights[best].tolist()), class_name))
-        return tuple(found)
+        return topics_with_words(self.record, top)
 
     def predict(
         self,
@@ -521,7 +376,7 @@ class Model:
         -------
         pyarrow.Table
             One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the
-            model does not know; see :class:`~dslda.prediction.Predictions` for what counts as one), `flag`
+            model does not know; see :class:`~dslda.prediction.results.Predictions` for what counts as one), `flag`
             ("empty", "no_known_word", "not_converged" or ""), `probability_<class>` for each class or level of the
             response, `topic_0`, `topic_1`, ...
         """
@@ -566,7 +421,7 @@ class Model:
         """
         if y is None:
             if isinstance(documents, Corpus) and self.response is not None:
-                y = _responses_of(documents, self.response)
+                y = responses_of_corpus(documents, self.response)
             else:
                 if isinstance(documents, Iterator):
                     documents = list(documents)
@@ -598,30 +453,9 @@ class Model:
         -------
         ndarray of float64, shape (n_documents, n_topics)
         """
-        from dslda.variational.estep import infer
-
-        counted = [each for each, _ in self._blocks(documents, **options)]
-        parameters = self.record.design.weighed(self.scoring_record.parameters, back=True)
-        observed = observed_responses(y, self.record, sum(c.block.n_documents for c in counted))
-        parts, first = [np.zeros((0, self.n_topics))], 0
-        for each in counted:
-            block = each.block
-            own = observed[first : first + block.n_documents]
-            lacking = undetermined(self.record, each.columns, block.n_documents, with_event=True) != ""
-            own = np.where(lacking, np.nan, own)
-            posterior = infer(
-                block.indptr,
-                block.terms,
-                block.counts,
-                parameters,
-                spec=self.spec,
-                y=self.record.design.to_model(own),
-                family=self.family,
-                extras=extras_of(self.record, each.columns, block.n_documents, y=own),
-            )
-            parts.append(topic_proportions(posterior))
-            first += block.n_documents
-        return np.concatenate(parts)
+        counted = [each for each, _ in counted_documents(documents, self.record, **options)]
+        observed = observed_responses(y, self.record, sum(each.block.n_documents for each in counted))
+        return training_proportions(self.scoring_record, counted, observed)
 
     def save(
         self,
@@ -677,48 +511,8 @@ class Model:
         return parts
 
     def _predictions(self, documents: Any, **options: Any) -> Iterator[Predictions]:
-        for counted, doc_id in self._blocks(documents, **options):
+        for counted, doc_id in counted_documents(documents, self.record, **options):
             yield predict_block(self.scoring_record, counted, doc_id)
-
-    def _blocks(
-        self,
-        documents: Any,
-        *,
-        text: str | None = None,
-        words: str | None = None,
-        counts: str | None = None,
-        terms: Any = None,
-        realign: bool = False,
-        covariates: Mapping[str, ArrayLike] | None = None,
-    ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
-        """Documents of any form as blocks over the model's vocabulary, with their identifiers."""
-        if isinstance(documents, Corpus):
-            alignment = corpus_alignment(documents, self.record, realign=realign)
-            if covariates is not None:
-                raise InputError("covariates must be left out: those of the corpus are used")
-            names = check_columns(documents, self.record)
-            first = 0
-            for partition in range(documents.n_partitions):
-                block = documents.read(partition, responses=(), covariates=names, doc_id=True)
-                columns = columns_of_corpus(block.covariates, self.record, documents.levels, first=first)
-                first += block.n_documents
-                yield replace(aligned_block(block, alignment), columns=columns), block.doc_id or ()
-            return
-        if isinstance(documents, (str, bytes, Mapping)):
-            raise InputError(
-                f"documents must be a list of texts, got one {type(documents).__name__}; write [it]"
-            )
-        if hasattr(documents, "ndim") and documents.ndim == 2:
-            blocks = blocks_of_matrix(documents, self.record, terms=terms, covariates=covariates)
-        else:
-            blocks = blocks_of_documents(
-                documents, self.record, text=text, words=words, counts=counts, covariates=covariates
-            )
-        first = 0
-        for counted in blocks:
-            last = first + counted.block.n_documents
-            yield counted, tuple(map(str, range(first, last)))
-            first = last
 
 
 def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Model:
@@ -743,18 +537,3 @@ def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, An
         It is not a model, damaged, or of a version this release cannot read.
     """
     return Model(read_model(path, storage_options=storage_options))
-
-
-def _check_top(top: Any) -> None:
-    if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
-        raise InputError(f"top must be a whole number of at least 1, got {top!r}")
-
-
-def _responses_of(corpus: Corpus, response: str) -> list[Any]:
-    """The responses of a corpus: numbers, or names, None where missing."""
-    if response not in corpus.response_names:
-        raise InputError(f"y must be given: {corpus.path} has no response {response!r}")
-    blocks = (corpus.read(p, responses=[response]) for p in range(corpus.n_partitions))
-    values = [value for block in blocks for value in block.responses[response].tolist()]
-    names = corpus.levels.get(response)
-    return values if names is None else [None if v != v else names[int(v)] for v in values]

@@ -83,8 +83,8 @@ def command(
     stdin. The texts are taken from the field "text" unless --text, or --words and --counts, name others.
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.prediction import predict_nothing
-        from dslda.prediction_columns import wanted_columns
+        from dslda.prediction.columns import wanted_columns
+        from dslda.prediction.predict import predict_nothing
 
         if out is not None:
             _check_output(out, input_path, overwrite=overwrite)
@@ -106,10 +106,10 @@ def command(
         elif (corpus := _corpus(input_path)) is not None:
             tables = model.score_tables(corpus, realign=realign)
         else:
-            from dslda.predict_files import predict_files
+            from dslda.prediction.files import predict_files
 
             tables = predict_files(
-                model, input_path, format=format, text=text, words=words, counts=counts, id=id_
+                model.scoring_record, input_path, format=format, text=text, words=words, counts=counts, id=id_
             )
         with _output(out) as stream:
             name = "standard output" if out is None else out
@@ -197,7 +197,7 @@ def _write(
     tables: Iterable[pa.Table], stream: IO[str], name: str, *, nothing: pa.Table, without: Collection[str]
 ) -> None:
     """Tables as one CSV file, with the header of `nothing`; reports documents whose prediction rests on no word."""
-    from dslda.prediction import FLAG_MEANING
+    from dslda.prediction.results import FLAG_MEANING
     from dslda.scoring.tables import csv_lines, safe_rows
 
     flags: Counter[str] = Counter()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dslda.families.base import Family
     from dslda.model import Model
     from dslda.persistence.record import ModelRecord, TrainingSummary
-    from dslda.response_model import Roles
+    from dslda.training.roles import Roles
 
 __all__ = ["command"]
 
@@ -245,7 +245,6 @@ def command(
     whatever the number of workers. Documents without the response help to learn the topics.
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.checkpoints import CheckpointOptions
         from dslda.cli.interrupts import HoldWhenDone
         from dslda.cli.progress import JsonProgress
         from dslda.corpus.location import Location
@@ -253,7 +252,8 @@ def command(
         from dslda.engine.progress import default_progress
         from dslda.persistence.store import check_model_output
         from dslda.training import train
-        from dslda.training_set import named_roles
+        from dslda.training.fit_checkpoint import CheckpointOptions
+        from dslda.training.roles import named_roles
 
         chosen = named_family(family)
         corpus = open_corpus(corpus_path)
@@ -325,8 +325,9 @@ def _kept(corpus: Corpus, share: float, seed: int) -> NDArray[np.bool_]:
 
 def _check_all(corpus: Corpus, response: str, family: str | Family, roles: Roles) -> None:
     """Refuse in all documents what training refuses in its own: those that are kept from it are measured."""
-    from dslda.response_model import response_model
-    from dslda.training_set import check_response, training_set_of_corpus
+    from dslda.training.checks import check_response
+    from dslda.training.documents import training_set_of_corpus
+    from dslda.training.response import response_model
 
     every = training_set_of_corpus(corpus, response, None, roles)
     check_response(every)
@@ -355,9 +356,9 @@ def _is_complete(training: TrainingSummary, max_iter: int) -> bool:
 
 def _model_of_fit(out: str, checkpoint: str) -> ModelRecord | None:
     """The model that is there already, if it is of the fit that the checkpoint is of: it is in nobody's way."""
-    from dslda.checkpoints import is_of_fit
     from dslda.persistence.checkpoint import read_checkpoint
     from dslda.persistence.store import read_model
+    from dslda.training.identity import is_of_fit
 
     try:
         model, kept = read_model(out), read_checkpoint(checkpoint)

@@ -178,6 +178,17 @@ class Lines:
                 refused = InputError(f"{self.place(self.count)}: {_not_utf8(line[bad], offset + bad)}")
             yield decoded, refused
 
+    def raw_records(self) -> Iterator[bytes]:
+        """The lines that are more than white space, as they are."""
+        for line in self._raw_lines():
+            self.count += 1
+            if b"!" <= line[:1] <= b"~":  # nearly all, so that few are decoded
+                yield line
+                continue
+            content = line.removeprefix(BYTE_ORDER_MARK) if self.start == 0 and self.count == 1 else line
+            if not content.decode("utf-8", errors="replace").isspace():
+                yield line
+
     def place(self, count: int) -> str:
         """Name the `count`-th line of the range, counted from 1, by file and line of the file."""
         if self.first_line is None:

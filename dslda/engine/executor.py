@@ -14,7 +14,8 @@ from dslda.config import EngineSettings
 from dslda.engine.publish import as_sent
 from dslda.engine.read_ahead import ReadAhead
 from dslda.engine.reduction import number_of_levels, sum_subtree
-from dslda.engine.sources import Source, TrainingBlock
+from dslda.engine.sources import Source
+from dslda.engine.training_view import TrainingBlock
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.parts import ParameterParts, e_step_of_parts

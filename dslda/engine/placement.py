@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dslda.cluster.futures import release, wait_for
 from dslda.engine.memory import WorkerMemory, room_for_documents, working_memory
-from dslda.engine.sources import FutureSource, Source, TrainingBlock
+from dslda.engine.sources import FutureSource, Source
 from dslda.engine.tasks import Reading, read_bundle
+from dslda.engine.training_view import TrainingBlock
 from dslda.exceptions import EngineError
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from dslda.engine.sources import TrainingBlock
+from dslda.engine.training_view import TrainingBlock
 
 __all__ = ["ReadAhead"]
 

@@ -6,19 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.summary import ResponseSummary, merged_moments
+from dslda.engine.training_view import TrainingView
 from dslda.families.answers import is_in_domain
 from dslda.families.base import Family
 from dslda.variational.design import outside_of_role
-
-if TYPE_CHECKING:
-    from dslda.engine.sources import TrainingView
 
 __all__ = ["Moments", "Survey", "Wrong", "survey_block"]
 

@@ -15,7 +15,7 @@ from dslda.engine.executor import noting, run_partition
 from dslda.engine.plugin import PLUGIN_NAME
 from dslda.engine.read_ahead import ReadAhead
 from dslda.engine.reduction import add_children, sum_subtree
-from dslda.engine.sources import PartitionLoader, TrainingBlock, TrainingView
+from dslda.engine.training_view import PartitionLoader, TrainingBlock, TrainingView
 from dslda.exceptions import EngineError
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters

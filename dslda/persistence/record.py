@@ -88,7 +88,7 @@ class ModelRecord:
         written before it was kept.
     base : ndarray of float64, shape (1,), or (C,) for a response of classes, or None
         Linear predictor, on the scale of the fit, of a document of which no word is known, with average covariates:
-        see :mod:`dslda.base_rate`. None where it is not known; then it is that of the prior's mean.
+        see :mod:`dslda.training.base_rate`. None where it is not known; then it is that of the prior's mean.
     pearson : ndarray of float64, shape (2,), or None
         Pearson's X2 of the responses in the last E-step, and its degrees of freedom: the sum of the documents' weights less
         the number of coefficients. None where the family does not ask, and in models that were written before it was kept.

@@ -346,8 +346,8 @@ def _rows(source: Source, *, skip: bool = False) -> int:
     n = 0
     try:
         if isinstance(source, JsonLines):
-            for line, _ in Lines(source.file, source.start, source.stop).attempts():
-                n += not line.isspace()
+            for _ in Lines(source.file, source.start, source.stop).raw_records():
+                n += 1
         elif isinstance(source, CsvLines):
             n = -1 if source.columns is None else 0
             for _ in source.tried_rows(source.lines()):

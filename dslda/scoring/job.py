@@ -15,9 +15,9 @@ from dslda.corpus.readers import Fields
 from dslda.corpus.sources import InputFiles, NoFileError, list_files
 from dslda.exceptions import DsldaError, InputError
 from dslda.model import Model, load_model
-from dslda.predict_files import fields_of_records
-from dslda.prediction import corpus_alignment
-from dslda.prediction_columns import check_columns
+from dslda.prediction.alignment import corpus_alignment
+from dslda.prediction.columns import check_columns
+from dslda.prediction.files import fields_of_records
 from dslda.scoring.folder import MANIFEST, RunFolder
 from dslda.scoring.inputs import Input, partition_inputs
 from dslda.scoring.part import Scorer
@@ -82,7 +82,7 @@ class Job:
         else:
             files = _files(inputs, format, RunFolder(location, output_format), options)
             _check_apart(files, inputs, location)
-            fields = fields_of_records(model, files, **named)
+            fields = fields_of_records(model.record, files, **named)
         record = model.scoring_record
         settings = {
             "input_format": "corpus" if files is None else files.format,

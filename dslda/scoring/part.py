@@ -23,19 +23,13 @@ from dslda.corpus.readers import Fields, Record, attempts
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
 from dslda.persistence.record import ModelRecord
-from dslda.predict_files import identifier_of
-from dslda.prediction import (
-    BATCH_DOCUMENTS,
-    CountedBlock,
-    Predictions,
-    aligned_block,
-    count_batch,
-    fields_of_documents,
-    predict_block,
-    predict_nothing,
-    settings_of_texts,
-)
-from dslda.prediction_columns import columns_of_corpus, columns_of_records
+from dslda.prediction.alignment import aligned_block
+from dslda.prediction.columns import columns_of_corpus, columns_of_records
+from dslda.prediction.counted_block import CountedBlock
+from dslda.prediction.counting import BATCH_DOCUMENTS, count_batch, fields_of_documents, settings_of_texts
+from dslda.prediction.files import identifier_of
+from dslda.prediction.predict import predict_block, predict_nothing
+from dslda.prediction.results import Predictions
 from dslda.scoring.inputs import FileSource, Input, check_unchanged, reason_of, sha256_of
 from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally

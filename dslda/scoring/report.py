@@ -8,7 +8,7 @@ from typing import Any
 
 from dslda.exceptions import InputError
 from dslda.model import Model
-from dslda.prediction import FLAG_MEANING
+from dslda.prediction.results import FLAG_MEANING
 from dslda.scoring.drift import drift_report
 from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.folder import RunFolder, RunState

@@ -18,8 +18,8 @@ from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.corpus.sources import InputFiles, check_first_records, listed
 from dslda.exceptions import DsldaError, EngineError, InputError
 from dslda.model import Model
-from dslda.prediction import corpus_alignment
-from dslda.prediction_columns import check_columns
+from dslda.prediction.alignment import corpus_alignment
+from dslda.prediction.columns import check_columns
 from dslda.scoring.folder import Part, RunFolder, RunState
 from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.job import Job, checked_topics, is_skip
@@ -100,7 +100,7 @@ def score(
     format : {"auto", "jsonl", "csv", "parquet", "text"}
         Of the input; "auto" goes by the files' endings.
     text, words, counts, id : str, optional
-        Fields, as in :func:`~dslda.predict_files.predict_files`.
+        Fields, as in :func:`~dslda.prediction.files.predict_files`.
     topics : int, "all" or "none"
         Topic proportions of each document: all, or the largest few with the numbers of their topics.
     output_format : {"parquet", "csv", "jsonl"}

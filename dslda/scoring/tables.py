@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.location import Location
-from dslda.prediction import Predictions
+from dslda.prediction.results import Predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa

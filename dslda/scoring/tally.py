@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.levels import encodable
 from dslda.persistence.reference import Reference
-from dslda.prediction import Predictions
+from dslda.prediction.results import Predictions
 from dslda.scoring.new_words import FrequentWords
 
 __all__ = ["RunTally", "Tally"]

@@ -50,11 +50,12 @@ PYTHON = re.compile(
 OF_PYTHON_ALONE = frozenset(
     [
         "appender.py",
+        "coefficients.py",
         "estimators.py",
         "model.py",
         "partition_writer.py",
         "testing.py",
-        "training.py",
+        "entry.py",
         "writer.py",
     ]
 )

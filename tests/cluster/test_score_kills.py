@@ -26,7 +26,7 @@ from pathlib import Path
 
 import dslda
 import pyarrow.parquet, sklearn.feature_extraction.text
-from dslda.prediction import predict_nothing
+from dslda.prediction.predict import predict_nothing
 
 folder = Path(sys.argv[1])
 out = folder / "work" / "scores"

@@ -20,7 +20,7 @@ from dslda.datasets import load_clothing
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.families.registry import get_family
 from dslda.model import Model, load_model
-from dslda.predict_files import predict_files
+from dslda.prediction.files import predict_files
 from dslda.training import train
 from dslda.variational.estep import e_step
 
@@ -378,13 +378,13 @@ def test_files_are_predicted_as_their_records_are(model: Model, tmp_path: Path) 
     ]
     path = tmp_path / "new.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in records))
-    (table,) = predict_files(model, path, words="words", counts="counts", id="key")
+    (table,) = predict_files(model.scoring_record, path, words="words", counts="counts", id="key")
     assert table["id"].to_pylist() == ["a", "1", "c"]
     expected = model.predict([(["dress", "too"], [1, 2]), ([], []), ([], [])])
     assert_array_equal(table["prediction"].to_numpy(), expected)
     path.write_text(path.read_text() + '{"words": ["dress"], "counts": [-1], "key": "d"}\n')
     with pytest.raises(InputError, match=r"new\.jsonl, line 4: .*-1"):
-        list(predict_files(model, path, words="words", counts="counts"))
+        list(predict_files(model.scoring_record, path, words="words", counts="counts"))
 
 
 def test_a_model_of_texts_tokenises_as_in_training(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_a_model_of_texts_tokenises_as_in_training(tmp_path: Path) -> None:
     assert good > 4 > 2 > bad
     # fields of the training records are where predictions look first
     assert_array_equal(model.predict([{"body": "GOOD apple"}]), [good])
-    (table,) = predict_files(model, path)
+    (table,) = predict_files(model.scoring_record, path)
     assert table["id"].to_pylist()[:2] == ["k0", "k1"]
     assert_array_equal(table["prediction"].to_numpy(), model.predict(fruit))
     # "fruit" is in all documents and was filtered out: it is in the texts, and no more in the corpus

@@ -84,6 +84,23 @@ def test_a_byte_that_is_not_utf8_is_named_by_line_and_position(tmp_path, ending)
         read_text(file)
 
 
+@given(
+    lines=st.lists(st.text("\ufeff\u2003\x1c\x85\t\r {é", max_size=3)),
+    marked=st.booleans(),
+    start=st.integers(0, 4),
+)
+def test_lines_that_are_counted_are_those_that_are_read(
+    lines: list[str], marked: bool, start: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
+    file = write(path, b"\xef\xbb\xbf" * marked + "\n".join(lines).encode())
+    counting = Lines(file, start)
+    n = sum(1 for _ in counting.raw_records())
+    reading = Lines(file, start)
+    assert n == sum(not line.isspace() for line, _ in reading.attempts())
+    assert counting.count == reading.count
+
+
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
     file = write(tmp_path / "a.csv", b"\xef\xbb\xbftext,b\nhello,1\n")
     assert texts(CsvLines(file)) == ["hello"]

@@ -23,8 +23,6 @@ __all__ = [
     "columns_of_corpus",
     "columns_of_records",
     "extras_of",
-    "observed_responses",
-    "responses_of_records",
     "undetermined",
     "wanted_columns",
 ]
@@ -145,72 +143,10 @@ def columns_of_records(
     return found
 
 
-def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray[np.float64]:
-    """Responses of documents that are not those of training, as the design takes them: numbers, or codes of names.
-
-    Raises
-    ------
-    InputError
-        One is no number, or none of the classes.
-    """
-    from dslda.arrays import response_array
-
-    classes, numbers = record.classes, record.design.classes
-    listed = y.tolist() if hasattr(y, "tolist") else y
-    if (
-        classes is None
-        or not isinstance(listed, Sequence)
-        or not any(isinstance(value, str) for value in listed)
-    ):
-        observed = response_array(y, n_documents, what="y")
-        if classes is not None:
-            allowed = np.arange(len(classes)) if numbers is None else np.asarray(numbers)
-            strange = ~np.isin(observed, allowed) & ~np.isnan(observed)
-            if strange.any():
-                row = int(np.argmax(strange))
-                raise InputError(
-                    f"y must be one of the classes of training ({_shown(classes)}), got {observed[row]:g} in row {row}"
-                )
-        return observed
-    if isinstance(y, str) or len(listed) != n_documents:
-        raise InputError(f"y must have one class for each of {n_documents} documents, got {len(listed)}")
-    codes = {name: code if numbers is None else numbers[code] for code, name in enumerate(classes)}
-    observed = np.full(n_documents, np.nan)
-    for row, value in enumerate(listed):
-        name = level_name(value, f"y, row {row}")
-        if name is None:
-            continue
-        if name not in codes:
-            raise InputError(
-                f"y must be one of the classes of training ({_shown(classes)}), got {value!r:.60} in row {row}"
-            )
-        observed[row] = codes[name]
-    return observed
-
-
-def responses_of_records(documents: Any, response: str | None) -> list[Any]:
-    """The field of the response in documents that are mappings, None where one has none.
-
-    Raises
-    ------
-    InputError
-        No document has the field.
-    """
-    # one document is a mapping too, and predicting it is refused with what to write
-    several = isinstance(documents, Iterable) and not isinstance(documents, (str, bytes, Mapping))
-    records = [document if isinstance(document, Mapping) else {} for document in documents] if several else []
-    if response is None or not any(response in record for record in records):
-        raise InputError(
-            "y must be given where documents are neither a corpus nor records with the field of the model's response"
-            + ("" if response is None else f", {response!r}")
-        )
-    return [None if record.get(response) == "" else record.get(response) for record in records]
-
-
 def undetermined(
     record: ModelRecord, columns: Columns, n_documents: int, *, with_event: bool = False
 ) -> NDArray[np.object_]:
-    """Why documents have no linear predictor, as :class:`~dslda.prediction.Predictions` flags it; "" where they have.
+    """Why documents have no linear predictor, as :class:`~dslda.prediction.results.Predictions` flags it; "" where they have.
 
     Parameters
     ----------
@@ -286,7 +222,7 @@ def _check_values(columns: Columns, record: ModelRecord, place: Callable[[int], 
         (trials, "trials", "a whole number of at least 1"),
         (_event(record), "event", "0 or 1"),
     ):
-        if name in columns and (bad := outside_of_role(role, columns[name])).any():
+        if name is not None and name in columns and (bad := outside_of_role(role, columns[name])).any():
             row = int(np.argmax(bad))
             raise InputError(f"{place(row)}: {role} {name!r} must be {rule}, got {columns[name][row]:g}")
 

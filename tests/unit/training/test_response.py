@@ -125,7 +125,7 @@ def test_another_process_loads_and_predicts_the_same_bits(fitted: Any) -> None:
     paths = [path for *_, path in fitted.values()]
     arguments = [sys.executable, "-c", code, *paths]
     other = subprocess.run(
-        arguments, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+        arguments, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3]
     )
     counts = np.random.default_rng(0).poisson(0.3, (30, V))
     import hashlib

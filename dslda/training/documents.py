@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,8 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
-from dslda.exceptions import DataWarning, InputError
-from dslda.response_model import ROUNDING, Roles
-from dslda.wording import number_of
+from dslda.exceptions import InputError
+from dslda.training.roles import Roles
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -31,10 +29,6 @@ __all__ = [
     "TEXT_SETTINGS",
     "TrainingSet",
     "bag_reading",
-    "check_response",
-    "named_roles",
-    "report_left_out",
-    "roles_of_arrays",
     "training_set_of_bag",
     "training_set_of_corpus",
     "training_set_of_matrix",
@@ -45,12 +39,6 @@ RESPONSE = "response"
 
 TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
 """Keywords that say how the texts of a bag are counted."""
-
-SHOWN = 3
-"""Documents that a message names."""
-
-# The dispersion is the square of the response's units: far inside what a double holds, the sums of many documents too.
-LOWEST_DEVIATION, HIGHEST_DEVIATION = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,45 +64,6 @@ class TrainingSet:
     def what(self) -> str:
         """The response, as messages name it."""
         return "the response" if self.response is None else f"response {self.response!r}"
-
-
-def named_roles(
-    covariates: Any, weight: Any, exposure: Any, trials: Any, event: Any, class_weight: Any
-) -> Roles:
-    """The columns that are named for a corpus or bag.
-
-    Raises
-    ------
-    InputError
-        One is no name.
-    """
-    names = (covariates,) if isinstance(covariates, str) else covariates
-    if isinstance(names, Mapping) or not isinstance(names, Sequence):
-        raise InputError(f"covariates must name covariates of the corpus, got {type(covariates).__name__}")
-    single = {"weight": weight, "exposure": exposure, "trials": trials, "event": event}
-    for role, name in [*single.items(), *(("covariates", name) for name in names)]:
-        if name is not None and not isinstance(name, str):
-            raise InputError(f"{role} must be the name of a covariate of the corpus, got {name!r:.60}")
-    return Roles(tuple(dict.fromkeys(names)), **single, class_weight=class_weight)
-
-
-def roles_of_arrays(
-    covariates: Any, weight: Any, exposure: Any, trials: Any, event: Any, class_weight: Any
-) -> tuple[Roles, dict[str, Any]]:
-    """The arrays that are given for a matrix, by name, and what they are for."""
-    if isinstance(covariates, str) or not (isinstance(covariates, Mapping) or len(covariates) == 0):
-        raise InputError(
-            "covariates must be a mapping of name to array for a matrix, got "
-            f"{type(covariates).__name__}; write covariates={{'age': [...]}}"
-        )
-    single = {"weight": weight, "exposure": exposure, "trials": trials, "event": event}
-    arrays = {str(name): values for name, values in dict(covariates).items()}
-    clash = set(arrays) & set(single)
-    if clash:
-        raise InputError(f"covariates must have other names than {', '.join(sorted(clash))}")
-    given = {role: role for role, values in single.items() if values is not None}
-    roles = Roles(tuple(arrays), **given, class_weight=class_weight)
-    return roles, arrays | {role: single[role] for role in given}
 
 
 def training_set_of_corpus(
@@ -296,7 +245,7 @@ def training_set_of_matrix(
 
 
 def _column(
-    what: str, values: ArrayLike, n_documents: int, name: str, levels: dict[str, tuple[str, ...]]
+    what: str, values: Any, n_documents: int, name: str, levels: dict[str, tuple[str, ...]]
 ) -> NDArray[np.float64]:
     """Numbers as they are; names as codes, with the names put in `levels`: sorted, or as a pandas Categorical has them."""
     values = getattr(values, "array", values)  # of a Series
@@ -331,66 +280,6 @@ def _column(
     levels[name] = known
     codes = {value: float(code) for code, value in enumerate(known)}
     return np.array([math.nan if value is None else codes[value] for value in names])
-
-
-def report_left_out(training_set: TrainingSet) -> None:
-    """Say of which documents the response is left out, as they lack a covariate.
-
-    Warns
-    -----
-    DataWarning
-    """
-    columns = training_set.source.design.columns
-    lacking = {name: training_set.covariates[name].missing for name in columns}
-    rows = training_set.source.left_out() if any(lacking.values()) else []
-    if not rows:
-        return
-    summary = training_set.summary
-    shown = ", ".join(training_set.source.name_of(row) for row in rows[:SHOWN])
-    missing = ", ".join(f"{name!r} in {n:,}" for name, n in lacking.items() if n)
-    warnings.warn(
-        f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack a covariate "
-        f"(missing: {missing}): their response is left out, their words still count; the first: {shown}"
-        f"{', ...' if len(rows) > SHOWN else ''}; fill it in to use them",
-        DataWarning,
-        stacklevel=4,
-    )
-
-
-def check_response(training_set: TrainingSet) -> None:
-    """Refuse a response that there is nothing to learn from, or whose size no double can hold the square of.
-
-    Raises
-    ------
-    InputError
-        It is missing everywhere, constant but for rounding, or its standard deviation is not from 1e-100 to 1e100.
-    """
-    what, summary = training_set.what, training_set.summary
-    names = training_set.levels.get(training_set.column)
-    if summary.n == 0:
-        columns = ", ".join(map(repr, training_set.source.design.columns))
-        raise InputError(
-            f"{what} is missing in all documents to train on{f' that have {columns}' if columns else ''}; it must be "
-            "known in at least two"
-        )
-    low, high = summary.minimum, summary.maximum
-    if low == high:
-        raise InputError(
-            f"{what} must have at least two distinct values in the documents to train on, got "
-            f"{f'{low:g}' if names is None else repr(names[int(low)])} in all {summary.n:,} that have it; there is nothing "
-            "to learn"
-        )
-    deviation = math.sqrt(summary.variance)
-    if not LOWEST_DEVIATION <= deviation <= HIGHEST_DEVIATION:
-        raise InputError(
-            f"{what} must have a standard deviation from {LOWEST_DEVIATION:g} to {HIGHEST_DEVIATION:g}, got "
-            f"{deviation:.3g} for values from {low:g} to {high:g}; give it in other units"
-        )
-    if high - low <= ROUNDING * max(abs(low), abs(high)):
-        raise InputError(
-            f"{what} must differ between documents by more than rounding, got values from {low!r} to "
-            f"{high!r}; subtract a constant where it is computed"
-        )
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,70 +1,42 @@
-"""Training: from documents in any form to a fitted :class:`~dslda.model.Model`."""
+"""The entry to training: its keywords, and which form of documents they come with."""
 
 from __future__ import annotations
 
 import logging
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dslda._version import library_versions
-from dslda.base_rate import base_predictor
-from dslda.checkpoints import CheckpointOptions, FitCheckpoint, fit_identity
 from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_memory
 from dslda.cluster.opening import cluster
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.diagnostics import (
-    check_learned,
-    covariance_of,
-    pearson_of,
-    report_convergence,
-    report_entangled,
-    report_scatter,
-    report_separation,
-)
-from dslda.engine.driver import FitResult, fit
-from dslda.engine.em import Position, trace_columns
-from dslda.engine.executor import Executor, SerialExecutor
-from dslda.engine.sources import Source
-from dslda.exceptions import DataWarning, InputError
-from dslda.families.answers import check_answers
+from dslda.exceptions import InputError
 from dslda.families.categorical import Categorical
 from dslda.model import Model
-from dslda.persistence.record import ModelRecord, TrainingSummary
-from dslda.response_model import ClassWeight, ResponseModel, Roles, chosen_family, response_model
-from dslda.training_reference import training_reference
-from dslda.training_set import (
+from dslda.training.documents import (
     TEXT_SETTINGS,
-    TrainingSet,
     bag_reading,
-    check_response,
-    named_roles,
-    report_left_out,
-    roles_of_arrays,
     training_set_of_bag,
     training_set_of_corpus,
     training_set_of_matrix,
 )
+from dslda.training.fit_checkpoint import CheckpointOptions
+from dslda.training.fitting import fitted_model
+from dslda.training.response import chosen_family
+from dslda.training.roles import ClassWeight, named_roles, roles_of_arrays
 from dslda.variational.compiling import kernel_of
-from dslda.variational.initial import initial_parameters
-from dslda.variational.mstep import prior_precision
-from dslda.variational.parameters import FitSpec, Granularity, Parameters, TopicEstimation
-from dslda.wording import number_of
+from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from dslda.corpus.summary import ResponseSummary
     from dslda.engine.progress import FitProgress
     from dslda.families.base import Family
 
@@ -87,8 +59,6 @@ OTHER_NAMES = {
 
 CLASS_FAMILIES = ("binomial", "categorical")
 """Families whose responses may be names."""
-
-LIBRARIES = ("numpy", "numba", "scipy", "zarr")
 
 
 def train(
@@ -300,7 +270,7 @@ def train(
             training_set = training_set_of_bag(
                 data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
             )
-            return _fit(training_set, family, roles, spec, nullcontext(ours), progress, options)
+            return fitted_model(training_set, family, roles, spec, nullcontext(ours), progress, options)
     extra = [
         name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
     ]
@@ -321,7 +291,7 @@ def train(
                 "it with out= to have all"
             )
         here = client is None and (in_memory or training_set.source.n_partitions == 1)
-        return _fit(
+        return fitted_model(
             training_set,
             family,
             roles,
@@ -347,7 +317,9 @@ def train(
             roles,
             classes=named is None or named.name in CLASS_FAMILIES,
         )
-        return _fit(training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True)
+        return fitted_model(
+            training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True
+        )
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
         f"{type(data).__name__}"
@@ -368,151 +340,3 @@ def _check_keywords(given: Mapping[str, Any]) -> None:
         told.append(f"{name!r} (write {right}=)" if right else repr(name))
     if told:
         raise TypeError(f"train() has no keyword {', '.join(told)}")
-
-
-def _fit(
-    training_set: TrainingSet,
-    named: str | Family,
-    roles: Roles,
-    spec: FitSpec,
-    where: AbstractContextManager[Client | None],
-    progress: FitProgress | None,
-    options: CheckpointOptions | None,
-    *,
-    prepare: bool = False,
-) -> Model:
-    """Check everything, and only then open what `where` gives, to work there.
-
-    With `prepare` the kernel is compiled here before: in this process, or for workers that find it in numba's cache, where
-    each of them would compile the same.
-    """
-    summary = training_set.summary
-    check_response(training_set)
-    report_left_out(training_set)
-    if spec.n_topics > summary.n:
-        warnings.warn(
-            f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
-            "apart; choose fewer topics",
-            DataWarning,
-            stacklevel=3,
-        )
-    model = response_model(named, training_set, roles)
-    family, design = model.family, model.design
-    check_answers(
-        family,
-        model.moments,
-        center=design.scaling.center,
-        scale=design.scaling.scale,
-        responses=_some_responses(summary),
-        n_topics=spec.n_topics,
-    )
-    spec = replace(spec, family=family.name, family_options=family.options)
-    source = training_set.source.with_design(design)
-
-    def initial() -> Parameters:
-        return initial_parameters(
-            source.n_terms,
-            spec=spec,
-            family=family,
-            moments=model.moments,
-            n_covariates=len(design.covariates),
-        )
-
-    start, checkpoints = None, None
-    if options is not None:
-        identity = fit_identity(
-            training_set, source, spec, classes=model.classes, versions=library_versions(*LIBRARIES)
-        )
-        checkpoint = FitCheckpoint(options, identity)
-        start = checkpoint.start(initial())
-        checkpoints = checkpoint.schedule(start)
-    if prepare:
-        kernel_of(family)
-    with where as client, _executor(source, family, spec, client) as executor:
-        # in here: of many topics and terms they take seconds, in which workers read, and have said what they will do
-        start = Position(initial()) if start is None else start
-        result = fit(
-            executor,
-            start.parameters,
-            family=family,
-            spec=spec,
-            done=start.trace,
-            checkpoints=checkpoints,
-            progress=progress,
-        )
-        statistics = result.statistics
-        check_learned(statistics, training_set.what)
-        report_convergence(result, spec)
-        report_separation(
-            statistics, family, training_set.what, rate=model.rate, class_weight=design.class_weight
-        )
-        pearson = pearson_of(statistics, family, design, spec.n_topics)
-        report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
-        report_entangled(statistics.information, design)
-        record = _record(training_set, model, spec, roles, result, pearson)
-        # in here too: documents of a bag live on the workers
-        return Model(replace(record, reference=training_reference(record, source)))
-
-
-def _record(
-    training_set: TrainingSet,
-    model: ResponseModel,
-    spec: FitSpec,
-    roles: Roles,
-    result: FitResult,
-    pearson: NDArray[np.float64] | None,
-) -> ModelRecord:
-    """All that the model consists of but what it remembers of its documents."""
-    family, design, statistics = model.family, model.design, result.statistics
-    covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
-    if covariance is not None and family.is_quasi:
-        # unknown where no document is left over to tell
-        known = pearson is not None and pearson[1] > 0.0
-        covariance = covariance * (pearson[0] / pearson[1]) if known else None
-    return ModelRecord(
-        parameters=design.weighed(result.parameters),
-        covariance=covariance,
-        design=design,
-        classes=model.classes,
-        levels={name: training_set.levels[name] for name in roles.covariates if name in training_set.levels},
-        spec=spec,
-        response=training_set.response,
-        response_summary=training_set.summary,
-        training=TrainingSummary(
-            n_documents=statistics.n_documents,
-            n_labelled=statistics.n_labelled,
-            n_empty=statistics.n_empty,
-            n_tokens=statistics.n_tokens,
-            n_unconverged=statistics.n_unconverged,
-            n_iterations=len(result.trace),
-            converged=result.converged,
-            interrupted=result.interrupted,
-        ),
-        trace=trace_columns(result.trace),
-        vocabulary=training_set.vocabulary,
-        text_settings=training_set.text_settings,
-        fields=training_set.fields or {},
-        corpus_hash=training_set.corpus_hash,
-        versions=library_versions(*LIBRARIES),
-        prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
-        base=base_predictor(family, model.rate, result.parameters.delta),
-        pearson=pearson,
-    )
-
-
-def _some_responses(summary: ResponseSummary) -> list[float]:
-    """The lowest and the highest response, and some between them where they are few enough to be known."""
-    known = summary.distinct or ()
-    return sorted({summary.minimum, *known[:: max(len(known) // 3, 1)], summary.maximum})
-
-
-@contextmanager
-def _executor(source: Source, family: Family, spec: FitSpec, client: Client | None) -> Iterator[Executor]:
-    if client is None:
-        with SerialExecutor(source, family, spec) as serial:
-            yield serial
-        return
-    from dslda.engine.dask_executor import DaskExecutor
-
-    with DaskExecutor(client, source, family, spec) as executor:
-        yield executor

@@ -11,19 +11,19 @@ from dslda.corpus.levels import encodable
 from dslda.corpus.readers import Fields, Record, Source
 from dslda.corpus.sources import InputFiles, check_first_records, list_files, whole_files
 from dslda.exceptions import InputError
-from dslda.prediction import BATCH_DOCUMENTS, blocks_of_documents, predict_block
-from dslda.prediction_columns import wanted_columns
+from dslda.persistence.record import ModelRecord
+from dslda.prediction.columns import wanted_columns
+from dslda.prediction.counting import BATCH_DOCUMENTS, blocks_of_documents
+from dslda.prediction.predict import predict_block
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from dslda.model import Model
 
 __all__ = ["fields_of_records", "identifier_of", "predict_files"]
 
 
 def predict_files(
-    model: Model,
+    record: ModelRecord,
     inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     format: str = "auto",
@@ -33,11 +33,12 @@ def predict_files(
     id: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[pa.Table]:
-    """Score tables of the documents in files, in their order, as :meth:`Model.score_table` has them.
+    """Score tables of the documents in files, in their order, as :meth:`~dslda.model.Model.score_table` has them.
 
     Parameters
     ----------
-    model : Model
+    record : ModelRecord
+        As documents are scored with it: :attr:`~dslda.model.Model.scoring_record`.
     inputs : path, glob or URL, or several
         Files and folders as :func:`dslda.ingest` reads them, except LDA-C, whose terms are numbers in a
         vocabulary.
@@ -64,23 +65,23 @@ def predict_files(
         checked before this function returns.
     """
     files = list_files(inputs, format, storage_options=storage_options)
-    fields = fields_of_records(model, files, text=text, words=words, counts=counts, id=id)
+    fields = fields_of_records(record, files, text=text, words=words, counts=counts, id=id)
     check_first_records(files, fields)
-    return _tables(model, files, fields)
+    return _tables(record, files, fields)
 
 
-def _tables(model: Model, files: InputFiles, fields: Fields) -> Iterator[pa.Table]:
+def _tables(record: ModelRecord, files: InputFiles, fields: Fields) -> Iterator[pa.Table]:
     reader = _Reader(files, fields)
     batches = blocks_of_documents(
         reader.records(),
-        model.record,
+        record,
         text=fields.text,
         words=fields.words,
         counts=fields.counts,
         place=reader.place,
     )
     for counted in batches:
-        yield predict_block(model.scoring_record, counted, reader.take_ids(counted.block.n_documents)).table()
+        yield predict_block(record, counted, reader.take_ids(counted.block.n_documents)).table()
 
 
 class _Reader:
@@ -119,7 +120,7 @@ def identifier_of(record: Record, fields: Fields, position: int) -> str:
 
 
 def fields_of_records(
-    model: Model,
+    record: ModelRecord,
     files: InputFiles,
     *,
     text: str | None,
@@ -150,13 +151,13 @@ def fields_of_records(
     if (words is None) != (counts is None):
         raise InputError("words= and counts= belong together, got only one of them")
     if text is None and words is None:
-        known = model.record.fields
+        known = record.fields
         if "words" in known:
             words, counts = known["words"], known["counts"]
         else:
             text = known.get("text", "text")
-    needed, used = wanted_columns(model.record)
-    remembered = None if id is not None else model.record.fields.get("id")
+    needed, used = wanted_columns(record)
+    remembered = None if id is not None else record.fields.get("id")
     return Fields(
         text=text,
         words=words,

@@ -19,7 +19,7 @@ from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import Model, load_model
-from dslda.predict_files import predict_files
+from dslda.prediction.files import predict_files
 from dslda.training import train
 
 N = 120
@@ -133,12 +133,14 @@ def test_corpus_records_arrays_and_files_give_the_same_predictions(
     arrays = {name: [r[name] for r in new] for name in ("age", "party", "days")}
     assert_array_equal(model.predict([r["text"] for r in new], covariates=arrays), expected)
     jsonl = write_jsonl(tmp_path / "new.jsonl", new)
-    assert_array_equal(np.concatenate([t["prediction"] for t in predict_files(model, jsonl)]), expected)
+    assert_array_equal(
+        np.concatenate([t["prediction"] for t in predict_files(model.scoring_record, jsonl)]), expected
+    )
     with (tmp_path / "new.csv").open("w", newline="") as stream:
         rows = csv.DictWriter(stream, list(new[0]))
         rows.writeheader()
         rows.writerows(new)
-    (table,) = predict_files(model, tmp_path / "new.csv")
+    (table,) = predict_files(model.scoring_record, tmp_path / "new.csv")
     assert_array_equal(table["prediction"].to_numpy(), expected)
     assert table["id"].to_pylist() == [r["key"] for r in new]
 
@@ -150,7 +152,7 @@ def test_without_an_exposure_counts_are_those_of_one_unit(
     expected = model.predict(corpus) / [r["days"] for r in new]
     bare = [{k: v for k, v in r.items() if k != "days"} for r in new]
     assert_allclose(model.predict(bare), expected, rtol=1e-12)
-    (table,) = predict_files(model, write_jsonl(tmp_path / "new.jsonl", bare))
+    (table,) = predict_files(model.scoring_record, write_jsonl(tmp_path / "new.jsonl", bare))
     assert_allclose(table["prediction"].to_numpy(), expected, rtol=1e-12)
 
 
@@ -176,7 +178,7 @@ def test_levels_are_matched_by_name(model: Model, tmp_path: Path) -> None:
         assert_array_equal(model.predict(strange, realign=True), expected)
     with pytest.warns(DataWarning, match=r"1 of \d+ documents have no prediction \(the first: '40'\)"):
         assert_array_equal(model.predict(few), expected)
-    (table,) = predict_files(model, tmp_path / "strange.jsonl")
+    (table,) = predict_files(model.scoring_record, tmp_path / "strange.jsonl")
     assert table["flag"].to_pylist() == ["unknown_level" if i == 40 else "" for i in range(len(few))]
     assert table["prediction"].null_count == 1
 
@@ -224,7 +226,7 @@ def test_a_value_that_cannot_be_used_is_said_with_its_place(
         model.predict(new)
     write_jsonl(tmp_path / "new.jsonl", [{k: v for k, v in r.items() if v == v} for r in new])
     with pytest.raises(InputError, match=f"line 4: {message}"):
-        list(predict_files(model, tmp_path / "new.jsonl"))
+        list(predict_files(model.scoring_record, tmp_path / "new.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -291,13 +293,13 @@ def test_a_document_that_lacks_a_covariate_has_no_prediction_and_the_others_keep
     with warned:
         assert_array_equal(model.predict([r["text"] for r in new], covariates=arrays), expected)
     jsonl = write_jsonl(tmp_path / "new.jsonl", [{k: v for k, v in r.items() if v == v} for r in new])
-    (tables,) = predict_files(model, jsonl)
+    (tables,) = predict_files(model.scoring_record, jsonl)
     assert_array_equal(tables["prediction"].to_numpy(), expected)
     with (tmp_path / "new.csv").open("w", newline="") as stream:
         rows = csv.DictWriter(stream, list(new[0]))
         rows.writeheader()
         rows.writerows([{k: v if v == v else None for k, v in r.items()} for r in new])
-    (table,) = predict_files(model, tmp_path / "new.csv")
+    (table,) = predict_files(model.scoring_record, tmp_path / "new.csv")
     assert table["flag"].to_pylist() == flags
     assert table["prediction"].to_pylist() == [None if v != v else v for v in expected]
     reading = {k: v for k, v in READING.items() if k not in ("min_df", "max_df")}
@@ -323,7 +325,7 @@ def test_each_file_says_by_itself_whether_it_has_an_exposure(model: Model, tmp_p
             frame = pandas.DataFrame(rows)
             path = tmp_path / f"{name}.{ending}"
             frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
-        tables = predict_files(model, str(tmp_path / f"*.{ending}"))
+        tables = predict_files(model.scoring_record, str(tmp_path / f"*.{ending}"))
         assert_array_equal(np.concatenate([t["prediction"] for t in tables]), expected)
 
 

@@ -24,7 +24,7 @@ from dslda.engine.progress import LogProgress
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.registry import get_family
 from dslda.model import Model, load_model
-from dslda.prediction import topic_proportions
+from dslda.prediction.predict import topic_proportions
 from dslda.training import train
 from dslda.variational.estep import e_step, infer
 from dslda.variational.mstep import objective
@@ -397,7 +397,7 @@ def test_importing_dslda_is_quick_because_nothing_heavy_comes_along() -> None:
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     loaded, public = found.stdout.splitlines()
     assert loaded == "[]"

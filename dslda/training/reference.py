@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.executor import single_threaded_blas
-from dslda.engine.sources import Source, TrainingView
+from dslda.engine.sources import Source
+from dslda.engine.training_view import TrainingView
 from dslda.evaluation.metrics import predictive_r2, predictive_r2_standard_error, share_standard_error
 from dslda.exceptions import DsldaError
 from dslda.families.answers import is_in_domain
@@ -24,7 +25,9 @@ from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord
 from dslda.persistence.reference import N_BINS, Reference
-from dslda.prediction import CountedBlock, observed_and_predicted, predict_block, share_right
+from dslda.prediction.counted_block import CountedBlock
+from dslda.prediction.predict import predict_block
+from dslda.prediction.responses import observed_and_predicted, share_right
 from dslda.wording import number_of
 
 __all__ = ["training_reference"]
@@ -214,7 +217,7 @@ class _Collected:
         return np.array([found[rank - 1], found[n - rank]])
 
     def _known_residuals(self) -> NDArray[np.float64]:
-        found = np.concatenate([np.zeros(0), *self.residuals])
+        found: NDArray[np.float64] = np.concatenate([np.zeros(0), *self.residuals])
         return found[~np.isnan(found)]
 
 

@@ -18,7 +18,8 @@ from dslda.corpus.ingest import ingest
 from dslda.engine.em import IterationRecord
 from dslda.exceptions import EngineError, FormatError, InputError, OutputExistsError
 from dslda.persistence.checkpoint import read_checkpoint
-from dslda.training import LIBRARIES, train
+from dslda.training import train
+from dslda.training.fitting import LIBRARIES
 
 pytestmark = pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
 
@@ -218,7 +219,7 @@ def test_a_checkpoint_of_another_corpus_or_version_is_refused(
     ):
         train(other, **settings)
     versions = library_versions(*LIBRARIES) | {"numpy": "1.26.0", "zarr": "9.9"}
-    monkeypatch.setattr("dslda.training.library_versions", lambda *_: versions)
+    monkeypatch.setattr("dslda.training.fitting.library_versions", lambda *_: versions)
     with pytest.raises(
         InputError, match=rf"another: version of numpy '{np.__version__}' then, '1.26.0' now\. "
     ):

@@ -15,7 +15,7 @@ import dslda
 from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError
 from dslda.model import Model
-from dslda.training_reference import _sample
+from dslda.training.reference import _sample
 
 WORDS = [[f"{topic}{i}" for i in range(12)] for topic in "abc"]
 

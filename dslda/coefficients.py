@@ -1,0 +1,200 @@
+"""Coefficients and topics of a fitted model, in the units of its response and the words of its vocabulary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.exceptions import InputError
+from dslda.persistence.record import ModelRecord
+
+if TYPE_CHECKING:
+    from dslda.families.base import Family
+
+__all__ = [
+    "Coefficient",
+    "CovariateCoefficient",
+    "Topic",
+    "class_coefficients",
+    "class_topics",
+    "covariate_coefficients",
+    "topic_coefficients",
+    "topics_with_words",
+]
+
+
+def _repr(row: Any) -> str:
+    """The fields that say something: most responses have no classes."""
+    said = ", ".join(f"{name}={value!r}" for name, value in row._asdict().items() if value is not None)
+    return f"{type(row).__name__}({said})"
+
+
+class Coefficient(NamedTuple):
+    """Coefficient of one topic, in the units of the response.
+
+    Attributes
+    ----------
+    topic : int
+        0 to K - 1.
+    coefficient : float
+        Linear predictor of a document that is all about this topic, with average covariates. For a Gaussian that
+        is the expected response; see docs/families.md for the others.
+    standard_error : float
+        Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient when
+        topics and topic assignments are taken as known, with the dispersion as estimated (of a Poisson response: 1, or
+        Pearson's where that was asked for). As both were
+        estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the
+        information matrix is singular.
+    class_name : str or None
+        Of a response of classes: the class that the topic speaks for most, whose coefficient this is.
+    """
+
+    topic: int
+    coefficient: float
+    standard_error: float
+    class_name: str | None = None
+    __repr__ = _repr
+
+
+class CovariateCoefficient(NamedTuple):
+    """Coefficient of a covariate, in the units of the linear predictor per unit of the covariate.
+
+    Attributes
+    ----------
+    covariate : str
+    level : str or None
+        Of a categorical covariate: against its first level.
+    coefficient, standard_error : float
+        As in :class:`Coefficient`.
+    class_name : str or None
+    """
+
+    covariate: str
+    level: str | None
+    coefficient: float
+    standard_error: float
+    class_name: str | None = None
+    __repr__ = _repr
+
+
+class Topic(NamedTuple):
+    """One topic with its most probable words.
+
+    Attributes
+    ----------
+    topic : int
+    coefficient : float
+        See :class:`Coefficient`.
+    words : tuple of str
+        The most probable first. Numbers of columns for a model without vocabulary.
+    probabilities : tuple of float
+        Of these words in the topic.
+    class_name : str or None
+        See :class:`Coefficient`.
+    """
+
+    topic: int
+    coefficient: float
+    words: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    class_name: str | None = None
+    __repr__ = _repr
+
+
+def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
+    """As :meth:`dslda.model.Model.coefficients`."""
+    eta, n_topics = record.parameters.eta, record.parameters.n_topics
+    classes = record.classes
+    if classes is not None and eta.ndim == 2:
+        eta, errors = class_coefficients(record), _errors(record)[:n_topics]
+        favoured = eta.argmax(axis=1)
+        return tuple(
+            Coefficient(k, float(eta[k, c]), float(errors[k, c]), classes[c])
+            for c in range(eta.shape[1])
+            for k in np.flatnonzero(favoured == c)[np.argsort(-eta[favoured == c, c], kind="stable")].tolist()
+        )
+    values = _family(record).coefficients_to_user(eta, record.scaling.center, record.scaling.scale)
+    errors = _scale(record) * _errors(record)[:n_topics]
+    order = np.argsort(values, kind="stable").tolist()
+    return tuple(Coefficient(k, float(values[k]), float(errors[k])) for k in order)
+
+
+def class_coefficients(record: ModelRecord) -> NDArray[np.float64]:
+    """As :meth:`dslda.model.Model.class_coefficients`."""
+    if record.parameters.n_classes is None:
+        raise InputError(f"family {record.spec.family} has one coefficient a topic; use coefficients()")
+    eta = record.parameters.eta
+    # what the classes have in common says nothing of them
+    return eta - eta.mean(axis=1, keepdims=True)
+
+
+def class_topics(record: ModelRecord, top: int | None) -> dict[str, tuple[Coefficient, ...]]:
+    """As :meth:`dslda.model.Model.class_topics`."""
+    if top is not None:
+        _check_top(top)
+    eta, errors = class_coefficients(record), _errors(record)[: record.parameters.n_topics]
+    return {
+        name: tuple(
+            Coefficient(k, float(eta[k, c]), float(errors[k, c]), name)
+            for k in np.argsort(-eta[:, c], kind="stable")[:top].tolist()
+            if top is None or eta[k, c] > 0.0
+        )
+        for c, name in enumerate(record.classes or ())
+    }
+
+
+def covariate_coefficients(record: ModelRecord) -> tuple[CovariateCoefficient, ...]:
+    """As :meth:`dslda.model.Model.covariate_coefficients`."""
+    errors = _errors(record)[record.parameters.n_topics :]
+    zeta = record.parameters.zeta
+    found = []
+    for p, column in enumerate(record.design.covariates):
+        factor = _scale(record) / column.scale
+        level = None if column.level is None else record.levels[column.name][column.level]
+        classes = (None,) if zeta.ndim == 1 else record.classes or ()
+        for value, error, name in zip(np.atleast_1d(zeta[p]), np.atleast_1d(errors[p]), classes, strict=True):
+            found.append(
+                CovariateCoefficient(column.name, level, float(value * factor), float(error * factor), name)
+            )
+    return tuple(found)
+
+
+def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
+    """As :meth:`dslda.model.Model.topics`."""
+    _check_top(top)
+    found = []
+    for topic, coefficient, _, class_name in topic_coefficients(record):
+        weights = record.parameters.topics[:, topic]
+        best = np.argsort(-weights, kind="stable")[:top]
+        words = tuple(
+            str(t) if record.vocabulary is None else record.vocabulary.terms[t] for t in best.tolist()
+        )
+        found.append(Topic(topic, coefficient, words, tuple(weights[best].tolist()), class_name))
+    return tuple(found)
+
+
+def _family(record: ModelRecord) -> Family:
+    from dslda.families.registry import get_family
+
+    return get_family(record.spec.family, record.spec.family_options)
+
+
+def _scale(record: ModelRecord) -> float:
+    """What a coefficient is multiplied by to be in the user's units."""
+    return record.scaling.scale if _family(record).link == "identity" else 1.0
+
+
+def _errors(record: ModelRecord) -> NDArray[np.float64]:
+    """Standard errors of eta and zeta, on the scale of the fit, shape (K + P,) or (K + P, C)."""
+    covariance = record.covariance
+    n = record.parameters.n_topics + len(record.parameters.zeta)
+    if covariance is None:
+        return np.full((n, *record.parameters.eta.shape[1:]), np.nan)
+    return np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1)).T
+
+
+def _check_top(top: Any) -> None:
+    if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
+        raise InputError(f"top must be a whole number of at least 1, got {top!r}")

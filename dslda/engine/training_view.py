@@ -1,0 +1,124 @@
+"""What one fit makes of a block of documents: those it trains on, with their response and columns on the fit's scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.summary import ResponseSummary
+from dslda.variational.design import Design
+
+__all__ = ["PartitionLoader", "TrainingBlock", "TrainingView"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingBlock:
+    """A partition as the E-step sees it.
+
+    Attributes
+    ----------
+    indptr, terms, counts : ndarray of int64, int32, int32, shapes (D + 1,), (nnz,), (nnz,)
+        Term counts as in :class:`~dslda.corpus.block.DocumentBlock`.
+    y : ndarray of float64, shape (D,)
+        Standardised response, NaN where missing.
+    extras : ndarray of float64, shape (D, 4 + P), or None
+        See :meth:`~dslda.variational.design.Design.extras`.
+    """
+
+    indptr: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    y: NDArray[np.float64]
+    extras: NDArray[np.float64] | None = None
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.indptr) - 1
+
+    def __sizeof__(self) -> int:
+        # Dask sees a dataclass as 0 bytes without this: no spilling, wrong placement (kartothek#175,
+        # xarray#9088).
+        extras = 0 if self.extras is None else self.extras.nbytes
+        return self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + self.y.nbytes + extras + 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingView:
+    """From a block of documents to what one fit trains on. Small, and a pure function of the block.
+
+    Attributes
+    ----------
+    design : Design
+        Which columns, and how.
+    kept : ndarray of uint8 or None
+        Bits of the documents to keep (`numpy.packbits`), None to keep all. Packed, since it travels with
+        every task.
+    """
+
+    design: Design
+    kept: NDArray[np.uint8] | None = None
+
+    def __call__(self, block: DocumentBlock) -> TrainingBlock:
+        raw = self._responses(block)
+        extras = self.design.extras(block.covariates, y=raw, weight=block.weight)
+        y = self.design.to_model(raw)
+        if self.kept is None:
+            return TrainingBlock(block.indptr, block.terms, block.counts, y, extras)
+        keep = self._mask(block)
+        lengths = np.diff(block.indptr)
+        entries = np.repeat(keep, lengths)
+        indptr = np.zeros(int(keep.sum()) + 1, dtype=np.int64)
+        np.cumsum(lengths[keep], out=indptr[1:])
+        return TrainingBlock(
+            indptr,
+            block.terms[entries],
+            block.counts[entries],
+            y[keep],
+            None if extras is None else extras[keep],
+        )
+
+    def raw(self, block: DocumentBlock) -> NDArray[np.float64]:
+        """The responses of the documents kept, in the user's units, NaN where one of the design's columns is missing."""
+        y = self._responses(block)
+        return y if self.kept is None else y[self._mask(block)]
+
+    def rows(self, block: DocumentBlock) -> NDArray[np.int64]:
+        """Numbers within the block of the documents kept."""
+        return np.arange(block.n_documents) if self.kept is None else np.flatnonzero(self._mask(block))
+
+    def others(self, block: DocumentBlock) -> TrainingView:
+        """The same columns of the documents that are not kept, of a view that keeps some."""
+        return TrainingView(self.design, np.packbits(~self._mask(block)))
+
+    def left_out(self, block: DocumentBlock) -> NDArray[np.int64]:
+        """Numbers within the block of the documents kept that have a response, and lack one of the design's columns."""
+        rows = self.rows(block)
+        known = ~np.isnan(block.responses[self.design.response][rows])
+        return rows[known & np.isnan(self.raw(block))]
+
+    def summary(self, block: DocumentBlock) -> ResponseSummary:
+        return ResponseSummary.of(self.raw(block))
+
+    def _responses(self, block: DocumentBlock) -> NDArray[np.float64]:
+        y = block.responses[self.design.response]
+        lacking = self.design.lacking(block.covariates)
+        return y if lacking is None or not lacking.any() else np.where(lacking, np.nan, y)
+
+    def _mask(self, block: DocumentBlock) -> NDArray[np.bool_]:
+        assert self.kept is not None
+        return np.unpackbits(self.kept, count=block.n_documents).view(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoader:
+    """Reads one partition for training when called. Picklable and small, so that any worker can have one."""
+
+    read: Callable[[], DocumentBlock]
+    view: TrainingView
+
+    def __call__(self) -> TrainingBlock:
+        return self.view(self.read())

@@ -1,0 +1,94 @@
+"""Documents that are counted already, over other terms than the model's or the same: their terms are matched by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dslda.arrays import matrix_block, vocabulary_of
+from dslda.corpus.block import DocumentBlock
+from dslda.exceptions import InputError, VocabularyMismatchError
+from dslda.persistence.record import ModelRecord
+from dslda.prediction.columns import columns_of_arrays
+from dslda.prediction.counted_block import CountedBlock
+
+if TYPE_CHECKING:
+    from dslda.corpus.store import Corpus
+
+__all__ = ["aligned_block", "blocks_of_matrix", "corpus_alignment"]
+
+
+def blocks_of_matrix(
+    matrix: Any,
+    record: ModelRecord,
+    *,
+    terms: Iterable[str] | None,
+    covariates: Mapping[str, ArrayLike] | None = None,
+) -> Iterator[CountedBlock]:
+    """Rows of a count matrix, its columns in the model's order or named by `terms`."""
+    shape = np.shape(matrix)
+    alignment = None
+    if terms is None:
+        if len(shape) == 2 and shape[1] != record.parameters.n_terms:
+            raise VocabularyMismatchError(
+                f"the matrix has {shape[1]} columns, the model has {record.parameters.n_terms} terms; "
+                "name its columns with terms=, then they are matched"
+            )
+    else:
+        theirs = vocabulary_of(terms)
+        if record.vocabulary is None:
+            raise InputError("this model was trained on a matrix without terms, so terms cannot be matched")
+        if len(shape) == 2 and shape[1] != len(theirs):
+            raise InputError(f"terms must name the {shape[1]} columns of the matrix, got {len(theirs)} terms")
+        alignment = record.vocabulary.alignment(theirs)
+    # whole, not in slices: it is in memory anyway, and slicing would convert it again and again
+    block = matrix_block(matrix)
+    columns = columns_of_arrays(covariates, record, block.n_documents)
+    yield replace(aligned_block(block, alignment), columns=columns)
+
+
+def corpus_alignment(corpus: Corpus, record: ModelRecord, *, realign: bool) -> NDArray[np.int32] | None:
+    """The model's ids of a corpus's terms, None where they are the same.
+
+    Raises
+    ------
+    VocabularyMismatchError
+        The vocabularies differ and `realign` is False, or the model has none.
+    """
+    ours = record.vocabulary
+    if ours is None:
+        raise VocabularyMismatchError(
+            "this model was trained on a matrix without terms, so it cannot be matched with a corpus; train "
+            "with terms="
+        )
+    if ours.sha256 == corpus.vocabulary_sha256:
+        return None
+    if not realign:
+        raise VocabularyMismatchError(
+            f"{corpus.path} is counted over another vocabulary than the model's ({corpus.n_terms} terms, "
+            f"hash {corpus.vocabulary_sha256[:12]}; the model has {len(ours)}, hash {ours.sha256[:12]}); "
+            "ingest it with the model's vocabulary, or match the terms by name with realign=True"
+        )
+    return ours.alignment(corpus.vocabulary)
+
+
+def aligned_block(block: DocumentBlock, alignment: NDArray[np.int32] | None) -> CountedBlock:
+    """Rename the terms of a block; what has no new name is counted as unknown."""
+    if alignment is None:
+        return CountedBlock(block, np.zeros(block.n_documents, dtype=np.int64))
+    rows = np.repeat(np.arange(block.n_documents), np.diff(block.indptr))
+    terms = alignment[block.terms]
+    known = terms >= 0
+    unknown = np.bincount(rows[~known], weights=block.counts[~known], minlength=block.n_documents)
+    rows, terms, counts = rows[known], terms[known], block.counts[known]
+    order = np.lexsort((terms, rows))
+    indptr = np.zeros(block.n_documents + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=block.n_documents), out=indptr[1:])
+    return CountedBlock(
+        DocumentBlock(indptr, terms[order], counts[order], responses=block.responses, doc_id=block.doc_id),
+        unknown.astype(np.int64),
+    )

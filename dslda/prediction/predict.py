@@ -1,0 +1,162 @@
+"""From counted documents to predictions.
+
+Every document is inferred by itself, so that what is predicted for it does not depend on what it comes
+together with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.persistence.record import ModelRecord
+from dslda.prediction.columns import extras_of, undetermined
+from dslda.prediction.counted_block import CountedBlock
+from dslda.prediction.results import Predictions
+from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
+from dslda.wording import number_name
+
+if TYPE_CHECKING:
+    from dslda.variational.estep import DocumentPosterior
+
+__all__ = ["predict_block", "predict_nothing", "topic_proportions", "training_proportions"]
+
+
+def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
+    """Predictions for a block of documents, their responses left out."""
+    # here, so that reading a model does not wait for compiled code
+    from dslda.families.answers import checked_mean, checked_probabilities
+    from dslda.families.registry import get_family
+    from dslda.variational.estep import infer
+
+    block, parameters = counted.block, record.parameters
+    family = get_family(record.spec.family, record.spec.family_options)
+    extras = extras_of(record, counted.columns, block.n_documents)
+    posterior = infer(
+        block.indptr, block.terms, block.counts, parameters, spec=record.spec, family=family, extras=extras
+    )
+    omega, variance = _predictor(record, posterior, extras)
+    mean = checked_mean(family, omega, variance, parameters.delta)
+    probabilities = checked_probabilities(family, omega, variance, parameters.delta)
+    classes = record.classes
+    if parameters.n_classes is not None and classes is not None:
+        # the first of equals, as numpy has it
+        prediction: NDArray[Any] = np.array(classes, dtype=object)[mean.argmax(axis=1)]
+    else:
+        prediction = record.scaling.to_user(mean)
+        if record.design.trials and extras is not None:
+            prediction = prediction * extras[:, AUX]
+            probabilities = None
+    if probabilities is not None and classes is None:
+        levels = record.scaling.to_user(np.arange(probabilities.shape[1], dtype=np.float64))
+        classes = tuple(map(number_name, levels.tolist()))
+    running = np.concatenate([[0], np.cumsum(block.counts, dtype=np.int64)])
+    tokens = running[block.indptr[1:]] - running[block.indptr[:-1]] + counted.n_unknown
+    known = posterior.n_known_tokens
+    share = np.full(len(tokens), np.nan)
+    np.divide(tokens - known, tokens, out=share, where=tokens > 0)
+    flag = np.where(
+        tokens == 0,
+        "empty",
+        np.where(known == 0, "no_known_word", np.where(posterior.converged, "", "not_converged")),
+    )
+    reasons = undetermined(record, counted.columns, block.n_documents)
+    without = reasons != ""
+    if without.any():
+        flag = np.where(without, reasons, flag)
+        prediction[without] = None if prediction.dtype == object else np.nan
+        if probabilities is not None:
+            probabilities = probabilities.copy()
+            probabilities[without] = np.nan
+    return Predictions(
+        doc_id=tuple(doc_id),
+        prediction=prediction,
+        tokens=tokens,
+        known_tokens=known,
+        oov_share=share,
+        flag=tuple(flag.tolist()),
+        topic_proportions=topic_proportions(posterior),
+        probabilities=probabilities,
+        classes=classes or (),
+    )
+
+
+def predict_nothing(record: ModelRecord) -> Predictions:
+    """The predictions of no document: its columns are those of any."""
+    nothing = DocumentBlock(
+        np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+    )
+    return predict_block(record, CountedBlock(nothing, np.zeros(0, dtype=np.int64)), ())
+
+
+def _predictor(
+    record: ModelRecord, posterior: DocumentPosterior, extras: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance of the linear predictor; the base rate's where no word is known."""
+    unknown = posterior.n_known_tokens == 0
+    if record.base is None or not unknown.any():
+        return posterior.mean, posterior.variance
+    omega, variance = posterior.mean.copy(), posterior.variance.copy()
+    base = record.base if record.parameters.n_classes is not None else record.base[0]
+    omega[unknown], variance[unknown] = base, 0.0
+    if extras is not None:
+        # summed document by document, so that what comes together has no effect on the bits
+        zeta = record.parameters.zeta
+        for column, coefficient in zip(extras[unknown, FIRST_COVARIATE:].T, zeta, strict=True):
+            omega[unknown] += np.multiply.outer(column, coefficient)
+        if omega.ndim == 1:
+            omega[unknown] += extras[unknown, OFFSET]
+    return omega, variance
+
+
+def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:
+    """Posterior mean of theta, shape (D, K)."""
+    proportions: NDArray[np.float64] = posterior.gamma / posterior.gamma.sum(axis=1, keepdims=True)
+    return proportions
+
+
+def training_proportions(
+    record: ModelRecord, counted: Sequence[CountedBlock], observed: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Topic proportions of documents whose responses are known, as the E-step of training has them.
+
+    Parameters
+    ----------
+    record : ModelRecord
+        As documents are scored with it.
+    counted : sequence of CountedBlock
+    observed : ndarray of float64, shape (D,)
+        Responses of all their documents, as :func:`~dslda.prediction.responses.observed_responses` has them.
+
+    Returns
+    -------
+    ndarray of float64, shape (D, K)
+    """
+    from dslda.families.registry import get_family
+    from dslda.variational.estep import infer
+
+    parameters = record.design.weighed(record.parameters, back=True)
+    family = get_family(record.spec.family, record.spec.family_options)
+    parts, first = [np.zeros((0, record.parameters.n_topics))], 0
+    for each in counted:
+        block = each.block
+        own = observed[first : first + block.n_documents]
+        lacking = undetermined(record, each.columns, block.n_documents, with_event=True) != ""
+        own = np.where(lacking, np.nan, own)
+        posterior = infer(
+            block.indptr,
+            block.terms,
+            block.counts,
+            parameters,
+            spec=record.spec,
+            y=record.design.to_model(own),
+            family=family,
+            extras=extras_of(record, each.columns, block.n_documents, y=own),
+        )
+        parts.append(topic_proportions(posterior))
+        first += block.n_documents
+    return np.concatenate(parts)

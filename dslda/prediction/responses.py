@@ -1,0 +1,113 @@
+"""Responses of documents that a model has predicted: where they come from, and whether it was right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.levels import level_name
+from dslda.exceptions import InputError
+from dslda.persistence.record import ModelRecord
+from dslda.wording import first_few
+
+if TYPE_CHECKING:
+    from dslda.corpus.store import Corpus
+
+__all__ = [
+    "observed_and_predicted",
+    "observed_responses",
+    "responses_of_corpus",
+    "responses_of_records",
+    "share_right",
+]
+
+
+def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray[np.float64]:
+    """Responses of documents that are not those of training, as the design takes them: numbers, or codes of names.
+
+    Raises
+    ------
+    InputError
+        One is no number, or none of the classes.
+    """
+    from dslda.arrays import response_array
+
+    classes, numbers = record.classes, record.design.classes
+    listed = y.tolist() if hasattr(y, "tolist") else y
+    if (
+        classes is None
+        or not isinstance(listed, Sequence)
+        or not any(isinstance(value, str) for value in listed)
+    ):
+        observed = response_array(y, n_documents, what="y")
+        if classes is not None:
+            allowed = np.arange(len(classes)) if numbers is None else np.asarray(numbers)
+            strange = ~np.isin(observed, allowed) & ~np.isnan(observed)
+            if strange.any():
+                row = int(np.argmax(strange))
+                raise InputError(
+                    f"y must be one of the classes of training ({_known(classes)}), got {observed[row]:g} in row {row}"
+                )
+        return observed
+    if isinstance(y, str) or len(listed) != n_documents:
+        raise InputError(f"y must have one class for each of {n_documents} documents, got {len(listed)}")
+    codes = {name: code if numbers is None else numbers[code] for code, name in enumerate(classes)}
+    observed = np.full(n_documents, np.nan)
+    for row, value in enumerate(listed):
+        name = level_name(value, f"y, row {row}")
+        if name is None:
+            continue
+        if name not in codes:
+            raise InputError(
+                f"y must be one of the classes of training ({_known(classes)}), got {value!r:.60} in row {row}"
+            )
+        observed[row] = codes[name]
+    return observed
+
+
+def responses_of_corpus(corpus: Corpus, response: str) -> list[Any]:
+    """The responses of a corpus: numbers, or names, None where missing."""
+    if response not in corpus.response_names:
+        raise InputError(f"y must be given: {corpus.path} has no response {response!r}")
+    blocks = (corpus.read(p, responses=[response]) for p in range(corpus.n_partitions))
+    values = [value for block in blocks for value in block.responses[response].tolist()]
+    names = corpus.levels.get(response)
+    return values if names is None else [None if v != v else names[int(v)] for v in values]
+
+
+def responses_of_records(documents: Any, response: str | None) -> list[Any]:
+    """The field of the response in documents that are mappings, None where one has none.
+
+    Raises
+    ------
+    InputError
+        No document has the field.
+    """
+    # one document is a mapping too, and predicting it is refused with what to write
+    several = isinstance(documents, Iterable) and not isinstance(documents, (str, bytes, Mapping))
+    records = [document if isinstance(document, Mapping) else {} for document in documents] if several else []
+    if response is None or not any(response in record for record in records):
+        raise InputError(
+            "y must be given where documents are neither a corpus nor records with the field of the model's response"
+            + ("" if response is None else f", {response!r}")
+        )
+    return [None if record.get(response) == "" else record.get(response) for record in records]
+
+
+def observed_and_predicted(observed: NDArray[np.float64], predicted: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which documents have a response and a prediction: no NaN, and no None among classes."""
+    there = [value is not None and value == value for value in predicted]
+    return ~np.isnan(observed) & np.array(there, dtype=np.bool_)
+
+
+def share_right(record: ModelRecord, observed: NDArray[np.float64], predicted: NDArray[Any]) -> float:
+    """Share of the predicted classes, by their names, that are those observed, by the numbers trained on."""
+    codes = record.design.to_model(observed).astype(np.int64)
+    return float(np.mean(np.array(record.classes, dtype=object)[codes] == predicted))
+
+
+def _known(classes: Sequence[str]) -> str:
+    return first_few([repr(name) for name in classes], 5)

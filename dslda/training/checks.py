@@ -1,0 +1,177 @@
+"""What is refused, or told, of the documents and columns of a fit before any long work."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+
+from dslda.corpus.summary import ResponseSummary
+from dslda.engine.survey import Survey
+from dslda.exceptions import DataWarning, InputError
+from dslda.families.base import Family
+from dslda.families.registry import FAMILIES
+from dslda.training.documents import TrainingSet
+from dslda.training.roles import Roles
+from dslda.wording import number_of
+
+__all__ = ["ROUNDING", "check_response", "check_roles", "check_values", "report_left_out"]
+
+ROUNDING = 1e-13
+"""Numbers whose range is a smaller fraction of their size differ in their last digits only."""
+
+SHOWN = 3
+"""Documents that a message names."""
+
+# The dispersion is the square of the response's units: far inside what a double holds, the sums of many documents too.
+LOWEST_DEVIATION, HIGHEST_DEVIATION = 1e-100, 1e100
+
+RULES = {
+    "weight": "numbers of at least 0",
+    "exposure": "numbers above 0",
+    "trials": "whole numbers of at least 1",
+    "event": "1 where the duration ended and 0 where it was cut off",
+}
+"""What the column of a role must hold."""
+
+
+def check_response(training_set: TrainingSet) -> None:
+    """Refuse a response that there is nothing to learn from, or whose size no double can hold the square of.
+
+    Raises
+    ------
+    InputError
+        It is missing everywhere, constant but for rounding, or its standard deviation is not from 1e-100 to 1e100.
+    """
+    what, summary = training_set.what, training_set.summary
+    names = training_set.levels.get(training_set.column)
+    if summary.n == 0:
+        columns = ", ".join(map(repr, training_set.source.design.columns))
+        raise InputError(
+            f"{what} is missing in all documents to train on{f' that have {columns}' if columns else ''}; it must be "
+            "known in at least two"
+        )
+    low, high = summary.minimum, summary.maximum
+    if low == high:
+        raise InputError(
+            f"{what} must have at least two distinct values in the documents to train on, got "
+            f"{f'{low:g}' if names is None else repr(names[int(low)])} in all {summary.n:,} that have it; there is nothing "
+            "to learn"
+        )
+    deviation = math.sqrt(summary.variance)
+    if not LOWEST_DEVIATION <= deviation <= HIGHEST_DEVIATION:
+        raise InputError(
+            f"{what} must have a standard deviation from {LOWEST_DEVIATION:g} to {HIGHEST_DEVIATION:g}, got "
+            f"{deviation:.3g} for values from {low:g} to {high:g}; give it in other units"
+        )
+    if high - low <= ROUNDING * max(abs(low), abs(high)):
+        raise InputError(
+            f"{what} must differ between documents by more than rounding, got values from {low!r} to "
+            f"{high!r}; subtract a constant where it is computed"
+        )
+
+
+def report_left_out(training_set: TrainingSet) -> None:
+    """Say of which documents the response is left out, as they lack a covariate.
+
+    Warns
+    -----
+    DataWarning
+    """
+    columns = training_set.source.design.columns
+    lacking = {name: training_set.covariates[name].missing for name in columns}
+    rows = training_set.source.left_out() if any(lacking.values()) else []
+    if not rows:
+        return
+    summary = training_set.summary
+    shown = ", ".join(training_set.source.name_of(row) for row in rows[:SHOWN])
+    missing = ", ".join(f"{name!r} in {n:,}" for name, n in lacking.items() if n)
+    warnings.warn(
+        f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack a covariate "
+        f"(missing: {missing}): their response is left out, their words still count; the first: {shown}"
+        f"{', ...' if len(rows) > SHOWN else ''}; fill it in to use them",
+        DataWarning,
+        stacklevel=4,
+    )
+
+
+def check_roles(family: Family, training_set: TrainingSet, roles: Roles) -> None:
+    """Refuse roles that the family has no use for, or whose columns hold names.
+
+    Raises
+    ------
+    InputError
+    """
+    if training_set.column in roles.columns:
+        raise InputError(
+            f"covariates, weight, exposure, trials and event must be other columns than the response, got "
+            f"{training_set.column!r}; new documents have no response to go by"
+        )
+    if roles.exposure is not None and not family.takes_exposure:
+        takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.takes_exposure))
+        raise InputError(
+            f"exposure must be left out for family {family.name}; families with an exposure: {takers}"
+        )
+    for role, named in (("trials", roles.trials), ("event", roles.event)):
+        if named is not None and family.auxiliary != role:
+            takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.auxiliary == role))
+            raise InputError(f"{role} must be left out for family {family.name}; it belongs to {takers}")
+    for role, rule in RULES.items():
+        named = getattr(roles, role)
+        if named in training_set.levels and role != "event":
+            raise InputError(f"{role} {named!r} must hold {rule}, got names; ingest it as a number")
+
+
+def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey: Survey) -> None:
+    """Refuse values that columns must not have.
+
+    Raises
+    ------
+    InputError
+        Naming the first document with such a value.
+    """
+    for role, rule in RULES.items():
+        name = getattr(roles, role)
+        if (wrong := survey.wrong.get(role)) is not None:
+            where = training_set.source.name_of(wrong.row)
+            raise InputError(f"{role} {name!r} must hold {rule}, got {wrong.value:g} in {where}")
+        if role == "weight" and name is not None and not survey.moments[name].weight > 0.0:
+            raise InputError(
+                f"weight {name!r} must be above 0 for some document with {training_set.what}, got 0 for all"
+            )
+        if role == "event" and name is not None and not survey.moments[name].maximum > 0.0:
+            raise InputError(f"event {name!r} must be 1 for some document, got 0 for all")
+    what, summary, column = training_set.what, training_set.summary, training_set.column
+    if not survey.moments[column].weight > 0.0:
+        raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
+    if survey.moments[column].minimum == survey.moments[column].maximum:
+        raise InputError(
+            f"{what} must have at least two distinct values or classes in documents with a weight above 0, got one; there "
+            "is nothing to learn"
+        )
+    if (wrong := survey.wrong.get("response")) is None:
+        return
+    y = np.array([wrong.value])
+    where = f"in {training_set.source.name_of(wrong.row)}"
+    if not family.domain.contains(y).all():
+        raise InputError(
+            f"{what} must be {family.domain} for family {family.name}, got {wrong.value:g} {where}"
+            f"{_other_family(family, summary)}"
+        )
+    if family.auxiliary == "trials" and roles.trials is not None:
+        raise InputError(
+            f"{what} must not exceed its trials {roles.trials!r}, got {wrong.value:g} of {wrong.auxiliary:g} {where}"
+        )
+    if family.auxiliary == "trials":
+        raise InputError(
+            f"{what} must be 0 or 1 for family {family.name} without trials, got {wrong.value:g} {where}; "
+            f"name the column of the trials with trials={_other_family(family, summary)}"
+        )
+    raise InputError(f"{what} must be one that family {family.name} takes, got {wrong.value:g} {where}")
+
+
+def _other_family(family: Family, summary: ResponseSummary) -> str:
+    if family.name != "binomial" or summary.minimum < 0 or not summary.whole:
+        return "; family gaussian takes any number"
+    return "; family categorical takes numbers that stand for classes"

@@ -1,0 +1,171 @@
+"""Responses of classes: which numbers stand for them, which are too rare to be learned, and what each weighs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.levels import level_name
+from dslda.corpus.summary import ResponseSummary
+from dslda.exceptions import DataWarning, InputError
+from dslda.training.documents import TrainingSet
+from dslda.training.roles import ClassWeight
+from dslda.wording import first_few, number_name, number_of
+
+__all__ = ["class_counts", "class_weights", "report_rare_classes", "values_of_classes"]
+
+MANY_CLASSES = 50
+"""Numbers with more distinct values than this are rather measured than names of classes."""
+
+RARE_CLASS = 0.1
+"""A class with a smaller part of the documents than this of its equal share, 1 / C, is learned badly: of two, below 5%."""
+
+
+def values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]:
+    """The numbers that stand for classes.
+
+    Raises
+    ------
+    InputError
+        There are more than are counted.
+
+    Warns
+    -----
+    DataWarning
+        There are many, or some are not whole: they look like measurements.
+    """
+    if summary.distinct is None:
+        raise InputError(
+            f"family categorical needs classes, and {what} has hundreds of different numbers; choose a family "
+            "of numbers"
+        )
+    if len(summary.distinct) > MANY_CLASSES or not summary.whole:
+        warnings.warn(
+            f"{what} has {len(summary.distinct)} different numbers, which are taken for classes without order; "
+            "a family of numbers needs one coefficient a topic, not one for each class",
+            DataWarning,
+            stacklevel=5,
+        )
+    return summary.distinct
+
+
+def class_counts(
+    summary: ResponseSummary, names: Sequence[str], values: tuple[float, ...] | None
+) -> NDArray[np.int64] | None:
+    """Documents of each class; None where there are too many classes to have been counted.
+
+    Parameters
+    ----------
+    summary : ResponseSummary
+    names : sequence of str, length C
+    values : tuple of float, length C, or None
+        The number that stands for each class; None where that is its code.
+
+    Returns
+    -------
+    ndarray of int64, shape (C,), or None
+    """
+    if summary.distinct is None or summary.counts is None:
+        return None
+    codes = summary.distinct if values is None else range(len(values))
+    counts = np.zeros(len(names), dtype=np.int64)
+    counts[np.asarray(codes, dtype=np.int64)] = summary.counts
+    return counts
+
+
+def report_rare_classes(
+    training_set: TrainingSet, names: Sequence[str], values: tuple[float, ...] | None
+) -> None:
+    """Tell of classes with few documents; `names` and `values` as in :func:`class_counts`.
+
+    Warns
+    -----
+    DataWarning
+    """
+    what, counts = training_set.what, class_counts(training_set.summary, names, values)
+    if counts is None:
+        return
+    single = np.flatnonzero(counts == 1).tolist()
+    if single:
+        first = float(single[0]) if values is None else values[single[0]]
+        row = training_set.source.first_with(first)
+        where = "" if row is None else f"; the first in {training_set.source.name_of(row)}"
+        warnings.warn(
+            f"{what}: {number_of(len(single), 'class', 'classes')} of a single document ("
+            f"{_some(names, single)}{where}) cannot be learned; merge or leave them out",
+            DataWarning,
+            stacklevel=5,
+        )
+        return
+    rare = [code for code in np.argsort(counts, kind="stable").tolist() if counts[code] > 0]
+    rare = [code for code in rare if counts[code] < RARE_CLASS / len(names) * counts.sum()]
+    if rare:
+        each = "" if len(rare) == 1 else " at most, each,"
+        warnings.warn(
+            f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; judge by "
+            "probabilities, or give rare classes more weight with class_weight ('balanced')",
+            DataWarning,
+            stacklevel=5,
+        )
+
+
+def class_weights(
+    given: ClassWeight | None, masses: NDArray[np.float64] | None, names: Sequence[str] | None
+) -> tuple[float, ...] | None:
+    """What a user gives as `class_weight`, as one weight for each class.
+
+    Parameters
+    ----------
+    given : "balanced", mapping of class to weight, or None
+    masses : ndarray of float64, shape (C,), or None
+        Documents of each class, by their weights; None where the response has no classes.
+    names : sequence of str, length C, or None
+
+    Returns
+    -------
+    tuple of float, length C, or None
+        None where none is given.
+
+    Raises
+    ------
+    InputError
+        The response has no classes, one that is named is none of them, or a weight is not a number of at least 0.
+    """
+    if given is None:
+        return None
+    if names is None or masses is None:
+        raise InputError("class_weight must be left out: the response has no classes")
+    if isinstance(given, str):
+        if given != "balanced":
+            raise InputError(
+                f"class_weight must be 'balanced' or a mapping of class to weight, got {given!r}"
+            )
+        seen = np.where(masses > 0.0, masses, 1.0)
+        return tuple((masses.sum() / (np.count_nonzero(masses) * seen)).tolist())
+    weights = {_class_name(name): weight for name, weight in given.items()}
+    unknown = set(weights) - set(names)
+    if unknown:
+        raise InputError(
+            f"class_weight must name classes of the response, got {', '.join(map(repr, sorted(unknown)))}; they "
+            f"are {', '.join(map(repr, names[:10]))}{', ...' if len(names) > 10 else ''}"
+        )
+    for name, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
+            raise InputError(f"class_weight of {name!r} must be a number of at least 0, got {weight!r}")
+    return tuple(float(weights.get(name, 1.0)) for name in names)
+
+
+def _some(names: Sequence[str], codes: Sequence[int]) -> str:
+    """The first few of the names with these codes."""
+    return first_few([repr(names[code]) for code in codes], 5)
+
+
+def _class_name(given: Any) -> str:
+    """What the class that a user calls so is called."""
+    if isinstance(given, (int, float, np.number)) and not isinstance(given, bool) and np.isfinite(given):
+        return number_name(float(given))
+    return level_name(given, "a class of class_weight") or ""

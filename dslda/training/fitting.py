@@ -1,0 +1,218 @@
+"""One fit, from a checked training set to a model: how it is prepared, run, judged and recorded."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda._version import library_versions
+from dslda.engine.driver import FitResult, fit
+from dslda.engine.em import Position, trace_columns
+from dslda.engine.executor import Executor, SerialExecutor
+from dslda.engine.sources import Source
+from dslda.exceptions import DataWarning
+from dslda.families.answers import check_answers
+from dslda.model import Model
+from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.training.base_rate import base_predictor
+from dslda.training.checks import check_response, report_left_out
+from dslda.training.diagnostics import (
+    check_learned,
+    covariance_of,
+    pearson_of,
+    report_convergence,
+    report_entangled,
+    report_scatter,
+    report_separation,
+)
+from dslda.training.documents import TrainingSet
+from dslda.training.fit_checkpoint import CheckpointOptions, FitCheckpoint
+from dslda.training.identity import fit_identity
+from dslda.training.reference import training_reference
+from dslda.training.response import ResponseModel, response_model
+from dslda.training.roles import Roles
+from dslda.variational.compiling import kernel_of
+from dslda.variational.initial import initial_parameters
+from dslda.variational.mstep import prior_precision
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.wording import number_of
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dslda.corpus.summary import ResponseSummary
+    from dslda.engine.progress import FitProgress
+    from dslda.families.base import Family
+
+__all__ = ["fitted_model"]
+
+LIBRARIES = ("numpy", "numba", "scipy", "zarr")
+
+
+def fitted_model(
+    training_set: TrainingSet,
+    named: str | Family,
+    roles: Roles,
+    spec: FitSpec,
+    where: AbstractContextManager[Client | None],
+    progress: FitProgress | None,
+    options: CheckpointOptions | None,
+    *,
+    prepare: bool = False,
+) -> Model:
+    """Check everything, and only then open what `where` gives, to work there.
+
+    Parameters
+    ----------
+    training_set : TrainingSet
+    named : str or Family
+        The family, as the user names or gives it.
+    roles : Roles
+    spec : FitSpec
+        Its family is filled in here.
+    where : context manager of a Client or None
+        None to work in this process.
+    progress : FitProgress, optional
+    options : CheckpointOptions, optional
+    prepare : bool, default False
+        Compile the kernel here before: in this process, or for workers that find it in numba's cache, where each of them
+        would compile the same.
+
+    Raises, and warns, as :func:`dslda.train`.
+    """
+    summary = training_set.summary
+    check_response(training_set)
+    report_left_out(training_set)
+    if spec.n_topics > summary.n:
+        warnings.warn(
+            f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
+            "apart; choose fewer topics",
+            DataWarning,
+            stacklevel=3,
+        )
+    model = response_model(named, training_set, roles)
+    family, design = model.family, model.design
+    check_answers(
+        family,
+        model.moments,
+        center=design.scaling.center,
+        scale=design.scaling.scale,
+        responses=_some_responses(summary),
+        n_topics=spec.n_topics,
+    )
+    spec = replace(spec, family=family.name, family_options=family.options)
+    source = training_set.source.with_design(design)
+
+    def initial() -> Parameters:
+        return initial_parameters(
+            source.n_terms,
+            spec=spec,
+            family=family,
+            moments=model.moments,
+            n_covariates=len(design.covariates),
+        )
+
+    start, checkpoints = None, None
+    if options is not None:
+        identity = fit_identity(
+            training_set, source, spec, classes=model.classes, versions=library_versions(*LIBRARIES)
+        )
+        checkpoint = FitCheckpoint(options, identity)
+        start = checkpoint.start(initial())
+        checkpoints = checkpoint.schedule(start)
+    if prepare:
+        kernel_of(family)
+    with where as client, _executor(source, family, spec, client) as executor:
+        # in here: of many topics and terms they take seconds, in which workers read, and have said what they will do
+        start = Position(initial()) if start is None else start
+        result = fit(
+            executor,
+            start.parameters,
+            family=family,
+            spec=spec,
+            done=start.trace,
+            checkpoints=checkpoints,
+            progress=progress,
+        )
+        statistics = result.statistics
+        check_learned(statistics, training_set.what)
+        report_convergence(result, spec)
+        report_separation(
+            statistics, family, training_set.what, rate=model.rate, class_weight=design.class_weight
+        )
+        pearson = pearson_of(statistics, family, design, spec.n_topics)
+        report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
+        report_entangled(statistics.information, design)
+        record = _record(training_set, model, spec, roles, result, pearson)
+        # in here too: documents of a bag live on the workers
+        return Model(replace(record, reference=training_reference(record, source)))
+
+
+def _record(
+    training_set: TrainingSet,
+    model: ResponseModel,
+    spec: FitSpec,
+    roles: Roles,
+    result: FitResult,
+    pearson: NDArray[np.float64] | None,
+) -> ModelRecord:
+    """All that the model consists of but what it remembers of its documents."""
+    family, design, statistics = model.family, model.design, result.statistics
+    covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
+    if covariance is not None and family.is_quasi:
+        # unknown where no document is left over to tell
+        scatter = None if pearson is None or not pearson[1] > 0.0 else pearson[0] / pearson[1]
+        covariance = None if scatter is None else covariance * scatter
+    return ModelRecord(
+        parameters=design.weighed(result.parameters),
+        covariance=covariance,
+        design=design,
+        classes=model.classes,
+        levels={name: training_set.levels[name] for name in roles.covariates if name in training_set.levels},
+        spec=spec,
+        response=training_set.response,
+        response_summary=training_set.summary,
+        training=TrainingSummary(
+            n_documents=statistics.n_documents,
+            n_labelled=statistics.n_labelled,
+            n_empty=statistics.n_empty,
+            n_tokens=statistics.n_tokens,
+            n_unconverged=statistics.n_unconverged,
+            n_iterations=len(result.trace),
+            converged=result.converged,
+            interrupted=result.interrupted,
+        ),
+        trace=trace_columns(result.trace),
+        vocabulary=training_set.vocabulary,
+        text_settings=training_set.text_settings,
+        fields=training_set.fields or {},
+        corpus_hash=training_set.corpus_hash,
+        versions=library_versions(*LIBRARIES),
+        prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
+        base=base_predictor(family, model.rate, result.parameters.delta),
+        pearson=pearson,
+    )
+
+
+def _some_responses(summary: ResponseSummary) -> list[float]:
+    """The lowest and the highest response, and some between them where they are few enough to be known."""
+    known = summary.distinct or ()
+    return sorted({summary.minimum, *known[:: max(len(known) // 3, 1)], summary.maximum})
+
+
+@contextmanager
+def _executor(source: Source, family: Family, spec: FitSpec, client: Client | None) -> Iterator[Executor]:
+    if client is None:
+        with SerialExecutor(source, family, spec) as serial:
+            yield serial
+        return
+    from dslda.engine.dask_executor import DaskExecutor
+
+    with DaskExecutor(client, source, family, spec) as executor:
+        yield executor
