@@ -128,13 +128,19 @@ def _corpus(path: str) -> Corpus | None:
 
 
 def _stdin_lines() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
+    number = 0
+    try:
+        for line in sys.stdin.buffer:
+            number += 1
             yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"stdin, line {number}: must be UTF-8 text, got {error.object[error.start]:#x}"
-            ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"stdin, line {number}: must be UTF-8 text, got {error.object[error.start]:#x}"
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"stdin must be lines of text, it cannot be read: {error.strerror or error}; give the path of a file"
+        ) from error
 
 
 def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
@@ -145,6 +151,8 @@ def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
         )
     place = Location(os.path.realpath(out), local=True)
     folder = os.path.dirname(place.url)
+    if not os.path.isdir(folder) and "://" in out:
+        raise InputError(f"--out must be a local file, got {out}; dslda score writes to URLs")
     if not os.path.isdir(folder):
         raise InputError(f"--out {out} must be in a folder that is there, {folder} is none; make it first")
     check_not_in_store(place)

@@ -210,6 +210,26 @@ class RunFolder:
             )
         return data
 
+    def check_kinds(self) -> None:
+        """Refuse a folder where a file of the run must be, and a file where its folder must be.
+
+        Raises
+        ------
+        FormatError
+        """
+        for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
+            for name, kind in self._entries(folder).items():
+                if not folder and name == PARTS:
+                    is_right, must, is_now = kind != "file", "a folder", "a file"
+                else:
+                    is_right = kind != "directory" or not ours.fullmatch(name)
+                    must, is_now = "a file", "a folder"
+                if not is_right:
+                    raise FormatError(
+                        f"{self.location.url}/{folder}{name} must be {must} of the run, it is {is_now}; move that away, and "
+                        "what is missing then is scored again, or choose another folder"
+                    )
+
     def write_manifest(self, data: Mapping[str, Any]) -> None:
         """Replace the manifest, with its checksum."""
         kept = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
@@ -287,17 +307,22 @@ class RunFolder:
                     os.rmdir(folder)
 
     def _names(self, folder: str) -> list[str]:
+        return list(self._entries(folder))
+
+    def _entries(self, folder: str) -> dict[str, str]:
+        """What is in a folder, and of what kind it is: "file", "directory", or what else the file system says."""
         fs, root = self.location.file_system()
         path = f"{root}/{folder}".rstrip("/")
         if not self.location.local:
             fs.invalidate_cache()
         try:
-            found = [os.path.basename(entry.rstrip("/")) for entry in fs.ls(path, detail=False)]
+            listed = fs.ls(path, detail=True)
         except FileNotFoundError:
-            return []
+            return {}
         except NotADirectoryError:
-            return [os.path.basename(root)]
-        return [name for name in found if name and name != os.path.basename(path)]
+            return {os.path.basename(root): "file"}
+        found = {os.path.basename(entry["name"].rstrip("/")): entry["type"] for entry in listed}
+        return {name: kind for name, kind in found.items() if name and name != os.path.basename(path)}
 
     def _read(self, name: str) -> bytes | None:
         fs, root = self.location.file_system()
@@ -305,6 +330,11 @@ class RunFolder:
             return bytes(fs.cat_file(f"{root}/{name}"))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except IsADirectoryError:
+            raise FormatError(
+                f"{self.location.url}/{name} must be a file of the run, it is a folder; put it back from a copy, or choose "
+                "another folder"
+            ) from None
 
     def _write(self, name: str, data: Mapping[str, Any], *, indent: int | None = None) -> None:
         raw = json.dumps(data, indent=indent, allow_nan=False).encode()
@@ -313,5 +343,5 @@ class RunFolder:
 
     def _remove(self, name: str) -> None:
         fs, root = self.location.file_system()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), writing(self.location.url):
             fs.rm_file(f"{root}/{name}")

@@ -131,8 +131,8 @@ def score(
     ------
     InputError
         An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
-        not; was changed since it was scored, or while it was; or the folder
-        is a run of another model or of other settings. Finished parts stay, and the manifest says that the run is not
+        not; was changed since it was scored, or while it was; or the folder is a run of another model or of other settings,
+        or nothing can be written there and something must be. Finished parts stay, and the manifest says that the run is not
         complete.
     VocabularyMismatchError
         A corpus is counted over another vocabulary.
@@ -165,7 +165,8 @@ def score(
             options=dict(storage_options or {}),
         )
         check_reach(job.paths, client)
-        with only_writer(job.location, inside=True):
+        # where nothing can be written, it is only looked whether anything needs to be
+        with only_writer(job.location, inside=True) if job.refusal is None else contextlib.nullcontext():
             done = _run(job, client, progress, rescore_changed=rescore_changed, verify=verify)
     except BaseException:
         if reported is not None:
@@ -187,6 +188,8 @@ def _run(
 ) -> ScoringRun:
     folder = RunFolder(job.location, job.scorer.output_format)
     before = folder.read_manifest()
+    if before is not None:
+        folder.check_kinds()
     versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
         state = RunState(job.identity, versions) if before is None else _known(before, job, versions)
@@ -197,14 +200,20 @@ def _run(
             runner = None
             if verify and before is not None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
-                forget_damaged(runner, folder, state, before, now, job.options)
+                forget_damaged(runner, folder, state, before, now, job)
             if before is not None and state.complete and not compared.new and _all_there(folder, before):
                 if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
                     before = before | {"inputs": [each.to_json() for each in state.inputs]}
-                    folder.write_manifest(before)
+                    if job.refusal is None:
+                        folder.write_manifest(before)
                 log_all_unreadable(before)
                 logger.info("nothing to do: %s is complete", job.location.url)
                 return ScoringRun(job.location.url, 0, before)
+            job.check_writable(
+                f"{number_of(len(compared.new), 'input')} must be scored"
+                if compared.new
+                else "parts of the run must be scored again"
+            )
             if runner is None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
             if compared.new:

@@ -154,7 +154,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
 ) -> None:
     out = tmp_path / "counts.model"
     train = ("train", bills / "bills.corpus", "--response", "cosponsors", "--out", out, "--topics", 3)
-    options = ("--family", "poisson", "--exposure", "days", "--covariates", "age", "--covariates", "party")
+    options = ("--family", "poisson", "--exposure", "days", "--covariates", "age, party")
     more = ("--alpha", "auto", "--ridge", 0.1, "--topic-estimation", "variational")
     done = dslda(*train, *options, *more, "--checkpoint", tmp_path / "c")
     assert done.code == 0, done.err

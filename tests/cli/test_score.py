@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -745,6 +746,97 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
     assert content(out) == before
     (out / "manifest.json").write_text(json.dumps(damaged))
     assert "does not agree with its checksum" in dslda(*score, "--out", out).error
+
+
+def without_rights(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the program as a user whom the rights of files bind, as they do not bind the system's own."""
+    bound = []
+    if os.geteuid() == 0:
+        bound = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        if shutil.which("setpriv") is None or subprocess.run([*bound, "true"], check=False).returncode:
+            pytest.skip("no way here to be bound by the rights of files")
+    return subprocess.run(
+        [*bound, *PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
+def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    write(inputs / "a.jsonl", 5, repeat=1)
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert dslda(*score).code == 0
+    before = content(out)
+    folders = (out / "parts", out)
+    try:
+        for folder in folders:
+            folder.chmod(0o500)
+        os.utime(inputs / "a.jsonl", (1, 1))  # its new time would be noted
+        done = without_rights(*score, "--verify")
+        assert done.returncode == 0, done.stderr
+        assert "1 part read again: all are what was written" in done.stderr
+        assert f"nothing to do: {out} is complete" in done.stderr
+        damage(out / "part-000000.parquet")
+        refused = without_rights(*score, "--verify")
+        assert refused.returncode == 2
+        assert "cannot be written: Permission denied" in refused.stderr
+        assert "; 1 part is not what was written: part-000000.parquet" in refused.stderr
+        write(inputs / "b.jsonl", 5, first=5, repeat=1)
+        refused = without_rights(*score)
+        assert refused.returncode == 2
+        assert "cannot be written: Permission denied" in refused.stderr
+        assert "; 1 input must be scored" in refused.stderr
+    finally:
+        for folder in folders:
+            folder.chmod(0o700)
+    damage(out / "part-000000.parquet")
+    assert content(out) == before
+
+
+def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    write(tmp_path / "a.jsonl", 3, repeat=1)
+    score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", out)
+    assert dslda(*score).code == 0
+    complete = content(out)
+    for name in (
+        "parts",
+        "part-000000.parquet",
+        "parts/000000.json",
+        "parts/000000.ids",
+        "manifest.json",
+        ".lock",
+    ):
+        place, away = out / name, tmp_path / "away"
+        if name == ".lock":
+            place.mkdir()
+        else:
+            place.rename(away)
+            if name == "parts":
+                place.write_text("mine")
+            else:
+                (place / "mine").mkdir(parents=True)
+        must = "a folder of the run, it is a file" if name == "parts" else "a file.*, it is a folder"
+        refused = dslda(*score)
+        assert re.search(f"{place} must be {must}; ", refused.error), refused.error
+        assert refused.code == (1 if name == ".lock" else 2)
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+        if name == "manifest.json":  # what was in it nobody else knows
+            away.rename(place)
+        elif away.is_dir():
+            shutil.rmtree(away)
+        else:
+            away.unlink(missing_ok=True)
+        assert dslda(*score).code == 0
+        assert content(out) == complete
 
 
 @pytest.mark.parametrize("when", ["size", "content"])
