@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslda.exceptions import InputError
@@ -11,12 +11,13 @@ from dslda.model import Model
 from dslda.prediction.results import FLAG_MEANING
 from dslda.scoring.drift import drift_report
 from dslda.scoring.duplicates import find_duplicates
-from dslda.scoring.folder import RunFolder, RunState
-from dslda.scoring.planning import part_key
+from dslda.scoring.folder import Part, RunFolder, RunState
+from dslda.scoring.inputs import Input
+from dslda.scoring.planning import log_unreadable, part_key
 from dslda.scoring.tally import RunTally
 from dslda.wording import first_few, number_of
 
-__all__ = ["final_manifest", "log_all_unreadable"]
+__all__ = ["final_manifest", "log_all_unreadable", "log_lost", "log_part", "what_is_left"]
 
 logger = logging.getLogger("dslda.score")
 
@@ -86,6 +87,39 @@ def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
             first_few([each["path"] for each in found], 3),
             extra={"event": "unreadable_inputs", "count": len(found)},
         )
+
+
+def log_lost(names: Sequence[str]) -> None:
+    """Warn of parts of a complete run that are done no more: a file is gone, or is not what it was."""
+    logger.warning(
+        "%s lost or cut, and %s scored again: %s",
+        "1 part of a complete run was" if len(names) == 1 else f"{len(names):,} parts of a complete run were",
+        "is" if len(names) == 1 else "are",
+        first_few(names, 3),
+        extra={"event": "lost_parts", "count": len(names), "first": names[:3]},
+    )
+
+
+def log_part(part: Part, note: Mapping[str, Any]) -> None:
+    """Tell what was left out of a part that is done."""
+    for each in note["skipped"]["first"]:
+        logger.warning("skipped: %s: %s", each["place"], each["reason"], extra={"event": "skipped", **each})
+    for each in note["unreadable"]:
+        log_unreadable(each["path"], each["reason"])
+    logger.debug("part %d is done: %d rows", part.number, note["rows"])
+
+
+def what_is_left(n_parts: int, dropped: Sequence[Input]) -> str:
+    """What the same command will do; how many parts an input becomes that was changed nobody knows yet."""
+    if dropped:
+        return (
+            "no part with rows of what was changed is kept, and the same command reads that again from its start: "
+            f"{first_few([found.label for found in dropped], 3)}"
+        )
+    return (
+        f"the same command goes on with the {number_of(n_parts, 'part')} that "
+        f"{'is' if n_parts == 1 else 'are'} left"
+    )
 
 
 def _log(manifest: dict[str, Any]) -> None:

@@ -171,18 +171,24 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_bytes_of_an_undistur
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("workers", [0, 2])
 def test_sigterm_keeps_the_finished_parts(
-    dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path
+    dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path, workers: int
 ) -> None:
     out = tmp_path / "scores"
-    process = start("score", made / "stars.model", large, "--out", out, "--metrics", tmp_path / "m.prom")
+    chosen = ("--workers", workers) if workers else ()
+    process = start(
+        "score", made / "stars.model", large, "--out", out, "--metrics", tmp_path / "m.prom", *chosen
+    )
     wait_for_parts(process, out, 1)
+    while not list(out.glob(".part-*.partial")):  # of a worker, or of this process, in the middle of one
+        assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
     assert b"parts were scored; the same command goes on" in err
     assert b"dslda_score_success" in (tmp_path / "m.prom").read_bytes()
-    assert not list(out.glob(".*"))
+    assert not [path for folder in (out, out / "parts") for path in folder.glob(".*")]
     assert manifest(out)["status"] == "unfinished"
     assert dslda("score", made / "stars.model", large, "--out", out).code == 0
     assert content(out) == undisturbed
@@ -775,6 +781,22 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
     fresh = tmp_path / "fresh"
     dslda.score(made / "stars.model", inputs, fresh)
     assert content(out) == content(fresh)
+
+
+def test_no_number_of_parts_is_promised_of_an_input_that_was_changed(made: Path, tmp_path: Path) -> None:
+    changing, out = write(tmp_path / "a.jsonl", 6, repeat=12000), tmp_path / "out"
+
+    def change(stage: str, done: int, total: int) -> None:
+        if stage == "score" and done == 1:
+            with changing.open("ab") as stream:
+                stream.write(b"\n")
+
+    with pytest.raises(InputError, match="must stay as it is while it is scored") as raised:
+        dslda.score(made / "stars.model", changing, out, progress=change)
+    assert len(manifest(out)["parts"]) > 1
+    assert not [*out.glob("part-*"), *out.glob("parts/*")]
+    (told,) = raised.value.__notes__
+    assert told.endswith(f"the same command reads that again from its start: {changing}")
 
 
 def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
