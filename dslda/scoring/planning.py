@@ -194,7 +194,7 @@ def _report_same(inputs: Sequence[Input], n_known: int) -> None:
 def log_unreadable(path: str, reason: str) -> None:
     """Tell of a file that is left out, all of it or from somewhere on."""
     logger.warning(
-        "%s cannot be read, or not to its end: %s",
+        "%s cannot be scored, or not to its end: %s",
         path,
         reason,
         extra={"event": "unreadable_input", "place": path, "reason": reason},

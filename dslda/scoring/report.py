@@ -31,6 +31,9 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         Nothing could be scored, all was skipped.
     """
     tally = RunTally(model.n_topics, model.record.reference)
+    for found in state.inputs:
+        if found.unreadable:
+            tally.lose(found.label, found.unreadable, 0)  # what was never read is not among the records
     parts = []
     for part in state.parts:
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
@@ -39,16 +42,12 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         file = folder.part_name(part.number)
         done = {"file": file, "rows": note["rows"], "bytes": note["bytes"], "sha256": note["sha256"]}
         parts.append(part.to_json() | done)
-    reasons = {found.label: found.unreadable for found in state.inputs if found.unreadable} | tally.unreadable
-    unreadable = [{"path": path, "reason": reason} for path, reason in reasons.items()]
+    unreadable = tally.unreadable
     if not tally.n_rows and (tally.n_skipped or unreadable):
-        place, reason = (
-            (tally.skipped[0]["place"], tally.skipped[0]["reason"])
-            if tally.skipped
-            else next(iter(reasons.items()))
-        )
+        first = (tally.skipped or unreadable)[0]
         raise InputError(
-            f"some record must be one that can be scored, all were skipped; the first: {place}: {reason}"
+            "some record must be one that can be scored, all were skipped; the first: "
+            f"{first.get('place', first.get('path'))}: {first['reason']}"
         )
     files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
@@ -82,7 +81,7 @@ def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
     found = manifest["skipped"]["unreadable_inputs"]
     if found:
         logger.warning(
-            "%s could not be read, or not to the end, and the rows are missing: %s",
+            "%s could not be scored, or not to the end, and the rows are missing: %s",
             number_of(len(found), "input"),
             first_few([each["path"] for each in found], 3),
             extra={"event": "unreadable_inputs", "count": len(found)},

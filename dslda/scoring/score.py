@@ -241,7 +241,7 @@ def _planned(
     if files is None:
         return plan_partitions(state, [now[i] for i in new])
     chosen = replace(files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new))
-    check_first_records(chosen, job.fields, tolerant=True)
+    check_first_records(chosen, job.fields, tolerant=True, any_file=job.scorer.skip)
     return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip)
 
 

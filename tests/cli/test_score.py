@@ -568,7 +568,7 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     for told in (done, again):
         assert ", 1 input unreadable" in told.out
     assert "nothing was new" in again.out
-    assert f"{inputs}/b.parquet cannot be read, or not to its end: not a Parquet file" in done.err
+    assert f"{inputs}/b.parquet cannot be scored, or not to its end: not a Parquet file" in done.err
     (event,) = (json.loads(line) for line in again.err.splitlines() if "unreadable" in line)
     assert (event["event"], event["count"]) == ("unreadable_inputs", 1)
     assert f'dslda_score_unreadable_inputs{{run="{out}"}} 1\n' in metrics.read_text()
@@ -577,6 +577,33 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     (inputs / "b.parquet").write_bytes(raw)  # mended: it has no rows yet, so it is no change of any
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)] == ["a1", "a2", "c1", "c2", "b1", "b2"]
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("output_format", ["parquet", "csv"])
+def test_a_file_without_the_field_is_told_once_and_its_records_are_counted(
+    dslda: Dslda, made: Path, tmp_path: Path, name: str, output_format: str
+) -> None:
+    import pandas as pd
+
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    for each in ("a", "b"):
+        field = "body" if each == name else "text"
+        frame = pd.DataFrame({"key": [f"{each}1", f"{each}2"], field: ["good", "bad"]})
+        write_frame = frame.to_parquet if output_format == "parquet" else frame.to_csv
+        write_frame(inputs / f"{each}.{output_format}", index=False)
+    done = dslda("score", made / "stars.model", inputs, "--out", out, "--on-error", "skip")
+    assert done.code == 0, done.err
+    path = f"{inputs}/{name}.{output_format}"
+    reason = "has no field 'text' for the text; fields there are: 'key', 'body'"
+    assert f"{path} cannot be scored, or not to its end: {reason}" in done.err.replace("\n", " ")
+    told = manifest(out)["skipped"]
+    assert told == {
+        "count": 2,
+        "first": [],
+        "unreadable_inputs": [{"path": path, "reason": reason, "records": 2}],
+    }
 
 
 @pytest.mark.parametrize("how", ["cut.jsonl.gz", "page.parquet", "footer.parquet"])
@@ -603,7 +630,7 @@ def test_of_a_file_cut_short_what_was_read_counts_and_the_rest_is_told(
     # of these alone it is known how many there are
     assert told["skipped"]["count"] == (40 if how == "page.parquet" else 0)
     (lost,) = told["skipped"]["unreadable_inputs"]
-    assert lost["path"] == str(broken)
+    assert (lost["path"], lost["records"]) == (str(broken), told["skipped"]["count"])
     assert str(inputs) not in lost["reason"]
     logged = [json.loads(line) for line in done.err.splitlines()]
     (event,) = (each for each in logged if each.get("event") == "unreadable_input")
