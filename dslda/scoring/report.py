@@ -17,7 +17,15 @@ from dslda.scoring.planning import log_unreadable, part_key
 from dslda.scoring.tally import RunTally
 from dslda.wording import first_few, number_of
 
-__all__ = ["final_manifest", "log_all_unreadable", "log_lost", "log_part", "what_is_left"]
+__all__ = [
+    "final_manifest",
+    "log_all_unreadable",
+    "log_complete",
+    "log_lost",
+    "log_part",
+    "log_run",
+    "what_is_left",
+]
 
 logger = logging.getLogger("dslda.score")
 
@@ -53,7 +61,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
     output_format = state.identity["settings"]["output_format"]
     duplicates = find_duplicates(files, output_format, tally.n_rows)
     drift = drift_report(tally, model.record.reference)
-    manifest = state.to_json() | {
+    return state.to_json() | {
         "parts": parts,
         "rows_in": sum(part.rows for part in state.parts),
         "rows_out": tally.n_rows,
@@ -72,8 +80,6 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         "drift": drift,
         "new_words": {"words": tally.new_words(), "error": tally.words.error},
     }
-    _log(manifest)
-    return manifest
 
 
 def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
@@ -121,7 +127,8 @@ def what_is_left(n_parts: int, dropped: Sequence[Input]) -> str:
     )
 
 
-def _log(manifest: dict[str, Any]) -> None:
+def log_run(manifest: Mapping[str, Any], n_new_parts: int) -> None:
+    """Tell of a run that is complete what somebody has to know, and that it is."""
     n = manifest["rows_out"]
     for flag, count in manifest["flags"].items():
         if count:
@@ -147,24 +154,34 @@ def _log(manifest: dict[str, Any]) -> None:
             named,
             extra={"event": "duplicate_ids"} | repeated,
         )
+    if manifest["drift"]:
+        _log_drift(manifest["drift"])
+    log_complete(manifest, n_new_parts)
+
+
+def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
+    """Say at the end how it is, also where there was nothing to do: one event that programs wait for."""
     drift = manifest["drift"] or {}
     logger.info(
-        "complete: %s of %s",
-        number_of(n, "row"),
+        "complete: %s of %s%s",
+        number_of(manifest["rows_out"], "row"),
         number_of(manifest["rows_in"], "record"),
+        "" if n_new_parts else ", nothing was new",
         extra={
             "event": "complete",
-            "rows": n,
-            "skipped": skipped["count"],
-            "unreadable_inputs": len(skipped["unreadable_inputs"]),
+            "new_parts": n_new_parts,
+            "rows": manifest["rows_out"],
+            "skipped": manifest["skipped"]["count"],
+            "unreadable_inputs": len(manifest["skipped"]["unreadable_inputs"]),
             "oov_share": manifest["oov_share"],
             "prediction_mean": manifest["predictions"]["mean"],
             "prediction_psi": drift.get("prediction_psi"),
             "largest_topic_psi": drift.get("largest_topic_psi"),
         },
     )
-    if not drift:
-        return
+
+
+def _log_drift(drift: Mapping[str, Any]) -> None:
     of_training = drift["reference"] == "trained on"
     # an alarm that rings for all that is new is soon heard by nobody
     level = logging.INFO if of_training else logging.WARNING

@@ -26,7 +26,15 @@ from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.metrics import MetricsFile
 from dslda.scoring.part import CorpusPart, FilePart, score_part
 from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions
-from dslda.scoring.report import final_manifest, log_all_unreadable, log_lost, log_part, what_is_left
+from dslda.scoring.report import (
+    final_manifest,
+    log_all_unreadable,
+    log_complete,
+    log_lost,
+    log_part,
+    log_run,
+    what_is_left,
+)
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.scoring.verification import drop_changed, forget_damaged, verified
 from dslda.wording import number_of
@@ -203,7 +211,7 @@ def _run(
                     before = before | {"inputs": [each.to_json() for each in state.inputs]}
                     folder.write_manifest(before)
                 log_all_unreadable(before)
-                logger.info("nothing to do: %s is complete", job.location.url)
+                log_complete(before, 0)
                 return ScoringRun(job.location.url, 0, before)
             if runner is None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
@@ -221,6 +229,7 @@ def _run(
             state = verified(runner, folder, state, job.options)
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
+        log_run(manifest, n_new)
     except BaseException:
         if client is None or (isinstance(client, ClientLater) and client.here):
             folder.clear_unfinished()  # by now the workers have ended; those of others end what they write
@@ -351,6 +360,7 @@ def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> 
             "%s was scored with other versions of its programs (%s): new rows may differ in their last digits",
             job.location.url,
             ", ".join(f"{name} {version}" for name, version in state.versions.items()),
+            extra={"event": "other_versions"},
         )
     return state
 

@@ -206,7 +206,7 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     before, times = content(out), {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     again = dslda(*score)
     assert again.code == 0
-    assert "nothing to do" in again.err
+    assert "complete: 5 rows of 5 records, nothing was new" in again.err
     described = dslda("info", out)
     assert described.code == 0
     assert "5 of 5 records" in described.out
