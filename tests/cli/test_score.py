@@ -570,7 +570,7 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
         assert ", 1 input unreadable" in told.out
     assert "nothing was new" in again.out
     assert f"{inputs}/b.parquet cannot be scored, or not to its end: not a Parquet file" in done.err
-    (event,) = (json.loads(line) for line in again.err.splitlines() if "unreadable" in line)
+    (event,) = (json.loads(line) for line in again.err.splitlines() if '"event": "unreadable_inputs"' in line)
     assert (event["event"], event["count"]) == ("unreadable_inputs", 1)
     assert f'dslda_score_unreadable_inputs{{run="{out}"}} 1\n' in metrics.read_text()
     described = dslda("info", out).out
