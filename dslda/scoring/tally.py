@@ -142,7 +142,7 @@ class RunTally:
         room = FIRST_SKIPPED_OF_RUN - len(self.skipped)
         self.skipped += part["skipped"]["first"][:room]
         for each in part["unreadable"]:
-            self.lose(each["path"], each["reason"], each["records"])
+            self.lose(each["path"], each["reason"], each.get("records", 0))  # older notes have no number
         self.n_predictions += part["predictions"]["count"]
         self._sums.append(part["predictions"]["sum"])
         self.classes.update(part["predictions"]["classes"])
