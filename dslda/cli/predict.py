@@ -46,7 +46,7 @@ not know: of a text, also those that the filters of ingest dropped, but no stop 
 before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged; no_covariate,
 unknown_level: there is no prediction), of classes and levels probability_NAME, and with --topics topic_0, ...
 Covariates, exposure and trials are read from the fields of the same names. Strings that a spreadsheet could take
-for a formula begin with an apostrophe, as those of dslda score --output-format csv: take it off to have them again.""",
+for a formula have an apostrophe before it, as in dslda score --output-format csv (docs/scoring.md says where).""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")
@@ -198,7 +198,7 @@ def _write(
 ) -> None:
     """Tables as one CSV file, with the header of `nothing`; reports documents whose prediction rests on no word."""
     from dslda.prediction.results import FLAG_MEANING
-    from dslda.scoring.tables import csv_lines, safe_rows
+    from dslda.scoring.tables import csv_lines, safe_cell, safe_rows
 
     flags: Counter[str] = Counter()
     n = 0
@@ -208,14 +208,14 @@ def _write(
             continue
         with writing(name):
             if n == 0:
-                stream.write(csv_lines([header]))
+                stream.write(csv_lines([map(safe_cell, header)]))
             stream.write(csv_lines(safe_rows(table.select(header))))
             stream.flush()
         n += table.num_rows
         flags.update(table["flag"].to_pylist())
     if n == 0:
         with writing(name):
-            stream.write(csv_lines([header]))
+            stream.write(csv_lines([map(safe_cell, header)]))
             stream.flush()
     for flag, what in FLAG_MEANING.items():
         if flags[flag]:

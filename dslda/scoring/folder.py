@@ -289,6 +289,14 @@ class RunFolder:
                 if TEMPORARY.fullmatch(name) or (ours.fullmatch(name) and name not in kept):
                     self._remove(f"{folder}{name}")
 
+    def clear_unfinished(self) -> None:
+        """Remove what workers were writing when they ended; on object stores, where nothing is hidden, there is none."""
+        if self.location.local:
+            for folder in ("", f"{PARTS}/"):
+                for name in filter(TEMPORARY.fullmatch, self._names(folder)):
+                    with contextlib.suppress(OSError):  # of what has failed this matters least
+                        self._remove(f"{folder}{name}")
+
     def forget(self, number: int) -> None:
         """Take a part for one that is not done; its rows stay until they are replaced."""
         self._remove(f"{PARTS}/{number:06d}.json")

@@ -27,9 +27,11 @@ logger = logging.getLogger("dslda.score")
 SHOWN = 5
 
 
-def drop_changed(folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> None:
-    """Remove what was scored of files that were changed meanwhile."""
-    _remove(folder, state, {i for i in _open_files(state) if not _looks_same(state.inputs[i], options)})
+def drop_changed(folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> tuple[Input, ...]:
+    """Remove what was scored of files that were changed meanwhile, and say which they are."""
+    different = [i for i in _open_files(state) if not _looks_same(state.inputs[i], options)]
+    _remove(folder, state, set(different))
+    return tuple(state.inputs[i] for i in different)
 
 
 def verified(runner: Runner, folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> RunState:

@@ -172,18 +172,24 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_bytes_of_an_undistur
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("workers", [0, 2])
 def test_sigterm_keeps_the_finished_parts(
-    dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path
+    dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path, workers: int
 ) -> None:
     out = tmp_path / "scores"
-    process = start("score", made / "stars.model", large, "--out", out, "--metrics", tmp_path / "m.prom")
+    chosen = ("--workers", workers) if workers else ()
+    process = start(
+        "score", made / "stars.model", large, "--out", out, "--metrics", tmp_path / "m.prom", *chosen
+    )
     wait_for_parts(process, out, 1)
+    while not list(out.glob(".part-*.partial")):  # of a worker, or of this process, in the middle of one
+        assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
     assert b"parts were scored; the same command goes on" in err
     assert b"dslda_score_success" in (tmp_path / "m.prom").read_bytes()
-    assert not list(out.glob(".*"))
+    assert not [path for folder in (out, out / "parts") for path in folder.glob(".*")]
     assert manifest(out)["status"] == "unfinished"
     assert dslda("score", made / "stars.model", large, "--out", out).code == 0
     assert content(out) == undisturbed
@@ -200,7 +206,7 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     before, times = content(out), {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     again = dslda(*score)
     assert again.code == 0
-    assert "nothing to do" in again.err
+    assert "complete: 5 rows of 5 records, nothing was new" in again.err
     described = dslda("info", out)
     assert described.code == 0
     assert "5 of 5 records" in described.out
@@ -563,8 +569,8 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     for told in (done, again):
         assert ", 1 input unreadable" in told.out
     assert "nothing was new" in again.out
-    assert f"{inputs}/b.parquet cannot be read, or not to its end: not a Parquet file" in done.err
-    (event,) = (json.loads(line) for line in again.err.splitlines() if "unreadable" in line)
+    assert f"{inputs}/b.parquet cannot be scored, or not to its end: not a Parquet file" in done.err
+    (event,) = (json.loads(line) for line in again.err.splitlines() if '"event": "unreadable_inputs"' in line)
     assert (event["event"], event["count"]) == ("unreadable_inputs", 1)
     assert f'dslda_score_unreadable_inputs{{run="{out}"}} 1\n' in metrics.read_text()
     described = dslda("info", out).out
@@ -572,6 +578,33 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     (inputs / "b.parquet").write_bytes(raw)  # mended: it has no rows yet, so it is no change of any
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)] == ["a1", "a2", "c1", "c2", "b1", "b2"]
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("output_format", ["parquet", "csv"])
+def test_a_file_without_the_field_is_told_once_and_its_records_are_counted(
+    dslda: Dslda, made: Path, tmp_path: Path, name: str, output_format: str
+) -> None:
+    import pandas as pd
+
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    for each in ("a", "b"):
+        field = "body" if each == name else "text"
+        frame = pd.DataFrame({"key": [f"{each}1", f"{each}2"], field: ["good", "bad"]})
+        write_frame = frame.to_parquet if output_format == "parquet" else frame.to_csv
+        write_frame(inputs / f"{each}.{output_format}", index=False)
+    done = dslda("score", made / "stars.model", inputs, "--out", out, "--on-error", "skip")
+    assert done.code == 0, done.err
+    path = f"{inputs}/{name}.{output_format}"
+    reason = "has no field 'text' for the text; fields there are: 'key', 'body'"
+    assert f"{path} cannot be scored, or not to its end: {reason}" in done.err.replace("\n", " ")
+    told = manifest(out)["skipped"]
+    assert told == {
+        "count": 2,
+        "first": [],
+        "unreadable_inputs": [{"path": path, "reason": reason, "records": 2}],
+    }
 
 
 @pytest.mark.parametrize("how", ["cut.jsonl.gz", "page.parquet", "footer.parquet"])
@@ -598,7 +631,7 @@ def test_of_a_file_cut_short_what_was_read_counts_and_the_rest_is_told(
     # of these alone it is known how many there are
     assert told["skipped"]["count"] == (40 if how == "page.parquet" else 0)
     (lost,) = told["skipped"]["unreadable_inputs"]
-    assert lost["path"] == str(broken)
+    assert (lost["path"], lost["records"]) == (str(broken), told["skipped"]["count"])
     assert str(inputs) not in lost["reason"]
     logged = [json.loads(line) for line in done.err.splitlines()]
     (event,) = (each for each in logged if each.get("event") == "unreadable_input")
@@ -869,6 +902,22 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
     assert content(out) == content(fresh)
 
 
+def test_no_number_of_parts_is_promised_of_an_input_that_was_changed(made: Path, tmp_path: Path) -> None:
+    changing, out = write(tmp_path / "a.jsonl", 6, repeat=12000), tmp_path / "out"
+
+    def change(stage: str, done: int, total: int) -> None:
+        if stage == "score" and done == 1:
+            with changing.open("ab") as stream:
+                stream.write(b"\n")
+
+    with pytest.raises(InputError, match="must stay as it is while it is scored") as raised:
+        dslda.score(made / "stars.model", changing, out, progress=change)
+    assert len(manifest(out)["parts"]) > 1
+    assert not [*out.glob("part-*"), *out.glob("parts/*")]
+    (told,) = raised.value.__notes__
+    assert told.endswith(f"the same command reads that again from its start: {changing}")
+
+
 def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
     dslda: Dslda, made: Path, tmp_path: Path
 ) -> None:
@@ -881,6 +930,9 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
         "\tx",
         "\rx",
         "'x",
+        "\uff1d1",
+        "a;=1",
+        "a\t'x",
         'a"b,c',
         "a\nb",
         "\ud800",
@@ -912,8 +964,11 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
         cells = [row["id"] for row in csv.DictReader(stream)]
     with (tmp_path / "jsonl" / "predicted.csv").open(newline="") as stream:
         assert [row["id"] for row in csv.DictReader(stream)] == cells
-    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells)
-    assert [cell.removeprefix("'") for cell in cells] == plain
+    assert not any(cell.startswith(("=", "+", "-", "@", "\uff1d", "\t", "\r")) for cell in cells)
+    assert "a;'=1" in cells
+    assert [
+        re.sub(r"(?:\A|(?<=[;\t|\r\n]))'", "", cell) for cell in cells
+    ] == plain  # as docs/scoring.md says
     assert manifest(tmp_path / "csv")["inputs"][0]["path"].endswith("'$(touch x)'.jsonl")
 
 
