@@ -351,5 +351,5 @@ class RunFolder:
 
     def _remove(self, name: str) -> None:
         fs, root = self.location.file_system()
-        with contextlib.suppress(FileNotFoundError), writing(self.location.url):
+        with writing(self.location.url), contextlib.suppress(FileNotFoundError):
             fs.rm_file(f"{root}/{name}")
