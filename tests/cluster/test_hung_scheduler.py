@@ -100,7 +100,13 @@ def model(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
     return dslda.train(corpus, response="y", n_topics=2)
 
 
-def test_training_ends_after_its_checkpoint(problem: Any, scheduler: Scheduler, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
+def test_training_ends_after_its_checkpoint(
+    problem: Any, scheduler: Scheduler, tmp_path: Path, assert_same: Any
+) -> None:
+    settings: dict[str, Any] = {"response": "y", "n_topics": 2, "tol": 0.0, "max_iter": 5}
+    kept = {"checkpoint": tmp_path / "c", "checkpoint_every": 1000}  # no other than that of the end
+
     class Stopper:
         """Stops the scheduler in the middle of the third iteration."""
 
@@ -127,16 +133,16 @@ def test_training_ends_after_its_checkpoint(problem: Any, scheduler: Scheduler, 
     ):
         dslda.train(
             problem.corpus,
-            response="y",
-            n_topics=2,
-            tol=0.0,
-            checkpoint=tmp_path / "c",
-            checkpoint_every=1,
+            **settings,
+            **kept,
             client=client,
             progress=Stopper(),  # type: ignore[arg-type]
         )
     assert f"the checkpoint {tmp_path}/c holds 2 iterations" in "".join(raised.value.__notes__)
     assert read_checkpoint(tmp_path / "c").n_iterations == 2
+    with going_on(scheduler) as client:
+        whole = dslda.train(problem.corpus, **settings, client=client)
+        assert_same(dslda.train(problem.corpus, **settings, **kept, client=client, resume=True), whole)
 
 
 def test_scoring_ends_with_its_parts_and_goes_on_to_the_same_bytes(
