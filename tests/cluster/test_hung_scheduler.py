@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def scheduler(started: Scheduler) -> Iterator[Scheduler]:
     started.stopped = False
     with dask.config.set({"dslda.engine.scheduler-timeout": "3s"}):
         yield started
-    started.process.send_signal(signal.SIGCONT)
+    started.process.send_signal(signal.SIGCONT)  # does nothing to one that has ended
 
 
 @contextmanager
@@ -128,7 +129,8 @@ def test_training_ends_after_its_checkpoint(
     with (
         Client(scheduler.address, set_as_default=False) as client,
         pytest.raises(
-            EngineError, match=rf"iteration 3 could not be completed: {SILENT}, last with"
+            EngineError,
+            match=rf"^iteration 3 could not be completed: .* got none: {SILENT}; start one and run this again, or",
         ) as raised,
     ):
         dslda.train(
@@ -189,3 +191,38 @@ def test_a_client_that_is_held_up_itself_is_not_closed(scheduler: Scheduler) -> 
         )  # as when this process is stopped, or something holds Python's lock
         assert len(ours.nthreads()) == 1
         assert ours.status == "running"
+
+
+def test_one_that_is_killed_is_told_without_what_dask_says_of_it(
+    texts: Path, scheduler: Scheduler, tmp_path: Path
+) -> None:
+    """The last one: the scheduler does not come back."""
+    later = ClientLater(partial(cluster, options=ClusterOptions(scheduler=scheduler.address)), here=False)
+    said: list[str] = []
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    heard = Heard()
+    logging.getLogger("distributed").addHandler(heard)
+    gone = (
+        "^a cluster must have a scheduler that answers, got none: the connection to the scheduler is gone; start one and "
+        "run this again$"
+    )
+    try:
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+            pytest.raises(EngineError, match=gone),
+        ):
+            dslda.ingest(
+                texts,
+                tmp_path / "t.corpus",
+                text="text",
+                client=later,
+                progress=lambda stage, done, total: scheduler.process.kill(),
+            )
+    finally:
+        logging.getLogger("distributed").removeHandler(heard)
+    assert said == []
+    assert not list(tmp_path.iterdir())
