@@ -102,10 +102,10 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
         assert workers
         process.send_signal(signal.SIGSTOP)  # or it might end first
         second = dslda("train", corpus, *SETTINGS, *places, "--resume")
+        process.send_signal(signal.SIGCONT)
         assert second.code == 1
         assert f"{tmp_path}/c is being written by another run (process {process.pid} on " in second.error
         assert "worker" not in second.err
-        process.send_signal(signal.SIGCONT)
         time.sleep(draw.uniform(0.0, 0.1))
         process.send_signal(number)
         _, rest = process.communicate(timeout=60)

@@ -204,6 +204,7 @@ def test_one_that_is_killed_is_told_without_what_dask_says_of_it(
         def emit(self, record: logging.LogRecord) -> None:
             said.append(record.getMessage())
 
+    Client(scheduler.address, set_as_default=False).close()  # it may have been started just now
     heard = Heard()
     logging.getLogger("distributed").addHandler(heard)
     gone = (
