@@ -23,6 +23,7 @@ from processes import a_cluster
 import dslda
 from dslda.cluster.client import ClientLater
 from dslda.cluster.opening import ClusterOptions, cluster
+from dslda.engine.plugin import register
 from dslda.exceptions import EngineError
 from dslda.model import Model
 from dslda.persistence.checkpoint import read_checkpoint
@@ -194,7 +195,7 @@ def test_a_client_that_is_held_up_itself_is_not_closed(scheduler: Scheduler) -> 
 
 
 def test_one_that_is_killed_is_told_without_what_dask_says_of_it(
-    texts: Path, scheduler: Scheduler, tmp_path: Path
+    texts: Path, scheduler: Scheduler, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The last one: the scheduler does not come back."""
     later = ClientLater(partial(cluster, options=ClusterOptions(scheduler=scheduler.address)), here=False)
@@ -211,11 +212,11 @@ def test_one_that_is_killed_is_told_without_what_dask_says_of_it(
         "^a cluster must have a scheduler that answers, got none: the connection to the scheduler is gone; start one and "
         "run this again$"
     )
-    try:
-        with (
-            dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
-            pytest.raises(EngineError, match=gone),
-        ):
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+        Client(scheduler.address, set_as_default=False) as other,
+    ):
+        with pytest.raises(EngineError, match=gone):
             dslda.ingest(
                 texts,
                 tmp_path / "t.corpus",
@@ -223,7 +224,10 @@ def test_one_that_is_killed_is_told_without_what_dask_says_of_it(
                 client=later,
                 progress=lambda stage, done, total: scheduler.process.kill(),
             )
-    finally:
         logging.getLogger("distributed").removeHandler(heard)
+        # one that has not given it up yet
+        with pytest.raises(EngineError, match=gone), cluster(other) as theirs:
+            register(theirs)
     assert said == []
+    assert "a worker was lost" not in caplog.text
     assert not list(tmp_path.iterdir())
