@@ -199,13 +199,14 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
             f"the scheduler at {options.scheduler} must answer, got: {_reason(error)}; check its address, the "
             "network and the files for TLS"
         ) from error
-    try:
-        with watched(client):
-            yield client
-    finally:
-        # one that hangs, but has not done so for long enough to be noticed, must not hold up the end
-        with suppress(TimeoutError):
-            client.close(timeout=CLOSE_SECONDS)
+    with quiet_distributed():  # when it loses its scheduler it says so, often with a traceback
+        try:
+            with watched(client):
+                yield client
+        finally:
+            # one that hangs, but has not done so for long enough to be noticed, must not hold up the end
+            with suppress(TimeoutError):
+                client.close(timeout=CLOSE_SECONDS)
 
 
 def _who_is(address: str, security: Security) -> str:
@@ -302,7 +303,7 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
 
 @contextmanager
 def quiet_distributed() -> Iterator[None]:
-    """Keep what `distributed` says of our own cluster out of the user's log: we log what matters.
+    """Keep what `distributed` says of a cluster that we have opened out of the user's log: we log what matters.
 
     `silence_logs` of a cluster ends when it closes, and a message of a connection just cut comes after that.
     """

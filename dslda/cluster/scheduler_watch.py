@@ -14,7 +14,7 @@ from dslda.exceptions import DsldaError, EngineError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["told", "watched", "why_closed"]
+__all__ = ["no_scheduler", "told", "watched", "why_closed"]
 
 SLICE_SECONDS = 0.5
 INTERVAL_SECONDS = 5.0
@@ -66,11 +66,16 @@ def told(client: Client) -> Iterator[None]:
     except Exception as error:
         if client.status == "running":
             raise
-        busy = ", or raise the setting dslda.engine.scheduler-timeout where it is only busy"
-        raise EngineError(
-            f"a cluster must have a scheduler that answers, got none: {why_closed(client)}; start one and run this again"
-            f"{busy if client in _given_up else ''}"
-        ) from error
+        raise EngineError(no_scheduler(client)) from error
+
+
+def no_scheduler(client: Client) -> str:
+    """What to say of a client that has lost its scheduler, in the place of what came of it somewhere."""
+    busy = ", or raise the setting dslda.engine.scheduler-timeout where it is only busy"
+    return (
+        f"a cluster must have a scheduler that answers, got none: {why_closed(client)}; start one and run this again"
+        f"{busy if client in _given_up else ''}"
+    )
 
 
 def why_closed(client: Client) -> str:

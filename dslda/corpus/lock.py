@@ -14,12 +14,15 @@ from dslda.corpus.location import Location
 from dslda.corpus.output import writing
 from dslda.exceptions import OutputError
 
-__all__ = ["only_writer"]
+__all__ = ["LOCK_INSIDE", "only_writer"]
 
 logger = logging.getLogger("dslda.output")
 
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL})
 """What the system says where a file system has no locks."""
+
+LOCK_INSIDE = ".lock"
+"""The file of a lock inside an output."""
 
 ATTEMPTS = 100
 
@@ -52,7 +55,7 @@ def only_writer(location: Location, *, inside: bool = False) -> Iterator[bool]:
         yield False
         return
     folder, name = (location.url, "") if inside else os.path.split(location.url)
-    path = os.path.join(folder, ".lock" if inside else f".{name}.lock")
+    path = os.path.join(folder, LOCK_INSIDE if inside else f".{name}.lock")
     with _folders(folder, location.url):
         descriptor, locked = _acquire(path, location.url)
         try:

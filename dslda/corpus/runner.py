@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dslda.cluster.futures import spread
-from dslda.cluster.scheduler_watch import told, why_closed
+from dslda.cluster.scheduler_watch import no_scheduler, told
 from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "merge_in_tree"]
@@ -270,11 +270,11 @@ class DaskRunner:
         from distributed import CancelledError, KilledWorker
 
         if isinstance(outcome, CancelledError):
-            closed = self.client.status in ("closing", "closed")
-            reason = why_closed(self.client) if closed else "was the scheduler stopped?"
+            if self.client.status != "running":
+                raise EngineError(no_scheduler(self.client)) from outcome
             raise EngineError(
-                f"the cluster must keep its tasks until they are done, got one cancelled ({outcome}): {reason}; start a "
-                "scheduler and run this again"
+                f"the cluster must keep its tasks until they are done, got one cancelled ({outcome}): was the scheduler "
+                "stopped? Start one and run this again"
             ) from outcome
         if future.status == "error":
             _, error, trace = outcome

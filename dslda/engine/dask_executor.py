@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from dslda.cluster.futures import release, wait_for
 from dslda.cluster.hung_workers import WaitingTasks, WorkerWatch, restart
-from dslda.cluster.scheduler_watch import why_closed
+from dslda.cluster.scheduler_watch import no_scheduler
 from dslda.config import EngineSettings
 from dslda.engine.attempt_tasks import AttemptTasks
 from dslda.engine.events import AttemptWatch, EventHub
@@ -153,7 +153,7 @@ class DaskExecutor:
                 error = failed.error
                 # first: what a client says that has just closed may be anything, such as an AttributeError
                 if self._client.status in ("closing", "closed") and not failed.raised_by_task:
-                    self._give_up(why_closed(self._client), error)
+                    raise EngineError(f"{self._incomplete()}: {no_scheduler(self._client)}") from error
                 failure = classify(error, raised_by_task=failed.raised_by_task)
                 if failure is None:
                     raise error from error.__cause__
@@ -316,7 +316,7 @@ class DaskExecutor:
             raise WorkersLostError(stall)
         if idle > self._settings.iteration_budget:
             raise EngineError(
-                f"iteration {self._iteration} could not be completed: {stall}; if a partition may take that long, "
+                f"{self._incomplete()}: {stall}; if a partition may take that long, "
                 "raise the setting dslda.engine.iteration-budget in Dask's configuration"
             )
         logger.warning("iteration %d: %s; waiting on", self._iteration, stall)
@@ -429,9 +429,12 @@ class DaskExecutor:
         finally:
             release([asked])
 
+    def _incomplete(self) -> str:
+        return f"iteration {self._iteration} could not be completed"
+
     def _give_up(self, why: str, error: Exception) -> NoReturn:
         raise EngineError(
-            f"iteration {self._iteration} could not be completed: {why}, last with: "
+            f"{self._incomplete()}: {why}, last with: "
             f"{brief(error)}; see the workers' logs, and the settings dslda.engine in "
             "Dask's configuration for how long to go on"
         ) from error

@@ -13,6 +13,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from dslda.cluster.futures import within
 from dslda.cluster.hung_workers import WorkerWatch, restart
+from dslda.cluster.scheduler_watch import no_scheduler, why_closed
 from dslda.exceptions import EngineError
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def register(client: Client, family: Family | None = None, *, labelled: bool = T
     ------
     EngineError
         Workers lack dslda or run other versions than the client, with all that differs, or workers die one after the
-        other.
+        other, or the scheduler does.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -145,12 +146,16 @@ def register(client: Client, family: Family | None = None, *, labelled: bool = T
             return
         # of the connection to a worker that dies meanwhile; the one in its place is prepared when it joins
         except OSError as error:
+            lost = client.status != "running"
+            if attempt == ATTEMPTS and lost:
+                raise EngineError(no_scheduler(client)) from error
             if attempt == ATTEMPTS:
                 raise EngineError(
                     f"workers must stay while they are prepared, got {error} at each of {ATTEMPTS} attempts; look "
                     "at the workers' logs, most often they run out of memory"
                 ) from error
-            logger.warning("a worker was lost while it was prepared, or hangs: once more")
+            what = why_closed(client) if lost else "a worker was lost while it was prepared, or hangs"
+            logger.warning("%s: once more", what)
             # an answer of all workers does not come while one of them hangs
             if isinstance(error, TimeoutError) and (hung := WorkerWatch(client).look().silent):
                 restart(client, hung)

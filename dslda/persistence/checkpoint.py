@@ -13,6 +13,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.json_fields import count, items, json_sha256, object_, text
 from dslda.corpus.location import METADATA, Location, check_not_in_store
+from dslda.corpus.lock import LOCK_INSIDE, only_writer
 from dslda.corpus.output import check_writable, writing
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.persistence.arrays import damaged, entries, read_arrays, write_array
@@ -79,6 +81,14 @@ class CheckpointStore:
         """The absolute path or URL."""
         return self._location.url
 
+    def alone(self) -> AbstractContextManager[bool]:
+        """Keep other fits from this place while it is entered: from :meth:`check` to the last :meth:`write`.
+
+        Of two that begin in the same moment neither could tell by the files that the other is there, and each would remove
+        what the other has just written. Yields, and raises, as :func:`~dslda.corpus.lock.only_writer`, inside.
+        """
+        return only_writer(self._location, inside=True)
+
     def check(self, *, resume: bool, overwrite: bool) -> None:
         """Refuse a place that cannot be used, before the long work.
 
@@ -132,6 +142,7 @@ class CheckpointStore:
         group = _inside(self._location, name)
         try:
             with writing(self.url):
+                self._check_owner()  # before all that is large is written in vain, after every iteration
                 store = group.store(read_only=False)
                 zarr.create_group(store, zarr_format=3)
                 arrays = _arrays(record)
@@ -174,7 +185,7 @@ class CheckpointStore:
         return attributes
 
     def _entries(self) -> list[str]:
-        """Names of all that is here."""
+        """Names of all that is here, but for the lock."""
         fs, root = self._location.file_system()
         fs.invalidate_cache()
         if fs.isfile(root):
@@ -184,7 +195,7 @@ class CheckpointStore:
         except (FileNotFoundError, NotADirectoryError):
             return []
         names = (os.path.basename(entry.rstrip("/")) for entry in found if entry.rstrip("/") != root)
-        return [name for name in names if name]
+        return [name for name in names if name and name != LOCK_INSIDE]
 
     def _check_owner(self) -> None:
         found = self._manifest()

@@ -27,7 +27,7 @@ from dslda.training.documents import (
     training_set_of_corpus,
     training_set_of_matrix,
 )
-from dslda.training.fit_checkpoint import CheckpointOptions
+from dslda.training.fit_checkpoint import CheckpointOptions, alone
 from dslda.training.fitting import fitted_model
 from dslda.training.response import chosen_family
 from dslda.training.roles import ClassWeight, named_roles, roles_of_arrays
@@ -212,6 +212,8 @@ def train(
         There is a checkpoint, and neither `resume` nor `overwrite` is set; or something that is no checkpoint.
     FormatError
         The corpus, or the checkpoint to be resumed, is damaged.
+    OutputError
+        Another fit is writing the checkpoint now; the message names its process.
     TypeError
         A keyword is none of these; the message has the right name of those of the paper and the command line.
     EngineError
@@ -266,7 +268,7 @@ def train(
         )
         if _works_here(client):
             kernel_of(chosen_family(family) or Categorical())
-        with cluster(client) as ours:
+        with alone(options), cluster(client) as ours:
             training_set = training_set_of_bag(
                 data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
             )
@@ -291,16 +293,17 @@ def train(
                 "it with out= to have all"
             )
         here = client is None and (in_memory or training_set.source.n_partitions == 1)
-        return fitted_model(
-            training_set,
-            family,
-            roles,
-            spec,
-            nullcontext(None) if here else cluster(client),
-            progress,
-            options,
-            prepare=_works_here(client),
-        )
+        with alone(options):
+            return fitted_model(
+                training_set,
+                family,
+                roles,
+                spec,
+                nullcontext(None) if here else cluster(client),
+                progress,
+                options,
+                prepare=_works_here(client),
+            )
     if getattr(data, "ndim", None) == 2:
         if client is not None:
             raise InputError(
@@ -317,9 +320,10 @@ def train(
             roles,
             classes=named is None or named.name in CLASS_FAMILIES,
         )
-        return fitted_model(
-            training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True
-        )
+        with alone(options):
+            return fitted_model(
+                training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True
+            )
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
         f"{type(data).__name__}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,7 +19,7 @@ from dslda.training.identity import check_same_fit
 from dslda.variational.parameters import Parameters
 from dslda.wording import number_of
 
-__all__ = ["CheckpointOptions", "FitCheckpoint"]
+__all__ = ["CheckpointOptions", "FitCheckpoint", "alone"]
 
 logger = logging.getLogger("dslda.training")
 
@@ -92,6 +93,17 @@ class CheckpointOptions:
 
     def store(self) -> CheckpointStore:
         return CheckpointStore(self.path)
+
+
+def alone(options: CheckpointOptions | None) -> AbstractContextManager[object]:
+    """Keep other fits from the place of the checkpoint, where there is one, for as long as the fit is entered.
+
+    Raises
+    ------
+    OutputError
+        Another fit writes there now: which process, and where.
+    """
+    return nullcontext() if options is None else options.store().alone()
 
 
 class FitCheckpoint:

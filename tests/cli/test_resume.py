@@ -63,19 +63,11 @@ def undisturbed(corpus: Path) -> Iterator[tuple[Model, str]]:
         yield load_model(out), address
 
 
-def start(corpus: Path, folder: Path, *more: str, **environment: str) -> subprocess.Popen[str]:
-    """Train with a checkpoint after every iteration."""
-    places = [
-        "--out",
-        f"{folder}/m.model",
-        "--checkpoint",
-        f"{folder}/c",
-        "--checkpoint-every",
-        "1",
-        "--resume",
-    ]
+def start(corpus: Path, folder: Path, *more: str, every: int, **environment: str) -> subprocess.Popen[str]:
+    """Train with a checkpoint after so many iterations; of more than there are, only the one of the end is written."""
+    places = ["--out", f"{folder}/m.model", "--checkpoint", f"{folder}/c", "--resume"]
     return subprocess.Popen(
-        [*PROGRAM, "train", str(corpus), *SETTINGS, *places, "--json", *more],
+        [*PROGRAM, "train", str(corpus), *SETTINGS, *places, f"--checkpoint-every={every}", "--json", *more],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,
@@ -101,11 +93,19 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
 ) -> None:
     draw = random.Random(0)
     done = 0
-    for number in (signal.SIGKILL, signal.SIGTERM):
-        process = start(corpus, tmp_path, "--workers", "1")
+    places = ["--out", tmp_path / "m.model", "--checkpoint", tmp_path / "c"]
+    # a signal that the process hears has it write one: there is no other of this run
+    for number, every in ((signal.SIGKILL, 1), (signal.SIGTERM, 1000)):
+        process = start(corpus, tmp_path, "--workers", "1", every=every)
         wait_for_iteration(process, draw.randint(2, 8))
         workers = psutil.Process(process.pid).children(recursive=True)
         assert workers
+        process.send_signal(signal.SIGSTOP)  # or it might end first
+        second = dslda("train", corpus, *SETTINGS, *places, "--resume")
+        process.send_signal(signal.SIGCONT)
+        assert second.code == 1
+        assert f"{tmp_path}/c is being written by another run (process {process.pid} on " in second.error
+        assert "worker" not in second.err
         time.sleep(draw.uniform(0.0, 0.1))
         process.send_signal(number)
         _, rest = process.communicate(timeout=60)
@@ -125,7 +125,6 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
     assert f"iterations:          {done} complete" in told.out
     assert "corpus" in told.out
     # in another way, and over the model of the run that was stopped
-    places = ["--out", tmp_path / "m.model", "--checkpoint", tmp_path / "c"]
     assert "give --overwrite" in dslda("train", corpus, *SETTINGS, *places).error
     ended = dslda("train", corpus, *SETTINGS, *places, "--resume", "--scheduler", undisturbed[1])
     assert ended.code == 0, ended.err
@@ -206,16 +205,17 @@ def test_a_fit_whose_scheduler_dies_ends_soon_and_goes_on_with_another(
     quick = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s"}  # for how long the client looks for it
     with a_cluster(tmp_path / "log") as (address, scheduler):
         wait_until_listening(address)
-        process = start(corpus, tmp_path, "--scheduler", address, **quick)
+        process = start(corpus, tmp_path, "--scheduler", address, every=1000, **quick)
         wait_for_iteration(process, 3)
         scheduler.kill()
         _, rest = process.communicate(timeout=60)
     assert process.returncode == 1, rest
     done = read_checkpoint(tmp_path / "c").n_iterations
-    error = json.loads(rest.splitlines()[-1])["message"]
-    assert error.startswith(f"iteration {done + 1} could not be completed: "), rest
-    assert error.endswith(
-        f"the checkpoint {tmp_path}/c holds {done} iterations; train again with --resume to go on"
+    *_, error = [json.loads(line) for line in rest.splitlines()]  # nothing that Dask says, and no traceback
+    assert error["message"] == (
+        f"iteration {done + 1} could not be completed: a cluster must have a scheduler that answers, got none: the "
+        f"connection to the scheduler is gone; start one and run this again; the checkpoint {tmp_path}/c holds {done} "
+        "iterations; train again with --resume to go on"
     )
     places = ["--out", tmp_path / "m.model", "--checkpoint", tmp_path / "c", "--resume"]
     ended = dslda("train", corpus, *SETTINGS, *places, "--scheduler", undisturbed[1])

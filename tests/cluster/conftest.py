@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dask.config
@@ -25,6 +26,8 @@ from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.sources import CorpusSource, Source
 from dslda.families.base import STANDARDISED, Family
 from dslda.families.gaussian import Gaussian
+from dslda.persistence.checkpoint import read_checkpoint
+from dslda.training.fit_checkpoint import CheckpointOptions, FitCheckpoint
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec
@@ -41,10 +44,17 @@ class Problem:
     family: Family
     spec: FitSpec
 
-    def fit(self, executor: Executor, **keywords: Any) -> FitResult:
+    def fit(self, executor: Executor, *, checkpoint: Path | None = None, **keywords: Any) -> FitResult:
+        """With a checkpoint: go on from the one that is there, and write one when the fit ends, never before."""
         initial = initial_parameters(
             self.source.n_terms, spec=self.spec, family=self.family, moments=STANDARDISED
         )
+        if checkpoint is not None:
+            identity = {"settings": {"max_iter": self.spec.max_iter}}
+            kept = FitCheckpoint(CheckpointOptions(checkpoint, every=1000, resume=True), identity)
+            start = kept.start(initial)
+            initial = start.parameters
+            keywords |= {"done": start.trace, "checkpoints": kept.schedule(start)}
         return fit(executor, initial, family=self.family, spec=self.spec, **keywords)
 
     def executor(self, client: Client, source: Source | None = None) -> DaskExecutor:
@@ -53,6 +63,12 @@ class Problem:
     def fit_on(self, client: Client, source: Source | None = None, **keywords: Any) -> str:
         with self.executor(client, source) as executor:
             return digest(self.fit(executor, **keywords))
+
+    def resumed(self, checkpoint: Path) -> tuple[int, str]:
+        """Iterations that a checkpoint holds, and the digest of the fit that goes on from it in this process."""
+        done = read_checkpoint(checkpoint).n_iterations
+        with SerialExecutor(self.source, self.family, self.spec) as executor:
+            return done, digest(self.fit(executor, checkpoint=checkpoint))
 
 
 def digest(result: FitResult) -> str:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ from faults import Signaller, TrappedSource
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.engine import dask_executor, reduction
 from dslda.engine.reduction import MOST_TASKS
+from dslda.engine.tasks import add_up
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED
 from dslda.variational.initial import initial_parameters
+from dslda.variational.statistics import SufficientStatistics
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +81,28 @@ def test_workers_killed_in_mid_iteration_change_no_bit(
     assert killer.left <= 0
 
 
+@dataclass(frozen=True)
+class DieOnceInASum:
+    """Adds up as any worker does, but for the first one, whose process ends."""
+
+    mark: Path
+
+    def __call__(self, terms: list[SufficientStatistics]) -> SufficientStatistics:
+        if not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return add_up(terms)
+
+
+def test_a_worker_killed_in_a_sum_changes_no_bit(
+    problem: Any, expected: str, two_workers: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker_pids(two_workers)
+    monkeypatch.setattr(dask_executor, "add_up", DieOnceInASum(tmp_path / "died"))
+    assert problem.fit_on(two_workers) == expected
+    assert (tmp_path / "died").exists()
+
+
 def test_a_worker_killed_between_iterations_changes_no_bit(
     problem: Any, expected: str, two_workers: Client
 ) -> None:
@@ -114,11 +139,11 @@ def test_a_worker_killed_while_parameters_are_sent_changes_no_bit(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="workers with nannies in processes of their own")
-def test_a_machine_that_vanishes_and_a_worker_that_retires_in_mid_iteration_change_no_bit(
-    problem: Any, expected: str
+def test_machines_that_vanish_and_a_worker_that_retires_change_no_bit_until_none_is_left(
+    problem: Any, expected: str, tmp_path: Path
 ) -> None:
     with cluster(options=ClusterOptions(workers=3, threads=1)) as client:
-        (_, pid), (retired, _), (last, _) = client.run(os.getpid).items()
+        (_, pid), (retired, _), (last, last_pid) = client.run(os.getpid).items()
         n = problem.source.n_partitions
         machine = Signaller([psutil.Process(pid).ppid(), pid], signal.SIGKILL, at=n + 3)
         retiring = threading.Thread(target=client.retire_workers, args=([retired],))
@@ -134,6 +159,13 @@ def test_a_machine_that_vanishes_and_a_worker_that_retires_in_mid_iteration_chan
         assert problem.fit_on(client, progress=Events([], signal.SIGKILL, at=2 * n + 6)) == expected
         retiring.join()
         assert list(client.nthreads()) == [last]
+        machine = Signaller([psutil.Process(last_pid).ppid(), last_pid], signal.SIGKILL, at=2 * n + 3)
+        with (
+            dask.config.set({"dslda.engine.iteration-budget": "2s"}),
+            pytest.raises(EngineError, match="the cluster must have at least one worker, got none within"),
+        ):
+            problem.fit_on(client, progress=machine, checkpoint=tmp_path / "c")
+        assert problem.resumed(tmp_path / "c") == (2, expected)
 
 
 def die() -> None:

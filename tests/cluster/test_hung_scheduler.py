@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from processes import a_cluster
 import dslda
 from dslda.cluster.client import ClientLater
 from dslda.cluster.opening import ClusterOptions, cluster
+from dslda.engine.plugin import register
 from dslda.exceptions import EngineError
 from dslda.model import Model
 from dslda.persistence.checkpoint import read_checkpoint
@@ -65,7 +67,7 @@ def scheduler(started: Scheduler) -> Iterator[Scheduler]:
     started.stopped = False
     with dask.config.set({"dslda.engine.scheduler-timeout": "3s"}):
         yield started
-    started.process.send_signal(signal.SIGCONT)
+    started.process.send_signal(signal.SIGCONT)  # does nothing to one that has ended
 
 
 @contextmanager
@@ -100,7 +102,13 @@ def model(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
     return dslda.train(corpus, response="y", n_topics=2)
 
 
-def test_training_ends_after_its_checkpoint(problem: Any, scheduler: Scheduler, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
+def test_training_ends_after_its_checkpoint(
+    problem: Any, scheduler: Scheduler, tmp_path: Path, assert_same: Any
+) -> None:
+    settings: dict[str, Any] = {"response": "y", "n_topics": 2, "tol": 0.0, "max_iter": 5}
+    kept = {"checkpoint": tmp_path / "c", "checkpoint_every": 1000}  # no other than that of the end
+
     class Stopper:
         """Stops the scheduler in the middle of the third iteration."""
 
@@ -122,21 +130,22 @@ def test_training_ends_after_its_checkpoint(problem: Any, scheduler: Scheduler, 
     with (
         Client(scheduler.address, set_as_default=False) as client,
         pytest.raises(
-            EngineError, match=rf"iteration 3 could not be completed: {SILENT}, last with"
+            EngineError,
+            match=rf"^iteration 3 could not be completed: .* got none: {SILENT}; start one and run this again, or",
         ) as raised,
     ):
         dslda.train(
             problem.corpus,
-            response="y",
-            n_topics=2,
-            tol=0.0,
-            checkpoint=tmp_path / "c",
-            checkpoint_every=1,
+            **settings,
+            **kept,
             client=client,
             progress=Stopper(),  # type: ignore[arg-type]
         )
     assert f"the checkpoint {tmp_path}/c holds 2 iterations" in "".join(raised.value.__notes__)
     assert read_checkpoint(tmp_path / "c").n_iterations == 2
+    with going_on(scheduler) as client:
+        whole = dslda.train(problem.corpus, **settings, client=client)
+        assert_same(dslda.train(problem.corpus, **settings, **kept, client=client, resume=True), whole)
 
 
 def test_scoring_ends_with_its_parts_and_goes_on_to_the_same_bytes(
@@ -183,3 +192,42 @@ def test_a_client_that_is_held_up_itself_is_not_closed(scheduler: Scheduler) -> 
         )  # as when this process is stopped, or something holds Python's lock
         assert len(ours.nthreads()) == 1
         assert ours.status == "running"
+
+
+def test_one_that_is_killed_is_told_without_what_dask_says_of_it(
+    texts: Path, scheduler: Scheduler, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last one: the scheduler does not come back."""
+    later = ClientLater(partial(cluster, options=ClusterOptions(scheduler=scheduler.address)), here=False)
+    said: list[str] = []
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    Client(scheduler.address, set_as_default=False).close()  # it may have been started just now
+    heard = Heard()
+    logging.getLogger("distributed").addHandler(heard)
+    gone = (
+        "^a cluster must have a scheduler that answers, got none: the connection to the scheduler is gone; start one and "
+        "run this again$"
+    )
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+        Client(scheduler.address, set_as_default=False) as other,
+    ):
+        with pytest.raises(EngineError, match=gone):
+            dslda.ingest(
+                texts,
+                tmp_path / "t.corpus",
+                text="text",
+                client=later,
+                progress=lambda stage, done, total: scheduler.process.kill(),
+            )
+        logging.getLogger("distributed").removeHandler(heard)
+        # one that has not given it up yet
+        with pytest.raises(EngineError, match=gone), cluster(other) as theirs:
+            register(theirs)
+    assert said == []
+    assert "a worker was lost" not in caplog.text
+    assert not list(tmp_path.iterdir())

@@ -60,6 +60,17 @@ def wait_for_ever() -> None:
     time.sleep(1e6)
 
 
+@dataclass(frozen=True)
+class WaitFromNowOn:
+    """Waits for ever, once there is a mark."""
+
+    mark: Path
+
+    def __call__(self) -> None:
+        if self.mark.exists():
+            wait_for_ever()
+
+
 def use_the_processor(seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -194,18 +205,27 @@ def test_workers_that_are_at_work_for_somebody_else_are_waited_for_and_not_resta
     assert both(two_programs) == workers
 
 
-def test_a_partition_that_always_hangs_is_named_in_the_end(problem: Any, two_programs: Client) -> None:
+def test_a_partition_that_always_hangs_is_named_in_the_end(
+    problem: Any, expected: str, two_programs: Client, tmp_path: Path
+) -> None:
     both(two_programs)
-    source = TrappedSource(problem, 7, wait_for_ever)
+    source = TrappedSource(problem, 7, WaitFromNowOn(tmp_path / "mark")).standardised(problem.family)
+
+    def hang(record: Any, parameters: Any) -> None:
+        if record.iteration == 2:
+            (tmp_path / "mark").touch()
+
     with (
         dask.config.set({"dslda.engine.iteration-budget": 1.5 * STALL} | SENDING | READ_AGAIN),
         pytest.raises(
             EngineError,
-            match=r"iteration 1 could not be completed: it was tried 2 times, last with: .*"
+            match=r"iteration 3 could not be completed: it was tried 2 times, last with: .*"
             r"worker tcp://\S+ answers but uses no processor and has partition 7 \(documents",
-        ),
+        ) as raised,
     ):
-        problem.fit_on(two_programs, source)
+        problem.fit_on(two_programs, source, on_iteration=hang, checkpoint=tmp_path / "c")
+    assert f"the checkpoint {tmp_path}/c holds 2 iterations" in "".join(raised.value.__notes__)
+    assert problem.resumed(tmp_path / "c") == (2, expected)
 
 
 def test_a_partition_that_takes_long_is_waited_for(
@@ -222,7 +242,7 @@ def test_a_partition_that_takes_long_is_waited_for(
 
 
 def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_is_left(
-    problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
+    problem: Any, expected: str, two_programs: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (worker, pid), (other, other_pid) = both(two_programs).items()
     pids, other_pids = ([psutil.Process(p).ppid(), p] for p in (pid, other_pid))
@@ -233,6 +253,7 @@ def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_i
         assert stopper.left <= 0
         assert f"worker {worker} sends no heartbeat" in caplog.text
         assert list(two_programs.nthreads()) == [other]
+        last = Signaller(other_pids, signal.SIGSTOP, at=at)
         with (
             dask.config.set({"dslda.engine.iteration-budget": STALL}),
             pytest.raises(
@@ -241,7 +262,8 @@ def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_i
                 rf"no partition was done for .* worker {other} sends no heartbeat and has partition \d+ \(documents",
             ),
         ):
-            problem.fit_on(two_programs, progress=Signaller(other_pids, signal.SIGSTOP, at=at))
+            problem.fit_on(two_programs, progress=last, checkpoint=tmp_path / "c")
+        assert problem.resumed(tmp_path / "c") == (1, expected)
     finally:  # they end as soon as they hear that they are left out: no test can come after this one
         for process in pids + other_pids:
             os.kill(process, signal.SIGCONT)

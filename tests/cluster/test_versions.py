@@ -84,7 +84,7 @@ def test_all_differences_of_all_workers_are_in_one_error(problem: Any, open_clus
 
 
 def test_a_worker_of_other_versions_that_joins_later_computes_nothing(
-    problem: Any, open_cluster: Client
+    problem: Any, expected: str, open_cluster: Client, tmp_path: Path
 ) -> None:
     with ExitStack() as running:
 
@@ -96,4 +96,7 @@ def test_a_worker_of_other_versions_that_joins_later_computes_nothing(
             dask.config.set({"dslda.engine.resident-fraction": 1e-9}),  # no pins: it gets tasks for certain
             pytest.raises(EngineError, match=r"which joined later, .* got scipy 1\.99\.1 \(client: \d"),
         ):
-            problem.fit_on(open_cluster, on_iteration=join)
+            problem.fit_on(open_cluster, on_iteration=join, checkpoint=tmp_path / "c")
+    done, bits = problem.resumed(tmp_path / "c")
+    assert done >= 2
+    assert bits == expected

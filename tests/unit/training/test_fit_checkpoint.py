@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import dask.bag as db
 import numpy as np
 import pytest
 from scipy import sparse
@@ -16,7 +20,7 @@ from scipy import sparse
 from dslda._version import library_versions
 from dslda.corpus.ingest import ingest
 from dslda.engine.em import IterationRecord
-from dslda.exceptions import EngineError, FormatError, InputError, OutputExistsError
+from dslda.exceptions import EngineError, FormatError, InputError, OutputError, OutputExistsError
 from dslda.persistence.checkpoint import read_checkpoint
 from dslda.training import train
 from dslda.training.fitting import LIBRARIES
@@ -330,6 +334,54 @@ def test_a_full_disk_does_not_end_the_fit(
     )
     assert read_checkpoint(tmp_path / "c").n_iterations == 8
     assert len(list((tmp_path / "c").iterdir())) == 2
+
+
+@pytest.mark.parametrize("kind", ["corpus", "bag", "matrix"])
+def test_a_second_fit_is_refused_before_its_work_while_another_writes(
+    data: dict[str, Any], corpus: Path, tmp_path: Path, kind: str
+) -> None:
+    """In the same process, before the first one has written anything: by the files neither is there."""
+    settings: dict[str, Any] = {"n_topics": 2, "max_iter": 3, "tol": 0.0, "checkpoint": tmp_path / "c"}
+    settings |= {"checkpoint_every": 1000}
+    of = {
+        "corpus": (corpus, {"response": "y"}),
+        "bag": (db.from_sequence([{"t": "a b", "y": 1.0}]), {"response": "y", "text": "t"}),
+        "matrix": (data["counts"], {"response": data["y"]}),
+    }
+    documents, named = of[kind]
+
+    def second() -> None:
+        assert [entry.name for entry in (tmp_path / "c").iterdir()] == [".lock"]
+        says = re.escape(f"{tmp_path}/c is being written by another run (process {os.getpid()} on ")
+        for how in ({}, {"resume": True}, {"overwrite": True}):
+            with pytest.raises(OutputError, match=says):
+                train(documents, **settings | named | how, progress=At(1, fail))
+
+    train(corpus, response="y", **settings, progress=At(1, second))
+    assert read_checkpoint(tmp_path / "c").n_iterations == 2
+    assert len(list((tmp_path / "c").iterdir())) == 2
+    train(corpus, response="y", **settings, resume=True)
+
+
+def test_where_nothing_can_be_locked_the_fit_whose_checkpoint_was_replaced_keeps_off_it(
+    corpus: Path, caplog: pytest.LogCaptureFixture, assert_same: Any
+) -> None:
+    place = f"memory://checkpoints/{uuid.uuid4().hex}"
+    settings = {"response": "y", "n_topics": 2, "tol": 0.0}
+    kept = {"checkpoint": place, "checkpoint_every": 1}
+
+    def second() -> None:
+        train(corpus, **settings, **kept, max_iter=4, overwrite=True)
+
+    first = train(corpus, **settings, **kept, max_iter=6, progress=At(2, second))
+    assert_same(first, train(corpus, **settings, max_iter=6))
+    assert read_checkpoint(place).n_iterations == 3
+    # when it happens, and at the end, which is for good
+    assert [r.getMessage() for r in caplog.records if "no checkpoint" in r.getMessage()] == [
+        f"no checkpoint after iteration {n}: {place} was written by another fit meanwhile, so this one keeps off it; give "
+        "every fit a checkpoint of its own"
+        for n in (2, 5)
+    ]
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_work(corpus: Path, tmp_path: Path) -> None:
