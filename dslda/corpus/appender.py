@@ -38,6 +38,8 @@ class CorpusAppender(PartitionWriter):
         That of the corpus, with the numbers of new documents that hold each term.
     n_partitions, document_capacity, entry_capacity, id_capacity, provenance
         Of what is new; see :class:`~dslda.corpus.partition_writer.PartitionWriter`.
+    n_all_tokens : int, optional
+        Tokens of the new documents, those too that the vocabulary does not have, where known.
     storage_options : mapping, optional
         For the fsspec file system.
     """
@@ -52,6 +54,7 @@ class CorpusAppender(PartitionWriter):
         entry_capacity: int,
         id_capacity: int | None,
         provenance: Mapping[str, Any],
+        n_all_tokens: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
@@ -71,6 +74,7 @@ class CorpusAppender(PartitionWriter):
             provenance=provenance,
         )
         self._corpus: Corpus | None = corpus
+        self._n_all_tokens = n_all_tokens
         self._document_frequency: NDArray[np.int64] | None = None
         before, new = corpus.vocabulary.document_frequency, vocabulary.document_frequency
         if before is not None and new is not None:
@@ -134,6 +138,10 @@ class CorpusAppender(PartitionWriter):
             partitions=(*old.partitions, *(part.info for part in parts)),
             provenance=self._grown_provenance(old, sum(part.info.n_documents for part in parts)),
             appended=(*old.appended, AppendedGroup(self._group, self._n_partitions)),
+            # of a part alone it would be no count of the whole
+            n_all_tokens=None
+            if old.n_all_tokens is None or self._n_all_tokens is None
+            else old.n_all_tokens + self._n_all_tokens,
         )
         with writing(self._location.url):
             self._location.replace_attributes(manifest.to_json())

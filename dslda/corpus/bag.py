@@ -49,6 +49,10 @@ class BagBlocks:
     levels : mapping of str to tuple of str
         The names of each categorical column, by code, as in a corpus store.
     n_documents, n_tokens : int
+    n_all_tokens : int or None
+        Tokens of the documents before the vocabulary was chosen.
+    too_frequent : tuple of str
+        Terms that were left out as too frequent, sorted.
     """
 
     vocabulary: Vocabulary
@@ -60,6 +64,8 @@ class BagBlocks:
     levels: Mapping[str, tuple[str, ...]]
     n_documents: int
     n_tokens: int
+    n_all_tokens: int | None
+    too_frequent: tuple[str, ...]
 
 
 def blocks_from_bag(
@@ -132,6 +138,8 @@ def blocks_from_bag(
         levels=plan.levels,
         n_documents=plan.n_documents,
         n_tokens=plan.n_tokens,
+        n_all_tokens=plan.n_all_tokens,
+        too_frequent=plan.too_frequent,
     )
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.appended import APPENDED, AppendedGroup, Place, appended_from_json
-from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, text
+from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, sorted_names, text
 from dslda.corpus.levels import are_levels
-from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.summary import ResponseSummary, oov_share
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
 
@@ -138,6 +138,10 @@ class Manifest:
         Where the corpus comes from: any JSON object.
     appended : tuple of AppendedGroup
         In order; their partitions are the last ones.
+    n_all_tokens : int or None
+        Tokens of all documents before the vocabulary was chosen; None where it is not known.
+    too_frequent : tuple of str
+        Terms that were left out as too frequent, sorted; none where it is not known.
     """
 
     n_terms: int
@@ -152,6 +156,8 @@ class Manifest:
     partitions: tuple[PartitionInfo, ...]
     provenance: Mapping[str, Any]
     appended: tuple[AppendedGroup, ...] = ()
+    n_all_tokens: int | None = None
+    too_frequent: tuple[str, ...] = ()
 
     @property
     def n_documents(self) -> int:
@@ -167,6 +173,11 @@ class Manifest:
     def n_tokens(self) -> int:
         """Sum of all counts."""
         return sum(p.n_tokens for p in self.partitions)
+
+    @property
+    def oov_share(self) -> float | None:
+        """Share of the tokens of all documents that the vocabulary does not have; None where it is not known."""
+        return oov_share(self.n_tokens, self.n_all_tokens)
 
     @property
     def latest_group(self) -> str:
@@ -210,11 +221,13 @@ class Manifest:
             "n_terms": self.n_terms,
             "nnz": self.nnz,
             "n_tokens": self.n_tokens,
+            "n_all_tokens": self.n_all_tokens,
             "vocabulary_sha256": self.vocabulary_sha256,
             "has_document_frequency": self.has_document_frequency,
             "has_weight": self.has_weight,
             "has_doc_id": self.has_doc_id,
             "text_settings": self.text_settings.to_json(),
+            "too_frequent": list(self.too_frequent),
             "responses": self._columns_to_json(self.responses),
             "covariates": self._columns_to_json(self.covariates),
             "partitions": [partition.to_json() for partition in self.partitions],
@@ -277,6 +290,9 @@ class Manifest:
             partitions=partitions,
             provenance=object_(data, "provenance", where),
             appended=appended,
+            # corpora that were written before it was kept have neither
+            n_all_tokens=None if data.get("n_all_tokens") is None else count(data, "n_all_tokens", where),
+            too_frequent=sorted_names(data, "too_frequent", where) if "too_frequent" in data else (),
         )
         if not partitions or manifest.n_terms < 1:
             raise FormatError(
@@ -301,6 +317,11 @@ class Manifest:
                 raise FormatError(
                     f"{where}: field {name!r} must be the sum over partitions, {expected}, got {found}"
                 )
+        if manifest.n_all_tokens is not None and manifest.n_all_tokens < manifest.n_tokens:
+            raise FormatError(
+                f"{where}: field 'n_all_tokens' must be at least n_tokens, {manifest.n_tokens}, got "
+                f"{manifest.n_all_tokens}"
+            )
         return manifest
 
 

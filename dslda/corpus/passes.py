@@ -55,11 +55,12 @@ logger = logging.getLogger("dslda.ingest")
 
 @dataclass(frozen=True, slots=True)
 class GivenVocabulary:
-    """A vocabulary to count over, and whether documents hold positions in it (as digits) in place of its
-    terms."""
+    """A vocabulary to count over, whether documents hold positions in it (as digits) in place of its terms, and the
+    terms that the corpus it is taken from left out as too frequent."""
 
     vocabulary: Vocabulary
     by_position: bool = False
+    too_frequent: tuple[str, ...] = ()
 
     @property
     def keys(self) -> Sequence[str]:
@@ -80,6 +81,11 @@ class PlannedCorpus:
     n_documents, n_tokens, n_missing_text : int
     levels : mapping of str to tuple of str
         The names of each categorical column, by code.
+    n_all_tokens : int or None
+        Tokens of the documents, those too that the vocabulary does not have; None where documents hold positions in
+        it, and what was left out when they were counted is not known.
+    too_frequent : tuple of str
+        Terms that were left out as too frequent, sorted.
     """
 
     vocabulary: Vocabulary
@@ -89,6 +95,8 @@ class PlannedCorpus:
     n_tokens: int
     n_missing_text: int
     levels: dict[str, tuple[str, ...]]
+    n_all_tokens: int | None
+    too_frequent: tuple[str, ...]
 
 
 def plan_corpus(
@@ -173,6 +181,8 @@ def plan_corpus(
         n_tokens=selected.n_tokens,
         n_missing_text=sum(summary.n_missing_text for summary in summaries),
         levels=levels,
+        n_all_tokens=None if given is not None and given.by_position else selected.n_all_tokens,
+        too_frequent=selected.too_frequent if given is None else given.too_frequent,
     )
 
 
