@@ -73,6 +73,8 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
     yield "documents", f"{corpus.n_documents:,} ({corpus.n_empty:,} empty)"
     yield "terms", f"{corpus.n_terms:,}"
     yield "tokens", f"{corpus.n_tokens:,}"
+    if corpus.oov_share is not None:
+        yield "out of vocabulary", f"{corpus.oov_share:.1%} of {number_of(corpus.n_all_tokens or 0, 'token')}"
     yield "partitions", f"{corpus.n_partitions:,}"
     for name, summary in corpus.response_summaries.items():
         names = corpus.levels.get(name)
@@ -121,6 +123,8 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "
         f"empty), {number_of(training.n_tokens, 'token')}",
     )
+    share = training.oov_share
+    yield "out of vocabulary", "not known" if share is None else f"{share:.1%} of the tokens of its corpus"
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
         yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"
@@ -186,6 +190,13 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
                 f"predictions {drift['prediction_psi'] or 0.0:.3f}, topics at most {drift['largest_topic_psi']:.3f}, against "
                 f"{number_of(drift['reference_documents'], 'document')} {drift['reference']}",
             )
+            # folders that an earlier release has written are without
+            if drift.get("training_oov_share") is not None:
+                yield (
+                    "out of vocabulary",
+                    f"{drift['oov_share']:.1%} of the tokens, {drift['training_oov_share']:.1%} of those of the corpus "
+                    "trained on",
+                )
     yield "versions", ", ".join(f"{name} {version}" for name, version in state.versions.items())
 
 

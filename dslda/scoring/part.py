@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -121,12 +121,18 @@ class FilePart:
             scorer.record, text=self.fields.text, words=self.fields.words, counts=self.fields.counts
         )
         analyze = Analyzer(settings)
+        too_frequent = frozenset(scorer.record.too_frequent)
         first = self.first_row
         for source, rows in zip(self.sources, self.rows, strict=True):
             records = _Records(source, first, rows, self.fields, tally if scorer.skip else None)
             while batch := records.batch():
                 count = partial(
-                    _count, record=scorer.record, analyze=analyze, fields=fields, place=records.place
+                    _count,
+                    record=scorer.record,
+                    analyze=analyze,
+                    fields=fields,
+                    place=records.place,
+                    too_frequent=too_frequent,
                 )
                 try:
                     counted, words = count(batch)
@@ -308,12 +314,14 @@ def _count(
     analyze: Analyzer,
     fields: Mapping[str, str],
     place: Callable[[int], str],
+    too_frequent: Collection[str],
 ) -> tuple[CountedBlock, Counter[str]]:
-    """Documents counted over the vocabulary of the model, with their columns, and the words that are not in it."""
+    """Documents counted over the vocabulary of the model, with their columns, and the words that are new to it."""
     words: Counter[str] = Counter()
 
     def new_word(word: str, n: int) -> None:
-        words[word] += n
+        if word not in too_frequent:  # ingestion has seen them, and left them out
+            words[word] += n
 
     columns = columns_of_records(batch, record, place)
     counted = count_batch(batch, record, analyze, fields, place, new_words=new_word)

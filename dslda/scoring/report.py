@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from dslda.corpus.summary import oov_share
 from dslda.exceptions import InputError
 from dslda.model import Model
 from dslda.prediction.results import FLAG_MEANING
@@ -52,7 +53,8 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
     files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
     duplicates = find_duplicates(files, output_format, tally.n_rows)
-    drift = drift_report(tally, model.record.reference)
+    of_texts = all(found.partition is None for found in state.inputs)
+    drift = drift_report(tally, model.record, of_texts=of_texts)
     manifest = state.to_json() | {
         "parts": parts,
         "rows_in": sum(part.rows for part in state.parts),
@@ -61,7 +63,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         "flags": {flag: tally.flags.get(flag, 0) for flag in FLAG_MEANING},
         "tokens": tally.tokens,
         "known_tokens": tally.known_tokens,
-        "oov_share": 1.0 - tally.known_tokens / tally.tokens if tally.tokens else None,
+        "oov_share": oov_share(tally.known_tokens, tally.tokens),
         "duplicate_ids": duplicates.to_json(),
         "predictions": {
             "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
@@ -125,6 +127,7 @@ def _log(manifest: dict[str, Any]) -> None:
             "skipped": skipped["count"],
             "unreadable_inputs": len(skipped["unreadable_inputs"]),
             "oov_share": manifest["oov_share"],
+            "training_oov_share": drift.get("training_oov_share"),
             "prediction_mean": manifest["predictions"]["mean"],
             "prediction_psi": drift.get("prediction_psi"),
             "largest_topic_psi": drift.get("largest_topic_psi"),
@@ -132,6 +135,20 @@ def _log(manifest: dict[str, Any]) -> None:
     )
     if not drift:
         return
+    limit = drift["oov_share_warned_above"]
+    if limit is not None and drift["oov_share"] > limit:
+        logger.warning(
+            "%.1f%% of the tokens are not in the vocabulary, of the corpus trained on it was %.1f%%; new_words in the "
+            "manifest has the most frequent",
+            100 * drift["oov_share"],
+            100 * drift["training_oov_share"],
+            extra={
+                "event": "drift",
+                "of": "oov_share",
+                "oov_share": drift["oov_share"],
+                "training_oov_share": drift["training_oov_share"],
+            },
+        )
     of_training = drift["reference"] == "trained on"
     # an alarm that rings for all that is new is soon heard by nobody
     level = logging.INFO if of_training else logging.WARNING

@@ -24,7 +24,7 @@ import dslda
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
 from dslda.exceptions import InputError
-from dslda.model import Model
+from dslda.model import Model, load_model
 from dslda.scoring.folder import RunFolder, RunState
 
 Dslda = Callable[..., Any]
@@ -853,10 +853,13 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     assert any(each.get("event") == "skipped" and each["place"] == f"{reviews}, line 4" for each in logged)
     told = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if not line.startswith("#"))
     run = f'run="{tmp_path}/out"'
+    trained = load_model(made / "stars.model").training
     for name, value in (
         (f"rows{{{run}}}", 3),
         (f"skipped_rows{{{run}}}", 1),
         (f"duplicate_ids{{{run}}}", 1),
+        (f"oov_share{{{run}}}", 1 - 1 / 3),
+        (f"training_oov_share{{{run}}}", trained.oov_share),
         (f'flagged_rows{{{run},flag="no_known_word"}}', 1),
         (f"success{{{run}}}", 1),
     ):
@@ -867,6 +870,7 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     assert f"dslda_score_last_success_timestamp_seconds{{{run}}} {last}\n" in metrics.read_text()
     complete = next(each for each in logged if each.get("event") == "complete")
     assert (complete["rows"], complete["skipped"]) == (3, 1)
+    assert complete["training_oov_share"] == trained.oov_share
     edited = tmp_path / "edited.model"
     shutil.copytree(made / "stars.model", edited)
     (edited / "zarr.json").write_text((edited / "zarr.json").read_text().replace("gaussian", "poisson"))
@@ -882,11 +886,11 @@ def test_stop_words_are_no_new_words(made: Path, tmp_path: Path) -> None:
     record = dslda.load_model(made / "stars.model").record
     assert record.text_settings is not None
     settings = replace(record.text_settings, stop_words=("the", "of"))
-    model = Model(replace(record, text_settings=settings))
-    (tmp_path / "x.jsonl").write_text('{"text": "the good of the unheard"}\n')
+    model = Model(replace(record, text_settings=settings, too_frequent=("and",)))
+    (tmp_path / "x.jsonl").write_text('{"text": "the good of the unheard and"}\n')
     run = dslda.score(model, tmp_path / "x.jsonl", tmp_path / "out")
     assert run.manifest["new_words"] == {"words": [{"word": "unheard", "count": 1}], "error": 0}
-    assert run.manifest["oov_share"] == 0.5
+    assert run.manifest["oov_share"] == 1 - 1 / 3
 
 
 def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path: Path) -> None:
