@@ -74,7 +74,11 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
     yield "terms", f"{corpus.n_terms:,}"
     yield "tokens", f"{corpus.n_tokens:,}"
     if corpus.oov_share is not None:
-        yield "out of vocabulary", f"{corpus.oov_share:.1%} of {number_of(corpus.n_all_tokens or 0, 'token')}"
+        all_tokens = number_of(corpus.n_all_tokens or 0, "token")
+        yield (
+            "out of vocabulary",
+            f"{corpus.oov_share:.1%} of {all_tokens}{_without_frequent(corpus.new_share)}",
+        )
     yield "partitions", f"{corpus.n_partitions:,}"
     for name, summary in corpus.response_summaries.items():
         names = corpus.levels.get(name)
@@ -123,8 +127,11 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "
         f"empty), {number_of(training.n_tokens, 'token')}",
     )
-    share = training.oov_share
-    yield "out of vocabulary", "not known" if share is None else f"{share:.1%} of the tokens of its corpus"
+    share, without = training.oov_share, _without_frequent(training.new_share)
+    yield (
+        "out of vocabulary",
+        "not known" if share is None else f"{share:.1%} of the tokens of its corpus{without}",
+    )
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
         yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"
@@ -192,12 +199,19 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
             )
             # folders that an earlier release has written are without
             if drift.get("training_oov_share") is not None:
+                now, then = (
+                    _without_frequent(drift["new_share"]),
+                    _without_frequent(drift["training_new_share"]),
+                )
                 yield (
                     "out of vocabulary",
-                    f"{drift['oov_share']:.1%} of the tokens, {drift['training_oov_share']:.1%} of those of the corpus "
-                    "trained on",
+                    f"{drift['oov_share']:.1%} of the tokens{now}; {drift['training_oov_share']:.1%} in training{then}",
                 )
     yield "versions", ", ".join(f"{name} {version}" for name, version in state.versions.items())
+
+
+def _without_frequent(share: float | None) -> str:
+    return "" if share is None else f" ({share:.1%} without those that are too frequent)"
 
 
 def _stated(values: Mapping[str, Any]) -> str:

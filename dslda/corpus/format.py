@@ -142,6 +142,8 @@ class Manifest:
         Tokens of all documents before the vocabulary was chosen; None where it is not known.
     too_frequent : tuple of str
         Terms that were left out as too frequent, sorted; none where it is not known.
+    n_too_frequent_tokens : int or None
+        Tokens of all documents that are these; None where `n_all_tokens` is.
     """
 
     n_terms: int
@@ -158,6 +160,7 @@ class Manifest:
     appended: tuple[AppendedGroup, ...] = ()
     n_all_tokens: int | None = None
     too_frequent: tuple[str, ...] = ()
+    n_too_frequent_tokens: int | None = None
 
     @property
     def n_documents(self) -> int:
@@ -178,6 +181,13 @@ class Manifest:
     def oov_share(self) -> float | None:
         """Share of the tokens of all documents that the vocabulary does not have; None where it is not known."""
         return oov_share(self.n_tokens, self.n_all_tokens)
+
+    @property
+    def new_share(self) -> float | None:
+        """The same, terms that were left out as too frequent being counted nowhere."""
+        if self.n_all_tokens is None or self.n_too_frequent_tokens is None:
+            return None
+        return oov_share(self.n_tokens, self.n_all_tokens - self.n_too_frequent_tokens)
 
     @property
     def latest_group(self) -> str:
@@ -222,6 +232,7 @@ class Manifest:
             "nnz": self.nnz,
             "n_tokens": self.n_tokens,
             "n_all_tokens": self.n_all_tokens,
+            "n_too_frequent_tokens": self.n_too_frequent_tokens,
             "vocabulary_sha256": self.vocabulary_sha256,
             "has_document_frequency": self.has_document_frequency,
             "has_weight": self.has_weight,
@@ -290,8 +301,9 @@ class Manifest:
             partitions=partitions,
             provenance=object_(data, "provenance", where),
             appended=appended,
-            # corpora that were written before it was kept have neither
-            n_all_tokens=None if data.get("n_all_tokens") is None else count(data, "n_all_tokens", where),
+            # corpora that were written before they were kept have none of these
+            n_all_tokens=_optional_count(data, "n_all_tokens", where),
+            n_too_frequent_tokens=_optional_count(data, "n_too_frequent_tokens", where),
             too_frequent=sorted_names(data, "too_frequent", where) if "too_frequent" in data else (),
         )
         if not partitions or manifest.n_terms < 1:
@@ -317,12 +329,17 @@ class Manifest:
                 raise FormatError(
                     f"{where}: field {name!r} must be the sum over partitions, {expected}, got {found}"
                 )
-        if manifest.n_all_tokens is not None and manifest.n_all_tokens < manifest.n_tokens:
+        least = manifest.n_tokens + (manifest.n_too_frequent_tokens or 0)
+        if manifest.n_all_tokens is not None and manifest.n_all_tokens < least:
             raise FormatError(
-                f"{where}: field 'n_all_tokens' must be at least n_tokens, {manifest.n_tokens}, got "
+                f"{where}: field 'n_all_tokens' must be at least n_tokens and n_too_frequent_tokens together, {least}, got "
                 f"{manifest.n_all_tokens}"
             )
         return manifest
+
+
+def _optional_count(data: Mapping[str, Any], name: str, where: str) -> int | None:
+    return None if data.get(name) is None else count(data, name, where)
 
 
 def _columns_from_json(

@@ -281,6 +281,7 @@ def ingest(
                 "id_capacity": None if fields.id is None else max(p.n_id_bytes for p in plan.partitions),
                 "provenance": _provenance(inputs, files, fields),
                 "n_all_tokens": plan.n_all_tokens,
+                "n_too_frequent_tokens": plan.n_too_frequent_tokens,
                 "storage_options": storage_options,
             }
             if before is not None:

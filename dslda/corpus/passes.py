@@ -86,6 +86,8 @@ class PlannedCorpus:
         it, and what was left out when they were counted is not known.
     too_frequent : tuple of str
         Terms that were left out as too frequent, sorted.
+    n_too_frequent_tokens : int or None
+        Tokens of the documents that are these; None where `n_all_tokens` is.
     """
 
     vocabulary: Vocabulary
@@ -97,6 +99,7 @@ class PlannedCorpus:
     levels: dict[str, tuple[str, ...]]
     n_all_tokens: int | None
     too_frequent: tuple[str, ...]
+    n_too_frequent_tokens: int | None
 
 
 def plan_corpus(
@@ -173,6 +176,7 @@ def plan_corpus(
     wanted = choose_partition_tokens(tokens_before + selected.n_tokens, partition_tokens)
     n = number_of_partitions(selected.n_tokens, wanted)
     pieces = runner.results(runner.map(cut, blocks, work_before, [total] * len(blocks), [n] * len(blocks)))
+    by_position = given is not None and given.by_position
     return PlannedCorpus(
         vocabulary=vocabulary,
         blocks=blocks,
@@ -181,8 +185,9 @@ def plan_corpus(
         n_tokens=selected.n_tokens,
         n_missing_text=sum(summary.n_missing_text for summary in summaries),
         levels=levels,
-        n_all_tokens=None if given is not None and given.by_position else selected.n_all_tokens,
-        too_frequent=selected.too_frequent if given is None else given.too_frequent,
+        n_all_tokens=None if by_position else selected.n_all_tokens,
+        too_frequent=selected.too_frequent,
+        n_too_frequent_tokens=None if by_position else selected.n_too_frequent_tokens,
     )
 
 
@@ -199,7 +204,8 @@ def _select(
         chosen = runner.submit(select_terms, table, settings, n_documents)
     else:
         keys = _share_keys(runner, given.keys)
-        chosen = runner.submit(select_given, table, keys, runner.share(given.vocabulary))
+        vocabulary = runner.share(given.vocabulary)
+        chosen = runner.submit(select_given, table, keys, vocabulary, given.too_frequent)
     selected: SelectedTerms = runner.results([chosen])[0]
     return selected
 

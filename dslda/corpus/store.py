@@ -109,6 +109,11 @@ class Corpus:
         return self._manifest.oov_share
 
     @property
+    def new_share(self) -> float | None:
+        """The same, terms that `max_df` left out being counted nowhere: what is left out on purpose is nothing new."""
+        return self._manifest.new_share
+
+    @property
     def too_frequent(self) -> tuple[str, ...]:
         """Terms that `max_df` left out, sorted; none in corpora that were written before it was kept."""
         return self._manifest.too_frequent

@@ -87,6 +87,8 @@ class CorpusWriter(PartitionWriter):
         Tokens of the documents, those too that the vocabulary does not have, where known.
     too_frequent : sequence of str
         Terms that were left out as too frequent, sorted.
+    n_too_frequent_tokens : int, optional
+        Tokens of the documents that are these, where known.
     overwrite : bool
         Replace a corpus at `path`, once the new one is complete. Nothing but a corpus is replaced.
 
@@ -114,6 +116,7 @@ class CorpusWriter(PartitionWriter):
         storage_options: Mapping[str, Any] | None = None,
         n_all_tokens: int | None = None,
         too_frequent: Sequence[str] = (),
+        n_too_frequent_tokens: int | None = None,
         overwrite: bool = False,
     ) -> None:
         if len(vocabulary) < 1:
@@ -136,6 +139,7 @@ class CorpusWriter(PartitionWriter):
         self._levels = {name: tuple(names) for name, names in (levels or {}).items()}
         self._n_all_tokens = n_all_tokens
         self._too_frequent = tuple(too_frequent)
+        self._n_too_frequent_tokens = n_too_frequent_tokens
         self._overwrite = overwrite
         super().__init__(
             Location.of(path, storage_options),
@@ -232,6 +236,7 @@ class CorpusWriter(PartitionWriter):
             provenance=self._signed_provenance(),
             n_all_tokens=self._n_all_tokens,
             too_frequent=self._too_frequent,
+            n_too_frequent_tokens=self._n_too_frequent_tokens,
         )
         with writing(self._location.url):
             target.replace_attributes(manifest.to_json())

@@ -206,12 +206,19 @@ def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:
     found: dict[str, Any] = {
         f.name: boolean(data, f.name, where) if f.type == "bool" else count(data, f.name, where)
         for f in fields(TrainingSummary)
-        if f.name != "oov_share"
+        if f.name not in ("oov_share", "new_share")
     }
-    share = None if data.get("oov_share") is None else number(data, "oov_share", where)
+    return TrainingSummary(
+        **found, oov_share=_share(data, "oov_share", where), new_share=_share(data, "new_share", where)
+    )
+
+
+def _share(data: Mapping[str, Any], name: str, where: str) -> float | None:
+    """A share, or None where models do not know it, those too that were written before it was kept."""
+    share = None if data.get(name) is None else number(data, name, where)
     if share is not None and not 0.0 <= share <= 1.0:
-        raise FormatError(f"{where}: field 'oov_share' must be in 0 to 1, got {share:g}")
-    return TrainingSummary(**found, oov_share=share)
+        raise FormatError(f"{where}: field {name!r} must be in 0 to 1, got {share:g}")
+    return share
 
 
 def _texts(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:

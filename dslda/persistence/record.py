@@ -40,6 +40,8 @@ class TrainingSummary:
         Share of the tokens that the vocabulary does not have, over all documents of the corpus, those too that were kept
         from training: what the same share of documents scored later is compared with. None where it is not known: of a
         matrix, of documents that hold positions in a vocabulary, and of corpora and models from before it was kept.
+    new_share : float or None
+        The same, terms that were left out as too frequent being counted nowhere.
     """
 
     n_documents: int
@@ -51,6 +53,7 @@ class TrainingSummary:
     converged: bool
     interrupted: bool
     oov_share: float | None = None
+    new_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

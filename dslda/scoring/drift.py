@@ -13,16 +13,16 @@ from dslda.corpus.summary import oov_share
 from dslda.persistence.record import ModelRecord
 from dslda.scoring.tally import RunTally
 
-__all__ = ["drift_report", "oov_warned_above", "stability_index", "warned_above"]
+__all__ = ["drift_report", "new_share_warned_above", "stability_index", "warned_above"]
 
 STRONG = 0.25
 """An index above it is usually read as much changed, where documents are many."""
 
-OOV_STRONG = 0.1
-"""Rise of the share of unknown tokens, where documents are many. Of like texts it was 0.01 to 0.04, of others 0.1 to 0.7."""
-OOV_SCATTER = 0.1
+NEW_STRONG = 0.1
+"""Rise of the share of new tokens, where documents are many. Of like texts it was 0.01 to 0.04, of others 0.15 to 0.7."""
+NEW_SCATTER = 0.1
 """Standard deviation of the share among like documents: it was 0.04 to 0.11."""
-OOV_FEW = 1.0
+NEW_FEW = 1.0
 """What a vocabulary of n documents may lack of like texts, times sqrt(n): of 200 documents with all their words it was 0.08
 to 0.11, of 1,500 it was 0.02 to 0.04."""
 
@@ -59,10 +59,10 @@ def warned_above(n_bins: int, now: int, then: int) -> float:
     return STRONG + (degrees + 3.0 * math.sqrt(2.0 * degrees)) * (1.0 / now + 1.0 / then)
 
 
-def oov_warned_above(training: float, now: int, then: int) -> float:
-    """The share of unknown tokens from which on a rise is more than few documents make.
+def new_share_warned_above(training: float, now: int, then: int) -> float:
+    """The share of new tokens from which on a rise is more than few documents make.
 
-    Fewer unknown tokens than in training take nothing from a prediction, so that only a rise is told.
+    Fewer new tokens than in training take nothing from a prediction, so that only a rise is told.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def oov_warned_above(training: float, now: int, then: int) -> float:
     now, then : int
         Documents scored and trained on, at least 1.
     """
-    return training + OOV_STRONG + 3.0 * OOV_SCATTER / math.sqrt(now) + OOV_FEW / math.sqrt(then)
+    return training + NEW_STRONG + 3.0 * NEW_SCATTER / math.sqrt(now) + NEW_FEW / math.sqrt(then)
 
 
 def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dict[str, Any] | None:
@@ -92,7 +92,10 @@ def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dic
     means = tally.mean_topics
     assert means is not None
     n_reference = int(reference.topic_counts[0].sum())
-    known_share = training.oov_share if of_texts else None
+    known = training.new_share if of_texts else None
+    limit = (
+        None if known is None else new_share_warned_above(known, tally.n_words, max(training.n_documents, 1))
+    )
     topics = [
         stability_index(now, then)
         for now, then in zip(tally.bins.topics, reference.topic_counts, strict=True)
@@ -108,10 +111,12 @@ def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dic
         "largest_topic_psi": max(topics),
         "topics_warned_above": warned_above(reference.topic_counts.shape[1], tally.n_words, n_reference),
         "oov_share": oov_share(tally.known_tokens, tally.tokens),
-        "training_oov_share": known_share,
-        "oov_share_warned_above": None
-        if known_share is None
-        else oov_warned_above(known_share, tally.n_words, max(training.n_documents, 1)),
+        "training_oov_share": training.oov_share if of_texts else None,
+        "new_share": None
+        if known is None
+        else oov_share(tally.known_tokens, tally.tokens - tally.n_too_frequent),
+        "training_new_share": known,
+        "new_share_warned_above": limit,
         "topics": [
             {
                 "topic": k,

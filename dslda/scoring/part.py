@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -127,12 +127,7 @@ class FilePart:
             records = _Records(source, first, rows, self.fields, tally if scorer.skip else None)
             while batch := records.batch():
                 count = partial(
-                    _count,
-                    record=scorer.record,
-                    analyze=analyze,
-                    fields=fields,
-                    place=records.place,
-                    too_frequent=too_frequent,
+                    _count, record=scorer.record, analyze=analyze, fields=fields, place=records.place
                 )
                 try:
                     counted, words = count(batch)
@@ -144,7 +139,10 @@ class FilePart:
                         continue
                     counted, words = count(batch)
                 for word, n in words.items():
-                    tally.words.add(word, n)
+                    if word in too_frequent:  # ingestion has seen them, and left them out
+                        tally.n_too_frequent += n
+                    else:
+                        tally.words.add(word, n)
                 yield predict_block(scorer.record, counted, [records.ids[i] for i, _ in batch])
             first += rows
 
@@ -314,14 +312,12 @@ def _count(
     analyze: Analyzer,
     fields: Mapping[str, str],
     place: Callable[[int], str],
-    too_frequent: Collection[str],
 ) -> tuple[CountedBlock, Counter[str]]:
-    """Documents counted over the vocabulary of the model, with their columns, and the words that are new to it."""
+    """Documents counted over the vocabulary of the model, with their columns, and the words that are not in it."""
     words: Counter[str] = Counter()
 
     def new_word(word: str, n: int) -> None:
-        if word not in too_frequent:  # ingestion has seen them, and left them out
-            words[word] += n
+        words[word] += n
 
     columns = columns_of_records(batch, record, place)
     counted = count_batch(batch, record, analyze, fields, place, new_words=new_word)

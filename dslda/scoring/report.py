@@ -128,6 +128,8 @@ def _log(manifest: dict[str, Any]) -> None:
             "unreadable_inputs": len(skipped["unreadable_inputs"]),
             "oov_share": manifest["oov_share"],
             "training_oov_share": drift.get("training_oov_share"),
+            "new_share": drift.get("new_share"),
+            "training_new_share": drift.get("training_new_share"),
             "prediction_mean": manifest["predictions"]["mean"],
             "prediction_psi": drift.get("prediction_psi"),
             "largest_topic_psi": drift.get("largest_topic_psi"),
@@ -135,19 +137,17 @@ def _log(manifest: dict[str, Any]) -> None:
     )
     if not drift:
         return
-    limit = drift["oov_share_warned_above"]
-    if limit is not None and drift["oov_share"] > limit:
+    limit = drift["new_share_warned_above"]
+    if limit is not None and drift["new_share"] > limit:
+        named = ", ".join(f"{each['word']!r:.60}" for each in manifest["new_words"]["words"][:5])
         logger.warning(
-            "%.1f%% of the tokens are not in the vocabulary, of the corpus trained on it was %.1f%%; new_words in the "
-            "manifest has the most frequent",
-            100 * drift["oov_share"],
-            100 * drift["training_oov_share"],
-            extra={
-                "event": "drift",
-                "of": "oov_share",
-                "oov_share": drift["oov_share"],
-                "training_oov_share": drift["training_oov_share"],
-            },
+            "%.1f%% of the tokens are neither in the vocabulary nor left out of it as too frequent, of the corpus trained on "
+            "it was %.1f%%; the most frequent: %s",
+            100 * drift["new_share"],
+            100 * drift["training_new_share"],
+            named,
+            extra={"event": "drift", "of": "words"}
+            | {name: drift[name] for name in ("new_share", "training_new_share")},
         )
     of_training = drift["reference"] == "trained on"
     # an alarm that rings for all that is new is soon heard by nobody

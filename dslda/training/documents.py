@@ -15,7 +15,7 @@ from dslda.corpus.bag import blocks_from_bag, check_fields
 from dslda.corpus.levels import level_name
 from dslda.corpus.readers import Fields
 from dslda.corpus.store import Corpus
-from dslda.corpus.summary import ResponseSummary, oov_share
+from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.sources import CorpusSource, FutureSource, MemorySource, Source
@@ -55,6 +55,7 @@ class TrainingSet:
     corpus_hash: str | None = None
     fields: Mapping[str, str] | None = None
     oov_share: float | None = None
+    new_share: float | None = None
     too_frequent: tuple[str, ...] = ()
 
     @property
@@ -103,6 +104,7 @@ def training_set_of_corpus(
         corpus.content_hash,
         {use: name for name, use in uses.items() if use in ("text", "words", "counts", "id")},
         corpus.oov_share,
+        corpus.new_share,
         corpus.too_frequent,
     )
 
@@ -196,7 +198,8 @@ def training_set_of_bag(
         blocks.vocabulary,
         blocks.text_settings,
         fields={use: name for use, name in uses.items() if name is not None},
-        oov_share=oov_share(blocks.n_tokens, blocks.n_all_tokens),
+        oov_share=blocks.oov_share,
+        new_share=blocks.new_share,
         too_frequent=blocks.too_frequent,
     )
 

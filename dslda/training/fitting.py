@@ -188,6 +188,7 @@ def _record(
             converged=result.converged,
             interrupted=result.interrupted,
             oov_share=training_set.oov_share,
+            new_share=training_set.new_share,
         ),
         trace=trace_columns(result.trace),
         vocabulary=training_set.vocabulary,

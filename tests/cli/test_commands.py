@@ -46,7 +46,7 @@ def test_ingest_writes_a_corpus_and_says_what_is_in_it(made: Path, dslda: Dslda)
     assert "documents:           80 (0 empty)" in told.out
     assert "stars: 79 values, 1 missing, real numbers, mean " in told.out
     assert "age: 80 values, whole numbers, mean 39.5" in told.out
-    assert f"out of vocabulary:   {corpus.oov_share:.1%} of {corpus.n_all_tokens:,} tokens" in told.out
+    assert f"out of vocabulary:   {corpus.oov_share:.1%} of {corpus.n_all_tokens:,} tokens (" in told.out
     assert "fields:              text (text), key (id), stars (response), age (response)" in told.out
     assert corpus.content_hash in told.out
 

@@ -860,6 +860,8 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
         (f"duplicate_ids{{{run}}}", 1),
         (f"oov_share{{{run}}}", 1 - 1 / 3),
         (f"training_oov_share{{{run}}}", trained.oov_share),
+        (f"new_share{{{run}}}", 1 - 1 / 3),
+        (f"training_new_share{{{run}}}", trained.new_share),
         (f'flagged_rows{{{run},flag="no_known_word"}}', 1),
         (f"success{{{run}}}", 1),
     ):
@@ -871,6 +873,7 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     complete = next(each for each in logged if each.get("event") == "complete")
     assert (complete["rows"], complete["skipped"]) == (3, 1)
     assert complete["training_oov_share"] == trained.oov_share
+    assert (complete["new_share"], complete["training_new_share"]) == (1 - 1 / 3, trained.new_share)
     edited = tmp_path / "edited.model"
     shutil.copytree(made / "stars.model", edited)
     (edited / "zarr.json").write_text((edited / "zarr.json").read_text().replace("gaussian", "poisson"))
@@ -891,6 +894,7 @@ def test_stop_words_are_no_new_words(made: Path, tmp_path: Path) -> None:
     run = dslda.score(model, tmp_path / "x.jsonl", tmp_path / "out")
     assert run.manifest["new_words"] == {"words": [{"word": "unheard", "count": 1}], "error": 0}
     assert run.manifest["oov_share"] == 1 - 1 / 3
+    assert run.manifest["drift"]["new_share"] == 0.5
 
 
 def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path: Path) -> None:

@@ -147,21 +147,24 @@ def test_what_was_left_out_is_counted_on_as_long_as_it_is_known(tmp_path):
     path = tmp_path / "a.corpus"
     first = ingest(write(tmp_path / "a.jsonl", texts), path, text="text", min_df=1, max_df=0.9)
     assert (first.n_tokens, first.n_all_tokens, first.too_frequent) == (4, 12, ("pear", "the"))
+    assert first.new_share == 0.0
     more = write(tmp_path / "b.jsonl", [{"text": "the new apple and the old"}])
     grown = ingest(more, path, append=True)
     assert (grown.n_tokens, grown.n_all_tokens, grown.too_frequent) == (5, 18, ("pear", "the"))
-    assert grown.oov_share == 1 - 5 / 18
+    assert (grown.oov_share, grown.new_share) == (1 - 5 / 18, 1 - 5 / (18 - 8 - 2))
     other = ingest(more, text="text", vocabulary=grown)
     assert (other.n_tokens, other.n_all_tokens, other.too_frequent) == (1, 6, ("pear", "the"))
+    assert other.new_share == 1 - 1 / (6 - 2)
     # an earlier release has written it, or appended to it
     metadata = json.loads((path / "zarr.json").read_text())
-    for name in ("n_all_tokens", "too_frequent", "manifest_sha256"):
+    for name in ("n_all_tokens", "n_too_frequent_tokens", "too_frequent", "manifest_sha256"):
         del metadata["attributes"][name]
     (path / "zarr.json").write_text(json.dumps(metadata))
     old = open_corpus(path)
     assert (old.n_all_tokens, old.oov_share, old.content_hash) == (None, None, grown.content_hash)
     grown = ingest(write(tmp_path / "c.jsonl", [{"text": "plum"}]), path, append=True)
     assert (grown.n_tokens, grown.n_all_tokens, grown.oov_share, grown.too_frequent) == (6, None, None, ())
+    assert grown.new_share is None
 
 
 def test_who_has_opened_the_corpus_reads_on_what_was_there(old, second):

@@ -104,7 +104,7 @@ def chunked(
     ]
     plan = plan_corpus(runner, counted, fields, settings=text_settings, partition_tokens=partition_tokens)
     parts = [assemble(p.pieces, [plan.blocks[b] for b in p.blocks]) for p in plan.partitions]
-    return plan.vocabulary, parts, (plan.n_all_tokens, plan.too_frequent)
+    return plan.vocabulary, parts, (plan.n_all_tokens, plan.n_too_frequent_tokens, plan.too_frequent)
 
 
 @settings(max_examples=80, deadline=None)
@@ -173,6 +173,9 @@ def test_counts_are_those_of_countvectorizer_on_real_data(shared_data, tmp_path,
     assert corpus.n_all_tokens == sum(counts.total() for counts in counted)
     assert corpus.oov_share == 1 - corpus.n_tokens / corpus.n_all_tokens
     assert corpus.too_frequent == tuple(sorted(term for term, n in documents.items() if n > most))
+    n_too_frequent = sum(counts[term] for counts in counted for term in corpus.too_frequent)
+    assert corpus.manifest.n_too_frequent_tokens == n_too_frequent
+    assert corpus.new_share == 1 - corpus.n_tokens / (corpus.n_all_tokens - n_too_frequent)
     for block, first in zip(
         blocks(corpus), np.cumsum([0, *(p.n_documents for p in corpus.partitions)]), strict=False
     ):
@@ -190,6 +193,7 @@ def test_terms_that_are_too_frequent_are_remembered_up_to_a_limit(tmp_path, monk
         monkeypatch.setattr(selection, "MOST_TOO_FREQUENT", limit)
         kept = ingest(tmp_path / "a.jsonl", text="text", min_df=1, max_df=1)
         assert kept.too_frequent == expected
+        assert kept.manifest.n_too_frequent_tokens == {4: 10, 3: 8}[limit]
 
 
 @pytest.mark.filterwarnings("ignore::dslda.exceptions.DataWarning")
@@ -226,7 +230,7 @@ def test_a_given_vocabulary_is_taken_as_it_is(tmp_path, kind):
     assert corpus.vocabulary.terms == tuple(terms)
     assert corpus.vocabulary.document_frequency.tolist() == [2, 0, 2]
     assert dense(corpus).tolist() == [[1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 0, 0]]
-    assert (corpus.n_all_tokens, corpus.oov_share, corpus.too_frequent) == (8, 0.5, ())
+    assert (corpus.n_all_tokens, corpus.oov_share, corpus.new_share) == (8, 0.5, 0.5)
 
 
 # one corpus from every kind of input
@@ -375,8 +379,9 @@ def test_counted_words_lda_c_and_a_matrix_give_the_same_corpus(reviews, tmp_path
     assert len({corpus.content_hash for corpus in without}) == 1
     # what was left out before documents held positions in a vocabulary nobody knows
     for counted_here, *by_position in (with_responses, without):
-        assert counted_here.oov_share == 0.0
+        assert (counted_here.oov_share, counted_here.new_share) == (0.0, 0.0)
         assert [corpus.n_all_tokens for corpus in by_position] == [None, None]
+        assert [corpus.new_share for corpus in by_position] == [None, None]
     assert (dense(without[0]) == matrix.toarray()).all()
 
 

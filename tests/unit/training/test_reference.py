@@ -153,6 +153,9 @@ def test_unknown_words_are_compared_with_those_of_the_corpus(
     unknown = [word for word in tokens if word not in set(corpus.vocabulary.terms)]
     # of all documents, those too that were kept from training
     assert model.training.oov_share == pytest.approx(len(unknown) / len(tokens), rel=1e-12)
+    new = [word for word in unknown if word not in corpus.too_frequent]
+    n_others = len(tokens) - len(unknown) + len(new)
+    assert model.training.new_share == pytest.approx(len(new) / n_others, rel=1e-12)
     model = dslda.load_model(model.save(tmp_path / "a.model"))
 
     def scored(model: Model, inputs: Path, out: str) -> dict[str, Any]:
@@ -164,34 +167,40 @@ def test_unknown_words_are_compared_with_those_of_the_corpus(
     drift = found["drift"]
     assert drift["oov_share"] == found["oov_share"] == pytest.approx(11 / 51)
     assert drift["training_oov_share"] == model.training.oov_share == pytest.approx(11 / 51)
-    assert drift["oov_share_warned_above"] == pytest.approx(11 / 51 + 0.1 + 0.3 / 10 + 1 / 10)
+    assert drift["new_share"] == drift["training_new_share"] == pytest.approx(1 / 41)
+    assert drift["new_share_warned_above"] == pytest.approx(1 / 41 + 0.1 + 0.3 / 10 + 1 / 10)
     assert not [record for record in caplog.records if "vocabulary" in record.message]
     assert found["new_words"]["words"][0]["word"].startswith("rare")
 
     other = with_words(write(tmp_path / "c.jsonl", 100, seed=2), common + "le la les " * 9)
     found = scored(model, other, "other")
     assert found["oov_share"] == pytest.approx(38 / 78)
+    assert found["drift"]["new_share"] == pytest.approx(28 / 68)
     assert [each["word"] for each in found["new_words"]["words"][:3]] == ["la", "le", "les"]
     (told,) = [record for record in caplog.records if "vocabulary" in record.message]
     assert told.levelno == logging.WARNING
-    assert (
-        "48.7% of the tokens are not in the vocabulary, of the corpus trained on it was 21.6%" in told.message
+    assert told.message.startswith(
+        "41.2% of the tokens are neither in the vocabulary nor left out of it as too frequent, "
+    )
+    assert told.message.endswith(
+        "of the corpus trained on it was 2.4%; the most frequent: 'la', 'le', 'les', 'rare0', 'rare1'"
     )
 
     # documents of a corpus have lost their unknown words
-    counted = dslda.ingest(other, text="text", response="y", vocabulary=corpus)
     folder = tmp_path / "c.corpus"
-    dslda.ingest(other, folder, text="text", response="y", vocabulary=corpus)
+    counted = dslda.ingest(other, folder, text="text", response="y", vocabulary=corpus)
     assert counted.oov_share == pytest.approx(38 / 78)
     found = scored(model, folder, "corpus")
     assert (found["oov_share"], found["drift"]["training_oov_share"]) == (0.0, None)
-    assert found["drift"]["oov_share_warned_above"] is None
+    names = ("new_share", "training_new_share", "new_share_warned_above")
+    assert [found["drift"][name] for name in names] == [None] * 3
 
     record = model.record
-    training = dataclasses.replace(record.training, oov_share=None)
+    training = dataclasses.replace(record.training, oov_share=None, new_share=None)
     older = Model(dataclasses.replace(record, training=training, too_frequent=()))
     found = scored(older, other, "older")
     assert found["drift"]["training_oov_share"] is None
+    assert [found["drift"][name] for name in names] == [None] * 3
     assert not [record for record in caplog.records if "vocabulary" in record.message]
     assert [each["word"] for each in found["new_words"]["words"][:2]] == ["la", "le"]
     assert {"the", "it"} <= {each["word"] for each in found["new_words"]["words"]}

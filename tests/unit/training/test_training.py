@@ -170,6 +170,7 @@ def test_store_and_bag_on_a_cluster_give_the_same_bits_and_leave_the_client_open
     assert from_bag.text_settings == stored.text_settings
     for model in (from_store, from_bag, resumed):
         assert model.training.oov_share == stored.oov_share is not None
+        assert model.training.new_share == stored.new_share is not None
         assert model.record.too_frequent == stored.too_frequent
 
 
