@@ -198,14 +198,11 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
                 f"{number_of(drift['reference_documents'], 'document')} {drift['reference']}",
             )
             # folders that an earlier release has written are without
-            if drift.get("training_oov_share") is not None:
-                now, then = (
-                    _without_frequent(drift["new_share"]),
-                    _without_frequent(drift["training_new_share"]),
-                )
+            if drift.get("training_new_share") is not None:
                 yield (
                     "out of vocabulary",
-                    f"{drift['oov_share']:.1%} of the tokens{now}; {drift['training_oov_share']:.1%} in training{then}",
+                    f"{drift['oov_share']:.1%} of the tokens, {drift['training_oov_share']:.1%} in training; without those "
+                    f"that are too frequent {drift['new_share']:.1%} and {drift['training_new_share']:.1%}",
                 )
     yield "versions", ", ".join(f"{name} {version}" for name, version in state.versions.items())
 

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -204,6 +205,7 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     assert described.code == 0
     assert "5 of 5 records" in described.out
     assert "against 80 documents trained on" in described.out
+    assert re.search(r"out of vocabulary: +\d.*% in training; without .* and \d", described.out)
     assert "5 rows in 1 part, nothing was new" in again.out
     assert content(out) == before
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == times
