@@ -21,7 +21,7 @@ STRONG = 0.25
 NEW_STRONG = 0.1
 """Rise of the share of new tokens, where documents are many. Of like texts it was 0.01 to 0.04, of others 0.15 to 0.7."""
 NEW_SCATTER = 0.1
-"""Standard deviation of the share among like documents: it was 0.04 to 0.11."""
+"""Standard deviation of the share among like documents: it was 0.05 to 0.11."""
 NEW_FEW = 1.0
 """What a vocabulary of n documents may lack of like texts, times sqrt(n): of 200 documents with all their words it was 0.08
 to 0.11, of 1,500 it was 0.02 to 0.04."""
