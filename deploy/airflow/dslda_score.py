@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 # By its path: dslda has a virtual environment of its own, since Airflow holds some hundred packages to versions of its own.
 # In quotes, so that dslda sees the pattern and not what it matches at one moment.
 COMMAND = (
-    "/opt/dslda/bin/dslda score /srv/dslda/stars.model '/srv/dslda/incoming/*.jsonl.gz'"
+    "/opt/dslda/bin/dslda score /var/lib/dslda/stars.model '/srv/dslda/incoming/*.jsonl.gz'"
     " --out /var/lib/dslda/scores --metrics /var/lib/prometheus/node-exporter/dslda.prom --json"
 )
 
@@ -29,10 +29,11 @@ with DAG(
         "execution_timeout": timedelta(hours=12),
     },
     tags=["dslda"],
-):
+) as dag:
     BashOperator(
         task_id="score",
         bash_command=COMMAND,
-        env={"NUMBA_CACHE_DIR": "/var/cache/dslda/numba"},
+        # workers spill into TMPDIR, which must not be in memory, as /tmp often is
+        env={"NUMBA_CACHE_DIR": "/var/cache/dslda/numba", "TMPDIR": "/var/tmp"},
         append_env=True,
     )

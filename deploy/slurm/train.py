@@ -6,6 +6,7 @@ from dask_jobqueue import SLURMCluster
 from distributed import Client, Security
 
 import dslda
+from dslda.evaluation.metrics import held_out
 
 JOBS = 8
 """Workers, each a job of one machine."""
@@ -43,6 +44,8 @@ def main() -> None:
             corpus,
             response="rating",
             n_topics=50,
+            # a tenth is kept from training, as by --hold-out 0.1: scores have intervals, and drift is told from them
+            documents=~held_out(corpus.n_documents, 0.1),
             client=client,
             checkpoint="stars.checkpoint",
             resume=True,

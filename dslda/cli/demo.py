@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import chosen_client, cluster_options, json_option
+from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
@@ -33,7 +33,12 @@ Examples:
   dslda demo --out /tmp/demo --overwrite""",
 )
 @click.option(
-    "--out", metavar="DIR", default="dslda-demo", show_default=True, help="Folder for corpus and model."
+    "--out",
+    type=OUTPUT,
+    metavar="DIR",
+    default="dslda-demo",
+    show_default=True,
+    help="Folder for corpus and model.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the corpus and model of an earlier demo.")
 @cluster_options
@@ -88,7 +93,10 @@ def _show(result: DemoResult, seconds: float) -> None:
         row = (f"{name}, {result.model.n_topics} topics" if name == "dslda" else name, f"{score:.3f}")
         table.add_row(*row, f"{result.seconds[name]:.1f}", style="bold" if name == "dslda" else None)
     console.print(table)
-    corpus, model = (shlex.quote(os.path.relpath(path)) for path in (result.corpus_path, result.model_path))
+    corpus, model = (
+        shlex.quote(path if "://" in path else os.path.relpath(path))
+        for path in (result.corpus_path, result.model_path)
+    )
     click.echo(
         f"\nDone in {seconds:.0f} s. The model is in {model}, the corpus in {corpus}. Try next:\n"
         f"  dslda topics {model} --top 20\n"

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import FREQUENCY, NGRAMS, chosen_client, cluster_options, json_option, reading_options
+from dslda.cli.options import (
+    FREQUENCY,
+    NGRAMS,
+    OUTPUT,
+    chosen_client,
+    cluster_options,
+    json_option,
+    names_in,
+    reading_options,
+)
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -34,7 +43,11 @@ Examples:
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option(
-    "--out", required=True, metavar="C.corpus", help="Corpus to write: a local path or any fsspec URL."
+    "--out",
+    type=OUTPUT,
+    required=True,
+    metavar="C.corpus",
+    help="Corpus to write: a local path or any fsspec URL.",
 )
 @reading_options(formats=("jsonl", "csv", "parquet", "text", "ldac"), without_id="documents are numbered")
 @click.option(
@@ -129,9 +142,9 @@ def command(
                 counts=counts,
                 id=id_,
                 response=responses,
-                covariates=_names(covariates),
+                covariates=names_in(covariates),
                 weight=weight,
-                categorical=_names(categorical),
+                categorical=names_in(categorical),
                 format=format,
                 min_df=min_df,
                 max_df=max_df,
@@ -155,11 +168,6 @@ def command(
         f"{number_of(corpus.n_terms, 'term')}, {number_of(corpus.n_tokens, 'token')}, "
         f"{number_of(corpus.n_partitions, 'partition')}"
     )
-
-
-def _names(given: tuple[str, ...]) -> list[str]:
-    """The names in lists with commas."""
-    return [name.strip() for listed in given for name in listed.split(",")]
 
 
 def _stop_words(given: str | None) -> str | list[str] | None:

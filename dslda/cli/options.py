@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dslda.cluster.client import ClientLater
+from dslda.cluster.client import ClientLater, is_in_memory
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
 
-__all__ = ["FREQUENCY", "NGRAMS", "chosen_client", "cluster_options", "json_option", "reading_options"]
+__all__ = [
+    "FREQUENCY",
+    "NGRAMS",
+    "OUTPUT",
+    "chosen_client",
+    "cluster_options",
+    "json_option",
+    "names_in",
+    "reading_options",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -52,8 +61,24 @@ class _Ngrams(click.ParamType):
         return int(found[1]), int(found[2] or found[1])
 
 
+class _Output(click.ParamType):
+    """A path or URL that is there for others when the command has ended."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if is_in_memory(value):
+            self.fail(
+                f"must be a path or URL that outlives this command, got {value} in the memory of its process; give a folder",
+                param,
+                ctx,
+            )
+        return str(value)
+
+
 FREQUENCY = _Frequency()
 NGRAMS = _Ngrams()
+OUTPUT = _Output()
 
 
 def chosen_client(options: ClusterOptions) -> ClientLater | None:
@@ -118,6 +143,11 @@ def json_option(command: Command) -> Command:
         is_flag=True,
         help="Log to stderr as JSON, one object a line, instead of progress.",
     )(command)
+
+
+def names_in(given: Sequence[str]) -> list[str]:
+    """The names in lists with commas, about which there may be white space."""
+    return [name.strip() for listed in given for name in listed.split(",")]
 
 
 def reading_options(*, formats: Sequence[str], without_id: str) -> Callable[[Command], Command]:

@@ -46,7 +46,7 @@ not know: of a text, also those that the filters of ingest dropped, but no stop 
 before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged; no_covariate,
 unknown_level: there is no prediction), of classes and levels probability_NAME, and with --topics topic_0, ...
 Covariates, exposure and trials are read from the fields of the same names. Strings that a spreadsheet could take
-for a formula begin with an apostrophe, as those of dslda score --output-format csv: take it off to have them again.""",
+for a formula have an apostrophe before it, as in dslda score --output-format csv (docs/scoring.md says where).""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")
@@ -128,13 +128,19 @@ def _corpus(path: str) -> Corpus | None:
 
 
 def _stdin_lines() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
+    number = 0
+    try:
+        for line in sys.stdin.buffer:
+            number += 1
             yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"stdin, line {number}: must be UTF-8 text, got {error.object[error.start]:#x}"
-            ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"stdin, line {number}: must be UTF-8 text, got {error.object[error.start]:#x}"
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"stdin must be lines of text, it cannot be read: {error.strerror or error}; give the path of a file"
+        ) from error
 
 
 def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
@@ -145,6 +151,8 @@ def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
         )
     place = Location(os.path.realpath(out), local=True)
     folder = os.path.dirname(place.url)
+    if not os.path.isdir(folder) and "://" in out:
+        raise InputError(f"--out must be a local file, got {out}; dslda score writes to URLs")
     if not os.path.isdir(folder):
         raise InputError(f"--out {out} must be in a folder that is there, {folder} is none; make it first")
     check_not_in_store(place)
@@ -190,7 +198,7 @@ def _write(
 ) -> None:
     """Tables as one CSV file, with the header of `nothing`; reports documents whose prediction rests on no word."""
     from dslda.prediction.results import FLAG_MEANING
-    from dslda.scoring.tables import csv_lines, safe_rows
+    from dslda.scoring.tables import csv_lines, safe_cell, safe_rows
 
     flags: Counter[str] = Counter()
     n = 0
@@ -200,14 +208,14 @@ def _write(
             continue
         with writing(name):
             if n == 0:
-                stream.write(csv_lines([header]))
+                stream.write(csv_lines([map(safe_cell, header)]))
             stream.write(csv_lines(safe_rows(table.select(header))))
             stream.flush()
         n += table.num_rows
         flags.update(table["flag"].to_pylist())
     if n == 0:
         with writing(name):
-            stream.write(csv_lines([header]))
+            stream.write(csv_lines([map(safe_cell, header)]))
             stream.flush()
     for flag, what in FLAG_MEANING.items():
         if flags[flag]:

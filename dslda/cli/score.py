@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import chosen_client, cluster_options, json_option, reading_options
+from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, reading_options
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.wording import number_of
 
@@ -59,7 +59,11 @@ folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finish
 @click.argument("model_path", metavar="MODEL")
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option(
-    "--out", required=True, metavar="DIR", help="Folder of the run: a local path or any fsspec URL."
+    "--out",
+    type=OUTPUT,
+    required=True,
+    metavar="DIR",
+    help="Folder of the run: a local path or any fsspec URL.",
 )
 @reading_options(formats=("jsonl", "csv", "parquet", "text"), without_id="as in training, else numbers")
 @click.option(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -70,22 +69,23 @@ def command(model_path: str, *, top: int, by_class: bool, family: str | None) ->
     for name, class_name, coefficient, error in _covariates(model):
         of_class = "" if class_name is None else f" for {class_name}"
         click.echo(f"Covariate {name}{of_class}: {coefficient} (s.e. {error})", err=True)
-    from dslda.scoring.tables import safe_cell
+    from dslda.scoring.tables import csv_lines, safe_cell
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
     if by_class:
         words = {topic.topic: safe_cell(" ".join(topic.words)) for topic in model.topics(top=top)}
-        writer.writerow(["class", "topic", "coefficient", "standard_error", "words"])
+        rows: list[list[Any]] = [["class", "topic", "coefficient", "standard_error", "words"]]
         for name, topics in model.class_topics(top=None).items():
-            writer.writerows([safe_cell(name), k, value, error, words[k]] for k, value, error, _ in topics)
+            rows += ([safe_cell(name), k, value, error, words[k]] for k, value, error, _ in topics)
+        sys.stdout.write(csv_lines(rows))
         return
     of_classes = ["class"] * in_classes
-    writer.writerow(["topic", *of_classes, "coefficient", "standard_error", "prevalence", "words"])
+    rows = [["topic", *of_classes, "coefficient", "standard_error", "prevalence", "words"]]
     for topic, error, prevalence in _rows(model, top=top):
         share = "" if prevalence is None else prevalence
         named = [] if topic.class_name is None else [safe_cell(topic.class_name)]
         words = safe_cell(" ".join(topic.words))
-        writer.writerow([topic.topic, *named, topic.coefficient, error, share, words])
+        rows.append([topic.topic, *named, topic.coefficient, error, share, words])
+    sys.stdout.write(csv_lines(rows))
 
 
 SCALES = {

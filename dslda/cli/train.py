@@ -6,15 +6,16 @@ import dataclasses
 import logging
 import os
 import tempfile
+import warnings
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import chosen_client, cluster_options, json_option
+from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, names_in
 from dslda.cli.own_family import named_family
 from dslda.cli.program import Interrupted, Session
-from dslda.exceptions import DsldaError, InputError
+from dslda.exceptions import DataWarning, DsldaError, InputError
 from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
 from dslda.wording import number_of
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
     from dslda.cluster.opening import ClusterOptions
     from dslda.corpus.store import Corpus
+    from dslda.families.base import Family
     from dslda.model import Model
     from dslda.persistence.record import ModelRecord, TrainingSummary
+    from dslda.training.roles import Roles
 
 __all__ = ["command"]
 
@@ -73,7 +76,11 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 @click.argument("corpus_path", metavar="C.corpus")
 @click.option("--response", required=True, metavar="COL", help="Response to explain.")
 @click.option(
-    "--out", required=True, metavar="M.model", help="Model to write: a local path or any fsspec URL."
+    "--out",
+    type=OUTPUT,
+    required=True,
+    metavar="M.model",
+    help="Model to write: a local path or any fsspec URL.",
 )
 @click.option(
     "--family",
@@ -179,6 +186,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 )
 @click.option(
     "--checkpoint",
+    type=OUTPUT,
     metavar="DIR",
     help="Keep here what it takes to go on when training is killed: a local path or any fsspec URL.",
 )
@@ -245,6 +253,7 @@ def command(
         from dslda.persistence.store import check_model_output
         from dslda.training import train
         from dslda.training.fit_checkpoint import CheckpointOptions
+        from dslda.training.roles import named_roles
 
         chosen = named_family(family)
         corpus = open_corpus(corpus_path)
@@ -258,13 +267,16 @@ def command(
         if options is not None and here is not None and _is_complete(here.training, max_iter):
             options = dataclasses.replace(options, before_going_on=_end)
         _check_apart(out, checkpoint)
+        if documents is not None:
+            roles = named_roles(names_in(covariates), weight, exposure, trials, event, class_weight)
+            _check_all(corpus, response, chosen, roles)
         progress = JsonProgress() if json_logs else default_progress()
         try:
             model = train(
                 corpus,
                 response=response,
                 family=chosen,
-                covariates=[name for listed in covariates for name in listed.split(",") if name],
+                covariates=names_in(covariates),
                 weight=weight,
                 exposure=exposure,
                 trials=trials,
@@ -309,6 +321,19 @@ def _kept(corpus: Corpus, share: float, seed: int) -> NDArray[np.bool_]:
     chosen = held_out(corpus.n_documents, share, seed=seed)
     logger.info("%s of %s kept from training", f"{chosen.sum():,}", number_of(len(chosen), "document"))
     return ~chosen
+
+
+def _check_all(corpus: Corpus, response: str, family: str | Family, roles: Roles) -> None:
+    """Refuse in all documents what training refuses in its own: those that are kept from it are measured."""
+    from dslda.training.checks import check_response
+    from dslda.training.documents import training_set_of_corpus
+    from dslda.training.response import response_model
+
+    every = training_set_of_corpus(corpus, response, None, roles)
+    check_response(every)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # training warns of its own documents
+        response_model(family, every, roles)
 
 
 class _CompleteAlready(Exception):

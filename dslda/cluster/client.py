@@ -56,8 +56,8 @@ def check_client(client: Any) -> None:
 
 
 def is_in_memory(path: str) -> bool:
-    """Whether a path leads into the memory of this process, which no other one shares."""
-    return path.startswith("memory://")
+    """Whether a path leads into the memory of this process, which no other one shares; also where a cache is before it."""
+    return any(link.startswith("memory://") for link in path.split("::"))
 
 
 def check_reach(paths: Iterable[str], client: Client | ClientLater | None) -> None:

@@ -261,6 +261,20 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
     n_workers, threads = _shape(options, CPU_COUNT, settings.cores_per_process)
     memory = options.memory_limit if options.memory_limit is not None else MEMORY_LIMIT // n_workers
     memory_limit = parse_memory_limit(memory, threads, n_workers, logger=logger)
+    # before they are there: with the modules that they import this is what takes longest of a small fit
+    logger.info(
+        "starting %d worker process%s of %s on this machine",
+        n_workers,
+        "" if n_workers == 1 else "es",
+        number_of(threads, "thread"),
+    )
+    if n_workers * threads > CPU_COUNT:
+        logger.warning(
+            "%s of %s: more threads than this machine has cores, %d, so that they take turns; start fewer",
+            number_of(n_workers, "worker"),
+            number_of(threads, "thread"),
+            CPU_COUNT,
+        )
     with (
         scratch_folder() as scratch,
         dask.config.set({**CONFIG, **encryption}),
@@ -283,12 +297,6 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
                     f"{settings.start_timeout:.0f} seconds, got {len(client.nthreads())}; see the setting "
                     "dslda.cluster.start-timeout"
                 ) from error
-            logger.info(
-                "started %d worker process%s of %s on this machine",
-                n_workers,
-                "" if n_workers == 1 else "es",
-                number_of(threads, "thread"),
-            )
             yield client
 
 
@@ -323,7 +331,7 @@ def _start(n_workers: int, worker: dict[str, Any]) -> Any:
             silence_logs=logging.CRITICAL,
             dashboard_address=NO_DASHBOARD["dashboard_address"],
         )
-    from dslda.cluster.worker_process import WorkerProgram
+    from dslda.cluster.worker_program import WorkerProgram
 
     return SpecCluster(
         scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **NO_DASHBOARD}},

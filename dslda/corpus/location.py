@@ -105,7 +105,8 @@ class Location:
 
     def sibling(self, suffix: str) -> Location:
         """A new place beside this one: ``.<name>.<random>.<suffix>``."""
-        parent, name = os.path.split(self.url)
+        # a URL may be that of a name alone, whose slashes are part of its protocol
+        parent, name = os.path.split(self.url) if self.local else self.url.rpartition("/")[::2]
         return replace(self, url=f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.{suffix}")
 
     def child(self, name: str) -> Location:
@@ -163,6 +164,10 @@ class Location:
             raise FormatError(
                 f"{self.url} is not written by dslda or has lost its manifest, there is no {METADATA} in it; "
                 "give another path, or copy the whole folder again"
+            ) from None
+        except IsADirectoryError:
+            raise FormatError(
+                f"{self.url}: its manifest {METADATA} must be a file, it is a folder; copy the whole again, or write it anew"
             ) from None
         try:
             metadata = parse_json(raw)

@@ -73,6 +73,10 @@ def _acquire(path: str, output: str) -> tuple[int, bool]:
             except FileNotFoundError:  # another run that failed has removed the folder it had made
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 continue
+            except IsADirectoryError:
+                raise OutputError(
+                    f"{output} could not be written: its lock {path} must be a file, it is a folder; remove that"
+                ) from None
         try:
             locked = _lock(descriptor, path, output)
             if locked and not _is_at(descriptor, path):

@@ -149,11 +149,14 @@ def list_files(
     return InputFiles(chosen, tuple(files), tuple(ids))  # type: ignore[arg-type]
 
 
-def check_first_records(inputs: InputFiles, fields: Fields, *, tolerant: bool = False) -> None:
+def check_first_records(
+    inputs: InputFiles, fields: Fields, *, tolerant: bool = False, any_file: bool = False
+) -> None:
     """Compare the fields asked for with those of the first file that has any, before long work.
 
     A response may be absent from a JSON record, but not from all of the first thousand: that is a wrong name. With
-    `tolerant` files that cannot be read, and inputs without a record, are left to whoever reads the records.
+    `tolerant` files that cannot be read, and inputs without a record, are left to whoever reads the records; with
+    `any_file` it is enough that one of the files has the fields.
 
     Raises
     ------
@@ -167,6 +170,7 @@ def check_first_records(inputs: InputFiles, fields: Fields, *, tolerant: bool = 
         "csv": CsvLines,
         "parquet": ParquetRows,
     }
+    wrong: list[InputError] = []
     for file in inputs.files:
         empty = inputs.format == "parquet" and file.size == 0
         try:
@@ -183,8 +187,16 @@ def check_first_records(inputs: InputFiles, fields: Fields, *, tolerant: bool = 
                 f"{file.name}: name the field of the texts with text=, or those of counted words with words= "
                 f"and counts=; fields there are: {', '.join(map(repr, list(present)[:50]))}"
             )
-        fields.check_against(present, where)
+        try:
+            fields.check_against(present, where)
+        except InputError as error:
+            if not any_file:
+                raise
+            wrong.append(error)
+            continue
         return
+    if wrong:
+        raise wrong[0]
     if not tolerant:
         raise InputError(
             f"no documents: {_names(inputs.files)} {'is' if len(inputs.files) == 1 else 'are'} empty"

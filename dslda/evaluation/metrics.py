@@ -7,7 +7,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.exceptions import InputError
 
-__all__ = ["correlation", "folds", "held_out", "predictive_r2"]
+__all__ = [
+    "correlation",
+    "folds",
+    "held_out",
+    "predictive_r2",
+    "predictive_r2_standard_error",
+    "share_standard_error",
+]
 
 MOST_HELD_OUT = 0.5
 _TOGETHER = 1 << 20
@@ -45,6 +52,61 @@ def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
             f"predictive R2: responses must differ, got {len(y)} times {y[0]:g}; hold out more documents"
         )
     return 1.0 - float(np.sum((y - predicted) ** 2)) / variation
+
+
+def predictive_r2_standard_error(y: ArrayLike, predicted: ArrayLike) -> float:
+    """How surely held-out documents tell a predictive R2: by the jackknife, as if they were drawn at random.
+
+    The R2 that is left when a document is left out has a closed form, so it costs a pass over the documents. Of the model
+    it says nothing: another fit, or other documents to train on, change the R2 further.
+
+    Parameters
+    ----------
+    y, predicted : array-like of float, shape (n_documents,)
+        Observed and predicted responses, as for `predictive_r2`.
+
+    Returns
+    -------
+    float
+        NaN where it cannot be told: of fewer than three documents, or where all but one have the same response.
+
+    Raises
+    ------
+    InputError
+        As `predictive_r2`.
+    """
+    predictive_r2(y, predicted)  # refuses what has none
+    y, predicted = _pair(y, predicted)
+    n = len(y)
+    missed, spread = (y - predicted) ** 2, (y - y.mean()) ** 2
+    left = spread.sum() - n / (n - 1) * spread
+    # all that is left is rounding where the others have one response
+    if n < 3 or not np.all(left > 1e-9 * spread.sum()):
+        return float("nan")
+    without = 1.0 - (missed.sum() - missed) / left
+    return float(np.sqrt((n - 1) / n * np.sum((without - without.mean()) ** 2)))
+
+
+def share_standard_error(share: float, n_documents: int) -> float:
+    """How surely held-out documents tell the share of them that is predicted right: the binomial formula.
+
+    Of two right and two wrong documents more (Agresti and Coull 1998), since a few that are all right do not tell surely that
+    all others are.
+
+    Parameters
+    ----------
+    share : float
+        From 0 to 1.
+    n_documents : int
+        At least 1.
+
+    Returns
+    -------
+    float
+    """
+    n = n_documents + 4
+    moved = (share * n_documents + 2) / n
+    return float(np.sqrt(moved * (1.0 - moved) / n))
 
 
 def correlation(y: ArrayLike, predicted: ArrayLike) -> float:

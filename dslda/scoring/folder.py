@@ -210,6 +210,26 @@ class RunFolder:
             )
         return data
 
+    def check_kinds(self) -> None:
+        """Refuse a folder where a file of the run must be, and a file where its folder must be.
+
+        Raises
+        ------
+        FormatError
+        """
+        for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
+            for name, kind in self._entries(folder).items():
+                if not folder and name == PARTS:
+                    is_right, must, is_now = kind != "file", "a folder", "a file"
+                else:
+                    is_right = kind != "directory" or not ours.fullmatch(name)
+                    must, is_now = "a file", "a folder"
+                if not is_right:
+                    raise FormatError(
+                        f"{self.location.url}/{folder}{name} must be {must} of the run, it is {is_now}; move that away, and "
+                        "what is missing then is scored again, or choose another folder"
+                    )
+
     def write_manifest(self, data: Mapping[str, Any]) -> None:
         """Replace the manifest, with its checksum."""
         kept = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
@@ -269,6 +289,14 @@ class RunFolder:
                 if TEMPORARY.fullmatch(name) or (ours.fullmatch(name) and name not in kept):
                     self._remove(f"{folder}{name}")
 
+    def clear_unfinished(self) -> None:
+        """Remove what workers were writing when they ended; on object stores, where nothing is hidden, there is none."""
+        if self.location.local:
+            for folder in ("", f"{PARTS}/"):
+                for name in filter(TEMPORARY.fullmatch, self._names(folder)):
+                    with contextlib.suppress(OSError):  # of what has failed this matters least
+                        self._remove(f"{folder}{name}")
+
     def forget(self, number: int) -> None:
         """Take a part for one that is not done; its rows stay until they are replaced."""
         self._remove(f"{PARTS}/{number:06d}.json")
@@ -287,17 +315,22 @@ class RunFolder:
                     os.rmdir(folder)
 
     def _names(self, folder: str) -> list[str]:
+        return list(self._entries(folder))
+
+    def _entries(self, folder: str) -> dict[str, str]:
+        """What is in a folder, and of what kind it is: "file", "directory", or what else the file system says."""
         fs, root = self.location.file_system()
         path = f"{root}/{folder}".rstrip("/")
         if not self.location.local:
             fs.invalidate_cache()
         try:
-            found = [os.path.basename(entry.rstrip("/")) for entry in fs.ls(path, detail=False)]
+            listed = fs.ls(path, detail=True)
         except FileNotFoundError:
-            return []
+            return {}
         except NotADirectoryError:
-            return [os.path.basename(root)]
-        return [name for name in found if name and name != os.path.basename(path)]
+            return {os.path.basename(root): "file"}
+        found = {os.path.basename(entry["name"].rstrip("/")): entry["type"] for entry in listed}
+        return {name: kind for name, kind in found.items() if name and name != os.path.basename(path)}
 
     def _read(self, name: str) -> bytes | None:
         fs, root = self.location.file_system()
@@ -305,6 +338,11 @@ class RunFolder:
             return bytes(fs.cat_file(f"{root}/{name}"))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except IsADirectoryError:
+            raise FormatError(
+                f"{self.location.url}/{name} must be a file of the run, it is a folder; put it back from a copy, or choose "
+                "another folder"
+            ) from None
 
     def _write(self, name: str, data: Mapping[str, Any], *, indent: int | None = None) -> None:
         raw = json.dumps(data, indent=indent, allow_nan=False).encode()
@@ -313,5 +351,5 @@ class RunFolder:
 
     def _remove(self, name: str) -> None:
         fs, root = self.location.file_system()
-        with contextlib.suppress(FileNotFoundError):
+        with writing(self.location.url), contextlib.suppress(FileNotFoundError):
             fs.rm_file(f"{root}/{name}")

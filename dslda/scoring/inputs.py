@@ -264,7 +264,10 @@ def _scan(source: Source, cost: int, fields: Fields, target: int, skip: bool) ->
 
 def reason_of(error: InputError, place: str) -> str:
     """What an error says, without the place that it begins with, and without advice on the fields of all records."""
-    return str(error).removeprefix(f"{place}: ").partition("; name its fields with ")[0]
+    said = str(error)
+    for beginning in (f"{place}: ", f"{place} "):  # the latter of a file that has no such field
+        said = said.removeprefix(beginning)
+    return said.partition("; name its fields with ")[0]
 
 
 def changed(found: Input) -> InputError:

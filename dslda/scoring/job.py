@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from dslda.corpus.location import Location, check_not_in_store
 from dslda.corpus.output import check_writable
 from dslda.corpus.readers import Fields
 from dslda.corpus.sources import InputFiles, NoFileError, list_files
-from dslda.exceptions import InputError
+from dslda.exceptions import DsldaError, InputError
 from dslda.model import Model, load_model
 from dslda.prediction.alignment import corpus_alignment
 from dslda.prediction.columns import check_columns
@@ -33,7 +34,10 @@ logger = logging.getLogger("dslda.score")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """What is to be scored with what, and where to."""
+    """What is to be scored with what, and where to.
+
+    `refusal` is why nothing can be written to a folder that holds a complete run, which may need nothing more.
+    """
 
     model: Model
     files: InputFiles | None
@@ -44,6 +48,7 @@ class Job:
     identity: Mapping[str, Any]
     realign: bool
     options: Mapping[str, Any]
+    refusal: InputError | None = None
 
     @classmethod
     def of(
@@ -64,7 +69,7 @@ class Job:
             raise InputError(f"output_format must be parquet, csv or jsonl, got {output_format!r:.60}")
         location = Location.of(out, options)
         check_not_in_store(location)
-        check_writable(location.child(MANIFEST))
+        refusal = _refusal(RunFolder(location, output_format))
         model = model if isinstance(model, Model) else load_model(model, storage_options=options)
         corpora = _corpora(inputs, options)
         files, fields = None, Fields()
@@ -96,7 +101,14 @@ class Job:
             identity={"model": _described(model), "settings": settings},
             realign=realign,
             options=options,
+            refusal=refusal,
         )
+
+    def check_writable(self, reason: str) -> None:
+        """Refuse to go on where something is to be written, and nothing can be; `reason` says what."""
+        if self.refusal is not None:
+            self.refusal.add_note(reason)
+            raise self.refusal
 
     @property
     def paths(self) -> list[str]:
@@ -124,6 +136,19 @@ class Job:
             for file, name in zip(chosen, ids, strict=True)
         ]
         return states, replace(self.files, files=chosen, ids=ids)
+
+
+def _refusal(folder: RunFolder) -> InputError | None:
+    """Why nothing can be written to the folder of a complete run; raised where none is there, since it must be written."""
+    try:
+        check_writable(folder.location.child(MANIFEST))
+    except InputError as error:
+        with contextlib.suppress(DsldaError, OSError):  # whatever else is wrong there, it cannot be written
+            found = folder.read_manifest()
+            if found is not None and found["status"] == "complete":
+                return error
+        raise
+    return None
 
 
 def _described(model: Model) -> dict[str, Any]:

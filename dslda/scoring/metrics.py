@@ -25,7 +25,7 @@ HELP = {
     "new_parts": "Parts that the last run has scored.",
     "rows": "Rows in the folder.",
     "skipped_rows": "Records that were left out.",
-    "unreadable_inputs": "Inputs that could not be read, or not to their end.",
+    "unreadable_inputs": "Inputs that could not be scored, or not to their end.",
     "duplicate_ids": "Rows whose identifier another row has.",
     "flagged_rows": "Rows with a flag.",
     "oov_share": "Share of the tokens that the model does not know.",

@@ -68,6 +68,7 @@ def compare(
                 logger.warning(
                     "%s is not among the inputs any more, and the run was not completed: its rows are left out",
                     known.label,
+                    extra={"event": "missing_input", "place": known.label},
                 )
             continue
         found = now[place]
@@ -130,7 +131,15 @@ def _report_changed(found: Sequence[Input], *, rescore: bool) -> None:
             "rescore_changed=True (their rows then follow all others), or choose another folder"
         )
     logger.warning(
-        "%s changed since, and %s scored again: %s", what, "is" if len(found) == 1 else "are", named
+        "%s changed since, and %s scored again: %s",
+        what,
+        "is" if len(found) == 1 else "are",
+        named,
+        extra={
+            "event": "changed_inputs",
+            "count": len(found),
+            "first": [each.label for each in found[:SHOWN]],
+        },
     )
 
 
@@ -194,7 +203,7 @@ def _report_same(inputs: Sequence[Input], n_known: int) -> None:
 def log_unreadable(path: str, reason: str) -> None:
     """Tell of a file that is left out, all of it or from somewhere on."""
     logger.warning(
-        "%s cannot be read, or not to its end: %s",
+        "%s cannot be scored, or not to its end: %s",
         path,
         reason,
         extra={"event": "unreadable_input", "place": path, "reason": reason},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslda.corpus.summary import oov_share
@@ -12,12 +12,21 @@ from dslda.model import Model
 from dslda.prediction.results import FLAG_MEANING
 from dslda.scoring.drift import drift_report
 from dslda.scoring.duplicates import find_duplicates
-from dslda.scoring.folder import RunFolder, RunState
-from dslda.scoring.planning import part_key
+from dslda.scoring.folder import Part, RunFolder, RunState
+from dslda.scoring.inputs import Input
+from dslda.scoring.planning import log_unreadable, part_key
 from dslda.scoring.tally import RunTally
 from dslda.wording import first_few, number_of
 
-__all__ = ["final_manifest", "log_all_unreadable"]
+__all__ = [
+    "final_manifest",
+    "log_all_unreadable",
+    "log_complete",
+    "log_lost",
+    "log_part",
+    "log_run",
+    "what_is_left",
+]
 
 logger = logging.getLogger("dslda.score")
 
@@ -31,6 +40,9 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         Nothing could be scored, all was skipped.
     """
     tally = RunTally(model.n_topics, model.record.reference)
+    for found in state.inputs:
+        if found.unreadable:
+            tally.lose(found.label, found.unreadable, 0)  # what was never read is not among the records
     parts = []
     for part in state.parts:
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
@@ -39,23 +51,19 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         file = folder.part_name(part.number)
         done = {"file": file, "rows": note["rows"], "bytes": note["bytes"], "sha256": note["sha256"]}
         parts.append(part.to_json() | done)
-    reasons = {found.label: found.unreadable for found in state.inputs if found.unreadable} | tally.unreadable
-    unreadable = [{"path": path, "reason": reason} for path, reason in reasons.items()]
+    unreadable = tally.unreadable
     if not tally.n_rows and (tally.n_skipped or unreadable):
-        place, reason = (
-            (tally.skipped[0]["place"], tally.skipped[0]["reason"])
-            if tally.skipped
-            else next(iter(reasons.items()))
-        )
+        first = (tally.skipped or unreadable)[0]
         raise InputError(
-            f"some record must be one that can be scored, all were skipped; the first: {place}: {reason}"
+            "some record must be one that can be scored, all were skipped; the first: "
+            f"{first.get('place', first.get('path'))}: {first['reason']}"
         )
     files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
     duplicates = find_duplicates(files, output_format, tally.n_rows)
     of_texts = all(found.partition is None for found in state.inputs)
     drift = drift_report(tally, model.record, of_texts=of_texts)
-    manifest = state.to_json() | {
+    return state.to_json() | {
         "parts": parts,
         "rows_in": sum(part.rows for part in state.parts),
         "rows_out": tally.n_rows,
@@ -74,8 +82,6 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         "drift": drift,
         "new_words": {"words": tally.new_words(), "error": tally.words.error},
     }
-    _log(manifest)
-    return manifest
 
 
 def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
@@ -83,14 +89,48 @@ def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
     found = manifest["skipped"]["unreadable_inputs"]
     if found:
         logger.warning(
-            "%s could not be read, or not to the end, and the rows are missing: %s",
+            "%s could not be scored, or not to the end, and the rows are missing: %s",
             number_of(len(found), "input"),
             first_few([each["path"] for each in found], 3),
             extra={"event": "unreadable_inputs", "count": len(found)},
         )
 
 
-def _log(manifest: dict[str, Any]) -> None:
+def log_lost(names: Sequence[str]) -> None:
+    """Warn of parts of a complete run that are done no more: a file is gone, or is not what it was."""
+    logger.warning(
+        "%s lost or cut, and %s scored again: %s",
+        "1 part of a complete run was" if len(names) == 1 else f"{len(names):,} parts of a complete run were",
+        "is" if len(names) == 1 else "are",
+        first_few(names, 3),
+        extra={"event": "lost_parts", "count": len(names), "first": names[:3]},
+    )
+
+
+def log_part(part: Part, note: Mapping[str, Any]) -> None:
+    """Tell what was left out of a part that is done."""
+    for each in note["skipped"]["first"]:
+        logger.warning("skipped: %s: %s", each["place"], each["reason"], extra={"event": "skipped", **each})
+    for each in note["unreadable"]:
+        log_unreadable(each["path"], each["reason"])
+    logger.debug("part %d is done: %d rows", part.number, note["rows"])
+
+
+def what_is_left(n_parts: int, dropped: Sequence[Input]) -> str:
+    """What the same command will do; how many parts an input becomes that was changed nobody knows yet."""
+    if dropped:
+        return (
+            "no part with rows of what was changed is kept, and the same command reads that again from its start: "
+            f"{first_few([found.label for found in dropped], 3)}"
+        )
+    return (
+        f"the same command goes on with the {number_of(n_parts, 'part')} that "
+        f"{'is' if n_parts == 1 else 'are'} left"
+    )
+
+
+def log_run(manifest: Mapping[str, Any], n_new_parts: int) -> None:
+    """Tell of a run that is complete what somebody has to know, and that it is."""
     n = manifest["rows_out"]
     for flag, count in manifest["flags"].items():
         if count:
@@ -116,16 +156,25 @@ def _log(manifest: dict[str, Any]) -> None:
             named,
             extra={"event": "duplicate_ids"} | repeated,
         )
+    if manifest["drift"]:
+        _log_drift(manifest["drift"], manifest["new_words"])
+    log_complete(manifest, n_new_parts)
+
+
+def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
+    """Say at the end how it is, also where there was nothing to do: one event that programs wait for."""
     drift = manifest["drift"] or {}
     logger.info(
-        "complete: %s of %s",
-        number_of(n, "row"),
+        "complete: %s of %s%s",
+        number_of(manifest["rows_out"], "row"),
         number_of(manifest["rows_in"], "record"),
+        "" if n_new_parts else ", nothing was new",
         extra={
             "event": "complete",
-            "rows": n,
-            "skipped": skipped["count"],
-            "unreadable_inputs": len(skipped["unreadable_inputs"]),
+            "new_parts": n_new_parts,
+            "rows": manifest["rows_out"],
+            "skipped": manifest["skipped"]["count"],
+            "unreadable_inputs": len(manifest["skipped"]["unreadable_inputs"]),
             "oov_share": manifest["oov_share"],
             "training_oov_share": drift.get("training_oov_share"),
             "new_share": drift.get("new_share"),
@@ -135,11 +184,12 @@ def _log(manifest: dict[str, Any]) -> None:
             "largest_topic_psi": drift.get("largest_topic_psi"),
         },
     )
-    if not drift:
-        return
+
+
+def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
     limit = drift["new_share_warned_above"]
     if limit is not None and drift["new_share"] > limit:
-        named = ", ".join(f"{each['word']!r:.60}" for each in manifest["new_words"]["words"][:5])
+        named = ", ".join(f"{each['word']!r:.60}" for each in new_words["words"][:5])
         logger.warning(
             "%.1f%% of the tokens are neither in the vocabulary nor left out of it as too frequent, of the corpus trained on "
             "it was %.1f%%; the most frequent: %s",

@@ -25,11 +25,19 @@ from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.metrics import MetricsFile
 from dslda.scoring.part import CorpusPart, FilePart, score_part
-from dslda.scoring.planning import compare, log_unreadable, part_key, plan_files, plan_partitions
-from dslda.scoring.report import final_manifest, log_all_unreadable
+from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions
+from dslda.scoring.report import (
+    final_manifest,
+    log_all_unreadable,
+    log_complete,
+    log_lost,
+    log_part,
+    log_run,
+    what_is_left,
+)
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.scoring.verification import drop_changed, forget_damaged, verified
-from dslda.wording import first_few, number_of
+from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -131,8 +139,8 @@ def score(
     ------
     InputError
         An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
-        not; was changed since it was scored, or while it was; or the folder
-        is a run of another model or of other settings. Finished parts stay, and the manifest says that the run is not
+        not; was changed since it was scored, or while it was; or the folder is a run of another model or of other settings,
+        or nothing can be written there and something must be. Finished parts stay, and the manifest says that the run is not
         complete.
     VocabularyMismatchError
         A corpus is counted over another vocabulary.
@@ -165,7 +173,8 @@ def score(
             options=dict(storage_options or {}),
         )
         check_reach(job.paths, client)
-        with only_writer(job.location, inside=True):
+        # where nothing can be written, it is only looked whether anything needs to be
+        with only_writer(job.location, inside=True) if job.refusal is None else contextlib.nullcontext():
             done = _run(job, client, progress, rescore_changed=rescore_changed, verify=verify)
     except BaseException:
         if reported is not None:
@@ -187,6 +196,8 @@ def _run(
 ) -> ScoringRun:
     folder = RunFolder(job.location, job.scorer.output_format)
     before = folder.read_manifest()
+    if before is not None:
+        folder.check_kinds()
     versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
         state = RunState(job.identity, versions) if before is None else _known(before, job, versions)
@@ -197,14 +208,20 @@ def _run(
             runner = None
             if verify and before is not None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
-                forget_damaged(runner, folder, state, before, now, job.options)
+                forget_damaged(runner, folder, state, before, now, job)
             if before is not None and state.complete and not compared.new and _all_there(folder, before):
                 if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
                     before = before | {"inputs": [each.to_json() for each in state.inputs]}
-                    folder.write_manifest(before)
+                    if job.refusal is None:
+                        folder.write_manifest(before)
                 log_all_unreadable(before)
-                logger.info("nothing to do: %s is complete", job.location.url)
+                log_complete(before, 0)
                 return ScoringRun(job.location.url, 0, before)
+            job.check_writable(
+                f"{number_of(len(compared.new), 'input')} must be scored"
+                if compared.new
+                else "parts of the run must be scored again"
+            )
             if runner is None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
             if compared.new:
@@ -221,7 +238,10 @@ def _run(
             state = verified(runner, folder, state, job.options)
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
+        log_run(manifest, n_new)
     except BaseException:
+        if client is None or (isinstance(client, ClientLater) and client.here):
+            folder.clear_unfinished()  # by now the workers have ended; those of others end what they write
         folder.remove_if_empty()
         raise
     return ScoringRun(job.location.url, n_new, manifest)
@@ -239,7 +259,7 @@ def _planned(
     if files is None:
         return plan_partitions(state, [now[i] for i in new])
     chosen = replace(files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new))
-    check_first_records(chosen, job.fields, tolerant=True)
+    check_first_records(chosen, job.fields, tolerant=True, any_file=job.scorer.skip)
     return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip)
 
 
@@ -252,7 +272,7 @@ def _score_parts(
     if not todo:
         return 0
     if lost := [folder.part_name(part.number) for part in todo if part.number in done]:
-        _tell_lost(lost)
+        log_lost(lost)
     if len(todo) < len(state.parts):
         logger.info(
             "%s of %s are done already",
@@ -272,18 +292,16 @@ def _score_parts(
             _check_seen(folder, part, note)
             folder.write_note(part, {"key": keys[part.number]} | note)
             n_done += 1
-            _log_part(part, note)
+            log_part(part, note)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(
             f"{n_done:,} of {number_of(len(todo), 'part')} were scored; the same command goes on"
         )
         raise
     except DsldaError as error:
-        drop_changed(folder, state, job.options)
-        error.add_note(
-            f"{job.location.url} is not complete; the same command goes on with the "
-            f"{number_of(len(todo) - n_done, 'part')} that {'is' if len(todo) - n_done == 1 else 'are'} left"
-        )
+        dropped = drop_changed(folder, state, job.options)
+        n_left = len(todo) - n_done
+        error.add_note(f"{job.location.url} is not complete; {what_is_left(n_left, dropped)}")
         raise
     return n_done
 
@@ -333,14 +351,6 @@ def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
         )
 
 
-def _log_part(part: Part, note: Mapping[str, Any]) -> None:
-    for each in note["skipped"]["first"]:
-        logger.warning("skipped: %s: %s", each["place"], each["reason"], extra={"event": "skipped", **each})
-    for each in note["unreadable"]:
-        log_unreadable(each["path"], each["reason"])
-    logger.debug("part %d is done: %d rows", part.number, note["rows"])
-
-
 def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> RunState:
     """The state of a manifest, if it is of this model and these settings."""
     state = RunState.from_json(before, f"{job.location.url}: manifest")
@@ -359,6 +369,7 @@ def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> 
             "%s was scored with other versions of its programs (%s): new rows may differ in their last digits",
             job.location.url,
             ", ".join(f"{name} {version}" for name, version in state.versions.items()),
+            extra={"event": "other_versions"},
         )
     return state
 
@@ -376,17 +387,6 @@ def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[t
 def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
     """Whether the files of all parts are there, by their sizes."""
     return all(folder.has_files(each["part"], each) for each in manifest["parts"])
-
-
-def _tell_lost(names: Sequence[str]) -> None:
-    """Warn of parts of a complete run that are done no more: a file is gone, or is not what it was."""
-    logger.warning(
-        "%s lost or cut, and %s scored again: %s",
-        "1 part of a complete run was" if len(names) == 1 else f"{len(names):,} parts of a complete run were",
-        "is" if len(names) == 1 else "are",
-        first_few(names, 3),
-        extra={"event": "lost_parts", "count": len(names), "first": names[:3]},
-    )
 
 
 def _is_small(job: Job) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ __all__ = [
     "OutputFormat",
     "Topics",
     "csv_lines",
+    "plain_cell",
     "rows_of_ids",
     "safe_cell",
     "safe_rows",
@@ -40,8 +42,15 @@ ENDINGS: dict[str, str] = {"parquet": ".parquet", "csv": ".csv", "jsonl": ".json
 ROW_GROUP = 16_384
 """Rows that are held before they are written as a row group of Parquet."""
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
-"""What a spreadsheet may take for the beginning of a formula, and the apostrophe that is put before it."""
+OTHER_SEPARATORS = ";\t|\r\n"
+"""Where a spreadsheet that was set to separate by something else than commas may begin a cell, also in the middle of one of
+ours: it takes a quote for one at the beginning of its own cells alone, and so a line end within quotes too."""
+
+FORMULA = "=+@\uff1d\uff0b\uff0d\uff20\t\r\n\"'-"
+"""What may begin a formula (four of them as wide as an ideograph), or quotes that hide one; and the apostrophe itself."""
+
+BEFORE_FORMULA = re.compile(rf"(?:\A|(?<=[{OTHER_SEPARATORS}]))(?=[{FORMULA}])")
+APOSTROPHE = re.compile(rf"(?:\A|(?<=[{OTHER_SEPARATORS}]))'")
 
 
 def score_table(
@@ -145,7 +154,7 @@ class _Parquet:
 class _Csv:
     def __init__(self, stream: IO[bytes], nothing: pa.Table) -> None:
         self._stream = stream
-        self._stream.write(csv_lines([nothing.column_names]).encode())
+        self._stream.write(csv_lines([map(safe_cell, nothing.column_names)]).encode())
 
     def write(self, table: pa.Table) -> None:
         self._stream.write(csv_lines(safe_rows(table)).encode())
@@ -173,19 +182,25 @@ class _JsonLines:
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as CSV, whose lines end in a newline; a cell that holds a carriage return is quoted too."""
+    """Rows as CSV, whose lines end in a newline; cells that hold what separates cells or lines elsewhere are quoted too."""
     lines: list[str] = []
-    # the line end of RFC 4180: cells that hold one of its two characters are quoted
-    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
-    return "".join(f"{line[:-2]}\n" for line in lines)
+    # cells that hold a character of the line end are quoted
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator=OTHER_SEPARATORS).writerows(rows)
+    return "".join(f"{line[: -len(OTHER_SEPARATORS)]}\n" for line in lines)
 
 
 def safe_cell(value: str) -> str:
-    """A string that no spreadsheet takes for a formula: one that could be is put behind an apostrophe.
+    """A string of which no spreadsheet takes anything for a formula: what could be one is put behind an apostrophe.
 
-    Who takes the first apostrophe off every string that begins with one has the string again.
+    That is at its beginning, and behind each character at which another dialect of CSV begins a cell. :func:`plain_cell`
+    is the reverse.
     """
-    return f"'{value}" if value.startswith(FORMULA) else value
+    return BEFORE_FORMULA.sub("'", value)
+
+
+def plain_cell(cell: str) -> str:
+    """The string of a cell that :func:`safe_cell` has made: without an apostrophe in all those places."""
+    return APOSTROPHE.sub("", cell)
 
 
 def safe_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
@@ -212,4 +227,4 @@ def rows_of_ids(file: Location, format: str) -> list[str]:
             return [json.loads(line)["id"] for line in stream]
         rows = csv.reader(stream)
         next(rows, None)
-        return [row[0].removeprefix("'") for row in rows]
+        return [plain_cell(row[0]) for row in rows]

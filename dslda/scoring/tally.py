@@ -54,7 +54,7 @@ class Tally:
         self._bins = None if reference is None else reference.no_counts()
         self._n_skipped = 0
         self._skipped: list[dict[str, str]] = []
-        self._unreadable: list[dict[str, str]] = []
+        self._unreadable: list[dict[str, Any]] = []
         self.words = FrequentWords()
         self.n_too_frequent = 0
 
@@ -86,9 +86,10 @@ class Tally:
             self._skipped.append({"place": encodable(place), "reason": encodable(reason)})
 
     def lose(self, path: str, reason: str, n_records: int) -> None:
-        """Remember a file that cannot be read to its end, and how many of the records that it has are lost with it."""
+        """Remember a file that cannot be scored to its end, and how many of the records that it has are lost with it."""
         self._n_skipped += n_records
-        self._unreadable.append({"path": encodable(path), "reason": encodable(reason)})
+        lost = {"path": encodable(path), "reason": encodable(reason), "records": n_records}
+        self._unreadable.append(lost)
 
     @property
     def n_rows(self) -> int:
@@ -132,7 +133,7 @@ class RunTally:
         self.n_too_frequent = 0
         self.n_skipped = 0
         self.skipped: list[Any] = []
-        self.unreadable: dict[str, str] = {}
+        self._unreadable: dict[str, dict[str, Any]] = {}
         self.n_predictions = 0
         self.words = FrequentWords()
         self.n_words = 0
@@ -153,7 +154,7 @@ class RunTally:
         room = FIRST_SKIPPED_OF_RUN - len(self.skipped)
         self.skipped += part["skipped"]["first"][:room]
         for each in part["unreadable"]:
-            self.unreadable.setdefault(each["path"], each["reason"])
+            self.lose(each["path"], each["reason"], each.get("records", 0))  # older notes have no number
         self.n_predictions += part["predictions"]["count"]
         self._sums.append(part["predictions"]["sum"])
         self.classes.update(part["predictions"]["classes"])
@@ -164,6 +165,16 @@ class RunTally:
         self.words.merge(
             ((word, count) for word, count in part["new_words"]["words"]), part["new_words"]["error"]
         )
+
+    def lose(self, path: str, reason: str, n_records: int) -> None:
+        """Add a file that cannot be scored to its end; of one in several parts the first reason stays."""
+        lost = self._unreadable.setdefault(path, {"path": path, "reason": reason, "records": 0})
+        lost["records"] += n_records
+
+    @property
+    def unreadable(self) -> list[dict[str, Any]]:
+        """The files that cannot be scored to their end."""
+        return list(self._unreadable.values())
 
     @property
     def mean_prediction(self) -> float | None:

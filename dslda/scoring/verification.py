@@ -15,6 +15,7 @@ from dslda.corpus.runner import Runner
 from dslda.exceptions import EngineError, InputError
 from dslda.scoring.folder import RunFolder, RunState
 from dslda.scoring.inputs import Input, changed, content_sha256, sha256_of, state_of
+from dslda.scoring.job import Job
 from dslda.scoring.planning import part_key
 from dslda.scoring.tables import rows_of_ids
 from dslda.wording import first_few, number_of
@@ -26,9 +27,11 @@ logger = logging.getLogger("dslda.score")
 SHOWN = 5
 
 
-def drop_changed(folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> None:
-    """Remove what was scored of files that were changed meanwhile."""
-    _remove(folder, state, {i for i in _open_files(state) if not _looks_same(state.inputs[i], options)})
+def drop_changed(folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> tuple[Input, ...]:
+    """Remove what was scored of files that were changed meanwhile, and say which they are."""
+    different = [i for i in _open_files(state) if not _looks_same(state.inputs[i], options)]
+    _remove(folder, state, set(different))
+    return tuple(state.inputs[i] for i in different)
 
 
 def verified(runner: Runner, folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> RunState:
@@ -67,7 +70,7 @@ def forget_damaged(
     state: RunState,
     before: Mapping[str, Any],
     now: Sequence[Input],
-    options: Mapping[str, Any],
+    job: Job,
 ) -> None:
     """Read all parts that are done again, and take those for not done that are not what was written.
 
@@ -81,13 +84,13 @@ def forget_damaged(
         The manifest that is there.
     now : sequence of Input
         The inputs of now.
-    options : mapping
-        Storage options.
+    job : Job
 
     Raises
     ------
     InputError
-        Such a part cannot be scored again, as an input of it is not there or was changed. All stays as it is.
+        Such a part cannot be scored again, as an input of it is not there or was changed, or nothing can be written. All
+        stays as it is.
     """
     hashes = {each["part"]: each.get("sha256") for each in before["parts"]}  # of a run that is complete
     finished, damaged = [], []
@@ -112,7 +115,7 @@ def forget_damaged(
     here = {found.key for found in now}
     for i in sorted(needed):
         found = state.inputs[i]
-        if not (_is_same(found, options) if found.partition is None else found.key in here):
+        if not (_is_same(found, job.options) if found.partition is None else found.key in here):
             raise InputError(
                 f"{needed[i]} must be what was written, it is damaged, and {found.label}, which it is of, is not there as it "
                 "was scored: name it among the inputs if only its time has changed, put one of the two back from a copy, or "
@@ -122,9 +125,11 @@ def forget_damaged(
         told = "all are what was written" if finished else "none was finished"
         logger.info("%s read again: %s", number_of(len(finished), "part"), told)
         return
+    told = "1 part is" if len(damaged) == 1 else f"{len(damaged):,} parts are"
+    job.check_writable(f"{told} not what was written: {first_few(names, SHOWN)}")
     logger.warning(
         "%s not what was written, damaged or lost, and %s scored again: %s",
-        "1 part is" if len(damaged) == 1 else f"{len(damaged):,} parts are",
+        told,
         "is" if len(damaged) == 1 else "are",
         first_few(names, SHOWN),
         extra={"event": "damaged_parts", "count": len(damaged), "first": names[:SHOWN]},

@@ -7,6 +7,7 @@ and costs a few seconds however large the corpus is. Responses are left out, as 
 from __future__ import annotations
 
 import logging
+import math
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -17,8 +18,10 @@ from dslda.corpus.block import DocumentBlock
 from dslda.engine.executor import single_threaded_blas
 from dslda.engine.sources import Source
 from dslda.engine.training_view import TrainingView
-from dslda.evaluation.metrics import predictive_r2
+from dslda.evaluation.metrics import predictive_r2, predictive_r2_standard_error, share_standard_error
 from dslda.exceptions import DsldaError
+from dslda.families.answers import is_in_domain
+from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord
 from dslda.persistence.reference import N_BINS, Reference
@@ -119,6 +122,7 @@ class _Collected:
 
     def __init__(self, record: ModelRecord) -> None:
         self._record = record
+        self._family = Model(record).family
         self.predictions: list[NDArray[Any]] = []
         self.proportions: list[NDArray[np.float64]] = []
         self.residuals: list[NDArray[np.float64]] = []
@@ -133,6 +137,10 @@ class _Collected:
             y = np.where(
                 taken.covariates[design.auxiliary] == 0.0, np.nan, y
             )  # cut off: it says only what y exceeds
+        if not isinstance(self._family, Categorical):
+            # what training would refuse is no measure: documents= may have left it out for that
+            aux = None if design.auxiliary is None else taken.covariates[design.auxiliary]
+            y = np.where(is_in_domain(self._family, y, aux), y, np.nan)
         # training refuses what has no logarithm, but asks nothing of documents that are kept from it
         with np.errstate(all="ignore"):
             scored = predict_block(
@@ -159,12 +167,16 @@ class _Collected:
         measured: dict[str, float] = {}
         told = "nothing is known of how well it predicts: none has a response and a prediction"
         if predicted.dtype == object and len(y):
-            right = share_right(self._record, y, predicted)
-            told, measured = f"{right:.1%} of the classes are right", {"accuracy": right}
+            right = self._share_right(y, predicted)
+            error = share_standard_error(right, len(y))
+            told = f"{right:.1%} of the classes are right (s.e. {error:.1%})"
+            measured = {"accuracy": right, "accuracy_standard_error": error}
         elif len(set(y.tolist())) > 1:
             with np.errstate(all="ignore"):
-                r2 = predictive_r2(y, predicted)
+                r2, error = predictive_r2(y, predicted), predictive_r2_standard_error(y, predicted)
             told, measured = f"predictive R2 {r2:.3f}", {"predictive_r2": r2}
+            if math.isfinite(error):
+                told, measured["predictive_r2_standard_error"] = f"{told} (s.e. {error:.3f})", error
         elif len(y):
             told = "nothing is known of how well it predicts: all have the same response"
         logger.info(
@@ -188,6 +200,12 @@ class _Collected:
                 FEWEST_KEPT,
                 self.n_documents,
             )
+
+    def _share_right(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> float:
+        """Of classes; one that no document to train on has is predicted for none."""
+        record = self._record
+        known = np.isin(y, record.design.classes or range(len(record.classes or ())))
+        return share_right(record, y[known], predicted[known]) * float(known.mean()) if known.any() else 0.0
 
     def interval(self) -> NDArray[np.float64] | None:
         """Lowest and highest residual without the outermost: the next document's is between with probability 90%."""

@@ -118,6 +118,10 @@ TRAIN = {
         ["reviews.corpus", "--response", "age", "--family", "binomial"],
         "name the column of the trials with --trials; family",
     ),
+    "covariates without a name": (
+        ["reviews.corpus", "--response", "stars", "--covariates", ","],
+        "--covariates.* must name covariates of .*; got ''$",
+    ),
     "two clusters": (
         ["reviews.corpus", "--response", "stars", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"],
         "workers are for workers on this machine, got a scheduler",
@@ -195,11 +199,28 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
             ["predict", "stars.model", "*.jsonl", "--out", "reviews.jsonl", "--overwrite"],
             "is the input itself",
         ),
+        (
+            ["predict", "stars.model", "reviews.jsonl", "--out", "s3://bucket/x.csv"],
+            "--out must be a local file, got s3://bucket/x.csv; dslda score writes to URLs",
+        ),
         (["predict", "stars.model", "reviews.jsonl", "--out", "/dev/zero", "--overwrite"], "must be a file"),
         (["predict", "stars.model", "other.corpus"], "another vocabulary.*--realign"),
         (["topics", "stars.model", "--top", "0"], "is not in the range"),
         (["info", "reviews.jsonl"], "not written by dslda"),
         (["info", "nowhere"], "does not exist"),
+        *(
+            (
+                [*line.split(), "memory://name"],
+                f"'{line.split()[-1]}': must .* outlives this command, got memory://name",
+            )
+            for line in (
+                "ingest reviews.jsonl --text text --out",
+                "train reviews.corpus --response stars --out",
+                "train reviews.corpus --response stars --out m.model --checkpoint",
+                "score stars.model reviews.jsonl --out",
+                "demo --out",
+            )
+        ),
         (["nonsense"], "No such command 'nonsense'"),
         (["train", "--no-such-option"], "No such option"),
     ],

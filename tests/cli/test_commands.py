@@ -155,7 +155,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
 ) -> None:
     out = tmp_path / "counts.model"
     train = ("train", bills / "bills.corpus", "--response", "cosponsors", "--out", out, "--topics", 3)
-    options = ("--family", "poisson", "--exposure", "days", "--covariates", "age", "--covariates", "party")
+    options = ("--family", "poisson", "--exposure", "days", "--covariates", "age, party")
     more = ("--alpha", "auto", "--ridge", 0.1, "--topic-estimation", "variational")
     done = dslda(*train, *options, *more, "--checkpoint", tmp_path / "c")
     assert done.code == 0, done.err
@@ -253,7 +253,7 @@ def test_words_and_classes_that_a_spreadsheet_could_take_for_formulas_are_none(
     records = tmp_path / "r.jsonl"
     with records.open("w") as stream:
         for i in range(40):
-            record = {"w": [("=1+1", "@x")[i % 2], "+y"], "n": [3, 1], "c": ("=good", "-bad")[i % 2]}
+            record = {"w": [("=1+1", "@x")[i % 2], "+y"], "n": [3, 1], "c": ("=good", "-bad;=1")[i % 2]}
             stream.write(json.dumps(record) + "\n")
     fields = ("--words", "w", "--counts", "n", "--response", "c", "--categorical", "c", "--max-df", "1.0")
     assert dslda("ingest", records, "--out", tmp_path / "r.corpus", *fields).code == 0
@@ -261,13 +261,16 @@ def test_words_and_classes_that_a_spreadsheet_could_take_for_formulas_are_none(
     train = ("train", tmp_path / "r.corpus", "--response", "c", "--family", "categorical", "--topics", 2)
     assert dslda(*train, "--out", out).code == 0
     topics = rows(dslda("topics", out).out)
-    assert {t["class"] for t in topics} == {"'=good", "'-bad"}
+    assert {t["class"] for t in topics} == {"'=good", "'-bad;'=1"}
     assert all(t["words"][:2] in ("'=", "'@", "'+") for t in topics)
     by_class = rows(dslda("topics", out, "--by-class").out)
-    assert {t["class"] for t in by_class} == {"'=good", "'-bad"}
+    assert {t["class"] for t in by_class} == {"'=good", "'-bad;'=1"}
     assert all(t["words"][:2] in ("'=", "'@", "'+") for t in by_class)
     predicted = rows(dslda("predict", out, records).out)
-    assert {r["prediction"] for r in predicted} == {"'=good", "'-bad"}
+    assert [name for name in predicted[0] if name.startswith("probability_-")] == ["probability_-bad;'=1"]
+    assert dslda("score", out, records, "--out", tmp_path / "s", "--output-format", "csv").code == 0
+    assert ',"probability_-bad;\'=1",' in (tmp_path / "s" / "part-000000.csv").read_text()
+    assert {r["prediction"] for r in predicted} == {"'=good", "'-bad;'=1"}
 
 
 def test_two_names_are_a_binomial_response(bills: Path, dslda: Dslda, tmp_path: Path) -> None:

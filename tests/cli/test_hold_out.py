@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dslda as library
-from dslda.evaluation.metrics import held_out
+from dslda.evaluation.metrics import held_out, predictive_r2_standard_error, share_standard_error
 
 Dslda = Callable[..., Any]
 
@@ -80,7 +80,7 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     done = dslda("train", corpus, *settings, "--out", tmp_path / "m.model")
     assert done.code == 0, done.err
     assert "dslda: 200 of 800 documents kept from training" in done.err
-    told = re.search(r"predictive R2 (\S+), on 200 documents kept from training", done.err)
+    told = re.search(r"predictive R2 (\S+) \(s\.e\. (\S+)\), on 200 documents kept from training", done.err)
     assert told is not None, done.err
     assert "without intervals" not in done.err
     model, read = library.load_model(tmp_path / "m.model"), library.open_corpus(corpus)
@@ -88,6 +88,8 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     y = np.concatenate([read.read(i).responses["y"] for i in range(read.n_partitions)])
     kept = held_out(800, 0.25, seed=3)
     assert float(told[1]) == pytest.approx(model.score(read, np.where(kept, y, np.nan)), abs=5e-4)
+    error = predictive_r2_standard_error(y[kept], model.predict(read)[kept])
+    assert float(told[2]) == pytest.approx(error, abs=5e-4)
 
     new = write(tmp_path / "new.jsonl", 1000, seed=4)
     assert dslda("score", tmp_path / "m.model", new, "--out", tmp_path / "scores").code == 0
@@ -113,6 +115,7 @@ def test_of_classes_the_share_that_is_right_is_told_and_of_few_documents_that_th
     kept = held_out(800, 0.1)
     y = [name if chosen else None for name, chosen in zip(names[codes], kept, strict=True)]
     assert event["accuracy"] == model.score(read, y)
+    assert event["accuracy_standard_error"] == share_standard_error(event["accuracy"], 80)
 
     done = dslda("train", corpus, *settings, "--response", "y", "--out", tmp_path / "y.model")
     assert (
@@ -160,3 +163,47 @@ def test_a_fit_goes_on_with_the_documents_it_held_out_and_no_others(
     assert done.code == 0, done.err
     assert "going on after 1 iteration" in done.err
     assert library.load_model(out).training.n_iterations == 4
+
+
+def test_what_training_refuses_is_refused_in_documents_held_out_too(
+    dslda: Dslda, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = held_out(60, 0.1, seed=0)
+    (odd, *others) = np.flatnonzero(kept).tolist()
+    path = tmp_path / "r.jsonl"
+    with path.open("w") as stream:
+        for i in range(60):
+            record = {"text": " ".join(WORDS[i % 3][i % 5 : i % 5 + 6]), "trials": 4, "class": 1 + i % 3}
+            record |= {"few": i % 3, "count": i % 4} | (
+                {"count": -2, "few": 9, "class": 7} if i == odd else {}
+            )
+            stream.write(json.dumps(record | {"key": f"d{i}"}) + "\n")
+    responses = ("--response", "count", "--response", "few", "--response", "class", "--covariates", "trials")
+    corpus, out = tmp_path / "r.corpus", tmp_path / "m.model"
+    ingest = ("ingest", path, "--out", corpus, "--text", "text", "--id", "key", *responses)
+    assert dslda(*ingest, "--min-df", 1, "--max-df", 1.0).code == 0
+    train = ("train", corpus, "--out", out, "--topics", 2, "--hold-out", 0.1, "--tol", 1, "--json")
+    for response, family, says in (
+        ("count", ("poisson",), f"for family poisson, got -2 in document 'd{odd}'; family gaussian"),
+        ("few", ("binomial", "--trials", "trials"), f"its trials 'trials', got 9 of 4 in document 'd{odd}'"),
+    ):
+        refused = dslda(*train, "--response", response, "--family", *family)
+        assert refused.code == 2
+        assert says in json.loads(refused.err.splitlines()[-1])["message"]
+        assert "EM over" not in refused.err
+        assert not out.exists()
+        # documents= leaves out whatever its user wants: of what is refused nothing is measured
+        trials = {"trials": "trials"} if family[0] == "binomial" else {}
+        caplog.clear()
+        with caplog.at_level("INFO", "dslda"):
+            library.train(
+                corpus, response=response, family=family[0], **trials, documents=~kept, n_topics=2, tol=1.0
+            )
+        (event,) = [record for record in caplog.records if getattr(record, "event", None) == "held_out"]
+        assert event.documents == len(others)
+    # a class that none of the others have is predicted for none
+    done = dslda(*train, "--response", "class", "--family", "categorical")
+    assert done.code == 0, done.err
+    (event,) = [e for e in map(json.loads, done.err.splitlines()) if e.get("event") == "held_out"]
+    assert event["documents"] == len(others) + 1
+    assert event["accuracy"] <= len(others) / (len(others) + 1)

@@ -45,6 +45,11 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes
         ("$D info {0}/stars.model <&- >&- 2>&-", 0, b""),
         ("$D predict {0}/stars.model {0}/reviews.jsonl >&-", 2, b"got a closed stdout; give --out FILE"),
         ("$D predict {0}/stars.model - <&-", 2, b"stdin, which is closed"),
+        (
+            "$D predict {0}/stars.model - 0>&2",
+            2,
+            b"stdin must be lines of text, it cannot be read: Bad file",
+        ),
         ("$D topics {0}/stars.model >/dev/full", 1, b"standard output: No space left on device"),
         ("$D --help >/dev/full", 1, b"standard output: No space left on device"),
         (

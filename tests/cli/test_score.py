@@ -172,18 +172,24 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_bytes_of_an_undistur
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("workers", [0, 2])
 def test_sigterm_keeps_the_finished_parts(
-    dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path
+    dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path, workers: int
 ) -> None:
     out = tmp_path / "scores"
-    process = start("score", made / "stars.model", large, "--out", out, "--metrics", tmp_path / "m.prom")
+    chosen = ("--workers", workers) if workers else ()
+    process = start(
+        "score", made / "stars.model", large, "--out", out, "--metrics", tmp_path / "m.prom", *chosen
+    )
     wait_for_parts(process, out, 1)
+    while not list(out.glob(".part-*.partial")):  # of a worker, or of this process, in the middle of one
+        assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
     assert b"parts were scored; the same command goes on" in err
     assert b"dslda_score_success" in (tmp_path / "m.prom").read_bytes()
-    assert not list(out.glob(".*"))
+    assert not [path for folder in (out, out / "parts") for path in folder.glob(".*")]
     assert manifest(out)["status"] == "unfinished"
     assert dslda("score", made / "stars.model", large, "--out", out).code == 0
     assert content(out) == undisturbed
@@ -200,7 +206,7 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     before, times = content(out), {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     again = dslda(*score)
     assert again.code == 0
-    assert "nothing to do" in again.err
+    assert "complete: 5 rows of 5 records, nothing was new" in again.err
     described = dslda("info", out)
     assert described.code == 0
     assert "5 of 5 records" in described.out
@@ -564,8 +570,8 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     for told in (done, again):
         assert ", 1 input unreadable" in told.out
     assert "nothing was new" in again.out
-    assert f"{inputs}/b.parquet cannot be read, or not to its end: not a Parquet file" in done.err
-    (event,) = (json.loads(line) for line in again.err.splitlines() if "unreadable" in line)
+    assert f"{inputs}/b.parquet cannot be scored, or not to its end: not a Parquet file" in done.err
+    (event,) = (json.loads(line) for line in again.err.splitlines() if '"event": "unreadable_inputs"' in line)
     assert (event["event"], event["count"]) == ("unreadable_inputs", 1)
     assert f'dslda_score_unreadable_inputs{{run="{out}"}} 1\n' in metrics.read_text()
     described = dslda("info", out).out
@@ -573,6 +579,33 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     (inputs / "b.parquet").write_bytes(raw)  # mended: it has no rows yet, so it is no change of any
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)] == ["a1", "a2", "c1", "c2", "b1", "b2"]
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("output_format", ["parquet", "csv"])
+def test_a_file_without_the_field_is_told_once_and_its_records_are_counted(
+    dslda: Dslda, made: Path, tmp_path: Path, name: str, output_format: str
+) -> None:
+    import pandas as pd
+
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    for each in ("a", "b"):
+        field = "body" if each == name else "text"
+        frame = pd.DataFrame({"key": [f"{each}1", f"{each}2"], field: ["good", "bad"]})
+        write_frame = frame.to_parquet if output_format == "parquet" else frame.to_csv
+        write_frame(inputs / f"{each}.{output_format}", index=False)
+    done = dslda("score", made / "stars.model", inputs, "--out", out, "--on-error", "skip")
+    assert done.code == 0, done.err
+    path = f"{inputs}/{name}.{output_format}"
+    reason = "has no field 'text' for the text; fields there are: 'key', 'body'"
+    assert f"{path} cannot be scored, or not to its end: {reason}" in done.err.replace("\n", " ")
+    told = manifest(out)["skipped"]
+    assert told == {
+        "count": 2,
+        "first": [],
+        "unreadable_inputs": [{"path": path, "reason": reason, "records": 2}],
+    }
 
 
 @pytest.mark.parametrize("how", ["cut.jsonl.gz", "page.parquet", "footer.parquet"])
@@ -599,7 +632,7 @@ def test_of_a_file_cut_short_what_was_read_counts_and_the_rest_is_told(
     # of these alone it is known how many there are
     assert told["skipped"]["count"] == (40 if how == "page.parquet" else 0)
     (lost,) = told["skipped"]["unreadable_inputs"]
-    assert lost["path"] == str(broken)
+    assert (lost["path"], lost["records"]) == (str(broken), told["skipped"]["count"])
     assert str(inputs) not in lost["reason"]
     logged = [json.loads(line) for line in done.err.splitlines()]
     (event,) = (each for each in logged if each.get("event") == "unreadable_input")
@@ -749,6 +782,97 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
     assert "does not agree with its checksum" in dslda(*score, "--out", out).error
 
 
+def without_rights(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the program as a user whom the rights of files bind, as they do not bind the system's own."""
+    bound = []
+    if os.geteuid() == 0:
+        bound = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        if shutil.which("setpriv") is None or subprocess.run([*bound, "true"], check=False).returncode:
+            pytest.skip("no way here to be bound by the rights of files")
+    return subprocess.run(
+        [*bound, *PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
+def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    write(inputs / "a.jsonl", 5, repeat=1)
+    score = ("score", made / "stars.model", inputs, "--out", out)
+    assert dslda(*score).code == 0
+    before = content(out)
+    folders = (out / "parts", out)
+    try:
+        for folder in folders:
+            folder.chmod(0o500)
+        os.utime(inputs / "a.jsonl", (1, 1))  # its new time would be noted
+        done = without_rights(*score, "--verify")
+        assert done.returncode == 0, done.stderr
+        assert "1 part read again: all are what was written" in done.stderr
+        assert "complete: 5 rows of 5 records, nothing was new" in done.stderr
+        damage(out / "part-000000.parquet")
+        refused = without_rights(*score, "--verify")
+        assert refused.returncode == 2
+        assert "cannot be written: Permission denied" in refused.stderr
+        assert "; 1 part is not what was written: part-000000.parquet" in refused.stderr
+        write(inputs / "b.jsonl", 5, first=5, repeat=1)
+        refused = without_rights(*score)
+        assert refused.returncode == 2
+        assert "cannot be written: Permission denied" in refused.stderr
+        assert "; 1 input must be scored" in refused.stderr
+    finally:
+        for folder in folders:
+            folder.chmod(0o700)
+    damage(out / "part-000000.parquet")
+    assert content(out) == before
+
+
+def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    write(tmp_path / "a.jsonl", 3, repeat=1)
+    score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", out)
+    assert dslda(*score).code == 0
+    complete = content(out)
+    for name in (
+        "parts",
+        "part-000000.parquet",
+        "parts/000000.json",
+        "parts/000000.ids",
+        "manifest.json",
+        ".lock",
+    ):
+        place, away = out / name, tmp_path / "away"
+        if name == ".lock":
+            place.mkdir()
+        else:
+            place.rename(away)
+            if name == "parts":
+                place.write_text("mine")
+            else:
+                (place / "mine").mkdir(parents=True)
+        must = "a folder of the run, it is a file" if name == "parts" else "a file.*, it is a folder"
+        refused = dslda(*score)
+        assert re.search(f"{place} must be {must}; ", refused.error), refused.error
+        assert refused.code == (1 if name == ".lock" else 2)
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+        if name == "manifest.json":  # what was in it nobody else knows
+            away.rename(place)
+        elif away.is_dir():
+            shutil.rmtree(away)
+        else:
+            away.unlink(missing_ok=True)
+        assert dslda(*score).code == 0
+        assert content(out) == complete
+
+
 @pytest.mark.parametrize("when", ["size", "content"])
 def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_kept(
     made: Path, tmp_path: Path, when: str
@@ -779,6 +903,22 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
     assert content(out) == content(fresh)
 
 
+def test_no_number_of_parts_is_promised_of_an_input_that_was_changed(made: Path, tmp_path: Path) -> None:
+    changing, out = write(tmp_path / "a.jsonl", 6, repeat=12000), tmp_path / "out"
+
+    def change(stage: str, done: int, total: int) -> None:
+        if stage == "score" and done == 1:
+            with changing.open("ab") as stream:
+                stream.write(b"\n")
+
+    with pytest.raises(InputError, match="must stay as it is while it is scored") as raised:
+        dslda.score(made / "stars.model", changing, out, progress=change)
+    assert len(manifest(out)["parts"]) > 1
+    assert not [*out.glob("part-*"), *out.glob("parts/*")]
+    (told,) = raised.value.__notes__
+    assert told.endswith(f"the same command reads that again from its start: {changing}")
+
+
 def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
     dslda: Dslda, made: Path, tmp_path: Path
 ) -> None:
@@ -791,6 +931,9 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
         "\tx",
         "\rx",
         "'x",
+        "\uff1d1",
+        "a;=1",
+        "a\t'x",
         'a"b,c',
         "a\nb",
         "\ud800",
@@ -822,8 +965,11 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
         cells = [row["id"] for row in csv.DictReader(stream)]
     with (tmp_path / "jsonl" / "predicted.csv").open(newline="") as stream:
         assert [row["id"] for row in csv.DictReader(stream)] == cells
-    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells)
-    assert [cell.removeprefix("'") for cell in cells] == plain
+    assert not any(cell.startswith(("=", "+", "-", "@", "\uff1d", "\t", "\r")) for cell in cells)
+    assert "a;'=1" in cells
+    assert [
+        re.sub(r"(?:\A|(?<=[;\t|\r\n]))'", "", cell) for cell in cells
+    ] == plain  # as docs/scoring.md says
     assert manifest(tmp_path / "csv")["inputs"][0]["path"].endswith("'$(touch x)'.jsonl")
 
 

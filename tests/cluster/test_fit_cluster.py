@@ -32,8 +32,13 @@ def test_the_users_client_is_used_and_left_open(problem: Any, expected: str, in_
 
 
 def test_a_cluster_is_started_quietly_and_ended(
-    problem: Any, expected: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    problem: Any,
+    expected: str,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("dask.system.CPU_COUNT", 1)
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     level = logging.getLogger("distributed").level
     with caplog.at_level(logging.INFO), cluster(options=ClusterOptions(workers=1, threads=2)) as client:
@@ -51,6 +56,8 @@ def test_a_cluster_is_started_quietly_and_ended(
         assert time.monotonic() < deadline, alive
         time.sleep(0.1)
     assert {record.name.partition(".")[0] for record in caplog.records} <= {"dslda"}
+    assert "starting 1 worker process of 2 threads" in caplog.text
+    assert "more threads than this machine has cores, 1" in caplog.text
     assert capfd.readouterr().out == ""
 
 

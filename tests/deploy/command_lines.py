@@ -67,10 +67,12 @@ def _simple(words: list[str]) -> list[str]:
 
 
 def _of_units() -> Iterator[tuple[str, list[str]]]:
-    for unit in sorted((DEPLOY / "systemd").glob("dslda-score.service")):
+    for unit in sorted((DEPLOY / "systemd").glob("dslda-*.service")):
         text = unit.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE):
-            yield unit.name, shlex.split(line)
+            words = shlex.split(line)
+            if words[0] != "/bin/sh":  # of what tells people
+                yield unit.name, words
 
 
 def _of_crontab() -> Iterator[tuple[str, list[str]]]:

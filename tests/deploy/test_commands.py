@@ -55,6 +55,7 @@ def test_every_place_has_a_command_line() -> None:
     places = " ".join(where for where, _ in LINES)
     for place in (
         "dslda-score.service",
+        "dslda-train.service",
         "cron",
         "airflow",
         "compose: worker",

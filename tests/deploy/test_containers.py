@@ -122,6 +122,17 @@ def compose() -> dict[str, Any]:
     return file
 
 
+def test_lines_that_start_a_container_by_hand_are_as_shut_in_as_the_services() -> None:
+    lines = [
+        line
+        for page in sorted((ROOT / "deploy").rglob("*.md"))
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("docker run ")
+    ]
+    assert len(lines) >= 2
+    assert all("--network none " in line and "--init " in line for line in lines), lines
+
+
 def test_the_compose_file_is_what_its_specification_says() -> None:
     compose_spec = pytest.importorskip("compose_spec", reason="its wheels are for Linux on x86-64")
     plain = yaml.safe_dump(compose())  # anchors are YAML's, resolved
@@ -143,6 +154,11 @@ def test_services_of_compose_hold_together() -> None:
         targets = [secret["target"] for secret in service["secrets"]]
         assert targets == [tls["ca-file"], tls[role]["cert"], tls[role]["key"]], "its own role's alone"
         assert all(secret["source"] in file["secrets"] for secret in service["secrets"])
+        # on disk: what is spilled into memory counts against the limit of the service
+        assert "tmpfs" not in service
+        assert {"type": "volume", "target": "/tmp"} in service["volumes"]
+        if "--local-directory" in service["command"]:
+            assert service["command"][service["command"].index("--local-directory") + 1] == "/tmp"
     build = file["services"]["scheduler"]["build"]
     context = ROOT / "deploy" / "compose" / build["context"]
     assert context.resolve() == ROOT

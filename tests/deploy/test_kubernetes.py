@@ -152,6 +152,8 @@ def test_a_pod_has_no_more_rights_than_it_needs(name: str) -> None:
             "capabilities": {"drop": ["ALL"]},
         }
         assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"]
+    # on the node's disk: what is spilled into memory counts against the limit
+    assert [volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume] == [{}]
     (container,) = pod["containers"]
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}

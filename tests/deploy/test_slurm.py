@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import subprocess
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
+
+import dslda
 
 pytest.importorskip("dask_jobqueue", reason="it is in the extra `test`")
 
@@ -36,6 +39,39 @@ def as_on_the_page(script: str) -> str:
 def slurm(deploy: Path) -> dict[str, Any]:
     """What deploy/slurm/train.py defines."""
     return runpy.run_path(str(deploy / "slurm" / "train.py"))
+
+
+class ThisProcess(LocalCluster):  # type: ignore[misc]
+    """A cluster that `make_cluster` may give as well: its workers are there, none is submitted."""
+
+    def scale(self, n: int = 0, *, jobs: int | None = None) -> None:
+        if jobs is None:  # as it closes
+            super().scale(n)
+
+
+def test_the_model_has_intervals_and_tells_drift_from_documents_held_out(
+    slurm: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = [
+        {"text": f"w{i % 7} w{i % 11} w{i % 13} {('good', 'bad')[i % 2]}", "rating": i % 2 + i % 5 / 9}
+        for i in range(2600)
+    ]
+    Path("r.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    dslda.ingest(
+        "r.jsonl", "reviews.corpus", text="text", response="rating", token_pattern=r"\w+", max_df=1.0
+    )
+    monkeypatch.setitem(
+        slurm["main"].__globals__,
+        "make_cluster",
+        lambda: ThisProcess(n_workers=1, processes=False, dashboard_address=":0", silence_logs=50),
+    )
+    slurm["main"]()
+    model = dslda.load_model("stars.model")
+    assert model.training.n_documents == 2340
+    reference = model.record.reference
+    assert reference.residuals is not None
+    assert not reference.of_training
 
 
 def test_the_job_script_is_that_of_the_page_and_gives_a_worker(

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import re
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 import dslda
+from dslda.cluster.client import ClientLater
 from dslda.corpus import selection, sources
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import count_chunk
@@ -476,6 +478,22 @@ def test_without_out_the_corpus_is_kept_in_memory(tmp_path, monkeypatch):
     assert corpus.path.startswith("memory://")
     assert corpus.n_documents == 4
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize("form", ["memory://{}", "simplecache::memory://folder/{}"])
+def test_what_is_in_memory_is_for_this_process_alone_however_it_is_named(tmp_path, form):
+    (tmp_path / "a.jsonl").write_bytes(json_lines({"text": t, "y": i} for i, t in enumerate(TINY)))
+    out = form.format(f"dslda-{uuid.uuid4().hex}.corpus")
+    corpus = dslda.ingest(tmp_path / "a.jsonl", out, text="text", response="y", partition_tokens=4, **ALL)
+    assert corpus.path == out
+    assert corpus.n_partitions > 1
+    later = ClientLater(lambda: pytest.fail("workers were started"), here=True)
+    refused = "must be where workers can open it, it is in the memory of this process"
+    with pytest.raises(InputError, match=refused):
+        dslda.train(corpus, n_topics=2, client=later)
+    model = dslda.train(corpus, n_topics=2, max_iter=5, tol=1.0)
+    with pytest.raises(InputError, match=refused):
+        dslda.score(model, corpus, tmp_path / "scores", client=later)
 
 
 def test_progress_is_told_by_stage(tmp_path):

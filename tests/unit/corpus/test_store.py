@@ -22,6 +22,7 @@ from dslda.corpus.store import Corpus, CorpusWriter, check_corpus_output, open_c
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError, OutputExistsError
+from dslda.model import load_model
 
 VOCABULARY = Vocabulary(["apple", "birne", "çilek", "苹果", "\N{RED APPLE}"], [5, 4, 3, 2, 1])
 RESPONSES = ("rating", "a/b: größe?", "..")
@@ -790,6 +791,13 @@ def test_file_in_place_of_a_corpus_is_refused(tmp_path):
     (tmp_path / "reviews.jsonl").write_text("{}")
     with pytest.raises(FormatError, match=r"reviews.jsonl is not written by dslda"):
         open_corpus(tmp_path / "reviews.jsonl")
+
+
+def test_folder_in_place_of_a_manifest_is_refused(tmp_path):
+    (tmp_path / "zarr.json" / "mine").mkdir(parents=True)
+    for read in (open_corpus, load_model):
+        with pytest.raises(FormatError, match=r"its manifest zarr.json must be a file, it is a folder; copy"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize(

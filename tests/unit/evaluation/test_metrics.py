@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dslda.evaluation.metrics import correlation, folds, held_out, predictive_r2
+from dslda.evaluation.metrics import (
+    correlation,
+    folds,
+    held_out,
+    predictive_r2,
+    predictive_r2_standard_error,
+    share_standard_error,
+)
 from dslda.exceptions import InputError
 
 
@@ -23,6 +30,35 @@ def test_predictive_r2_keeps_its_value_when_the_unit_of_the_response_changes():
     generator = np.random.default_rng(0)
     y, predicted = generator.normal(size=(2, 50))
     assert predictive_r2(1000 * y + 50, 1000 * predicted + 50) == pytest.approx(predictive_r2(y, predicted))
+
+
+def test_the_standard_error_of_r2_is_that_of_leaving_out_each_document():
+    generator = np.random.default_rng(2)
+    y, noise = generator.normal(size=(2, 12))
+    without = [predictive_r2(np.delete(y, i), np.delete(y + noise, i)) for i in range(12)]
+    expected = np.sqrt(11 * np.var(without))
+    assert predictive_r2_standard_error(y, y + noise) == pytest.approx(expected)
+    assert predictive_r2_standard_error(100 * y + 50, 100 * (y + noise) + 50) == pytest.approx(expected)
+    for few in ([1.0, 2.0], [0.1, 0.1, 0.1, 3.0]):
+        assert np.isnan(predictive_r2_standard_error(few, [0.0] * len(few)))
+
+
+@pytest.mark.parametrize(("n", "freedom"), [(100, 100.0), (400, 5.0)])
+def test_standard_errors_are_how_much_the_measures_scatter(n, freedom):
+    generator = np.random.default_rng(3)
+    found = []
+    for _ in range(1000):
+        signal, noise = generator.normal(size=n), generator.standard_t(freedom, size=n)
+        y = signal + noise
+        found.append((predictive_r2(y, signal), predictive_r2_standard_error(y, signal)))
+    r2, errors = np.array(found).T
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(np.std(r2), rel=0.1)
+    assert 0.92 <= np.mean(np.abs(r2 - np.mean(r2)) < 1.96 * errors) <= 0.97
+    right = generator.binomial(n, 0.8, size=1000) / n
+    errors = np.array([share_standard_error(share, n) for share in right])
+    assert np.mean(errors) == pytest.approx(np.std(right), rel=0.1)
+    assert 0.93 <= np.mean(np.abs(right - 0.8) < 1.96 * errors) <= 0.98
+    assert share_standard_error(1.0, n) > 0.5 / n
 
 
 def test_correlation_is_that_of_numpy_and_undefined_for_constants():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import csv
+import io
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +25,7 @@ from dslda.scoring.folder import RunFolder, RunState
 from dslda.scoring.inputs import source_of
 from dslda.scoring.new_words import FrequentWords
 from dslda.scoring.planning import plan_files
-from dslda.scoring.tables import safe_cell
+from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
 
 
 def test_the_stability_index_is_the_usual_sum_and_0_where_nothing_moved() -> None:
@@ -142,13 +145,30 @@ def test_a_manifest_is_refused_field_by_field(tmp_path: Path) -> None:
         folder.read_manifest()
 
 
-@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra", "\na", "'a"])
-def test_cells_that_could_be_formulas_come_back(text: str) -> None:
-    assert safe_cell(text) == f"'{text}"
+@pytest.mark.parametrize("sign", [*"=+-@\t\r\n'", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
+def test_cells_that_could_be_formulas_come_back(sign: str) -> None:
+    for before in ("", "a;", "a\t", "a|", "a\n", "a\r"):
+        assert safe_cell(f"{before}{sign}1").startswith(f"{before}'{sign}")
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_in_no_dialect_is_a_cell_a_formula_and_all_strings_come_back(separator: str, second: bool) -> None:
+    texts = ["".join(each) for n in range(5) for each in product("a=\uff1d,;\t\n\"'", repeat=n)]
+    assert [plain_cell(safe_cell(text)) for text in texts] == texts
+    lines = csv_lines(["x", safe_cell(text)] if second else [safe_cell(text)] for text in texts)
+    if separator == ",":
+        assert [plain_cell(row[-1]) for row in csv.reader(io.StringIO(lines, newline="")) if row] == texts
+    # quotes are obeyed at the beginning of a cell; of what is not ours some programs know none at all
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE)[: 1 if separator == "," else 2]:
+        found = csv.reader(io.StringIO(lines, newline=""), delimiter=separator, quoting=quoting)
+        assert not [cell for row in found for cell in row if cell.lstrip().startswith(("=", "\uff1d"))]
 
 
 def test_plain_cells_stay() -> None:
-    assert [safe_cell(text) for text in ("a", "1=1", "", " =1")] == ["a", "1=1", "", " =1"]
+    assert [safe_cell(text) for text in ("a", "1=1", "", " =1", "a;b=1")] == ["a", "1=1", "", " =1", "a;b=1"]
+    # in one cell where the separator is another one
+    assert csv_lines([["a;b", "c\td", "e|f", "g"]]) == '"a;b","c\td","e|f",g\n'
 
 
 def test_duplicates_are_counted_range_by_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ class WorkerProgram(SubprocessWorker):
 
     Not through multiprocessing, which would run the user's script once more in every worker unless it is
     guarded by ``if __name__ == "__main__"``. In a session of its own, so that Ctrl-C in the terminal stops
-    the client alone, which then ends its workers.
+    the client alone, which then ends its workers; and they end with it when it is killed.
     """
 
     async def _start(self) -> None:
@@ -28,12 +28,11 @@ class WorkerProgram(SubprocessWorker):
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "dask",
-            "spec",
+            "dslda.cluster.run_worker",
             self.scheduler,
             "--spec",
             json.dumps(specification),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             start_new_session=True,
             env=os.environ
             | {

@@ -1,0 +1,94 @@
+"""docs/scoring.md names all that a run writes and logs: fields of the manifest, events, metrics."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dslda
+from dslda.corpus.readers import CsvLines, ParquetRows
+from dslda.corpus.streams import InputFile
+from dslda.scoring.inputs import range_of
+from dslda.scoring.metrics import HELP, PREFIX
+
+ROOT = Path(__file__).parents[2]
+FREE = {"classes", "versions", "flags"}
+"""Fields whose own fields are names of something else."""
+
+
+def section(title: str) -> str:
+    """What stands under a heading."""
+    page = (ROOT / "docs" / "scoring.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^## {title}.*?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def fields(value: Any) -> Iterator[str]:
+    """Names of all fields, of whatever depth."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            if name not in FREE:
+                yield from fields(inner)
+    elif isinstance(value, list):
+        for each in value:
+            yield from fields(each)
+
+
+def events() -> dict[str, set[str]]:
+    """Of each event that the code logs, the fields that are written beside it in so many words."""
+    found: dict[str, set[str]] = {}
+    for file in sorted((ROOT / "dslda" / "scoring").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Dict):
+                keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+                if "event" in keys:
+                    name = ast.literal_eval(node.values[keys.index("event")])
+                    found.setdefault(name, set()).update(str(key) for key in keys if key is not None)
+    return found
+
+
+def test_the_page_names_every_field_of_a_manifest(made: Path, tmp_path: Path) -> None:
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    text = "good bad " * 160_000
+    records = [{"key": "a", "text": "good"}, {"key": "a", "text": "unheard of"}, {"key": "b", "text": 1}]
+    lines = [json.dumps(each) + "\n" for each in (*records, *({"key": i, "text": text} for i in range(3)))]
+    (inputs / "a.jsonl").write_text("".join(lines))
+    (inputs / "b.jsonl.gz").write_bytes(b"no gzip")
+    run = dslda.score(made / "stars.model", inputs, tmp_path / "out", on_error="skip")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["skipped"]["first"]
+    assert manifest["skipped"]["unreadable_inputs"]
+    assert manifest["duplicate_ids"]["first"]
+    assert manifest["drift"]
+    assert manifest["inputs"][0]["path"].startswith("file:///")
+    assert any("range" in piece for part in run.manifest["parts"] for piece in part["pieces"])
+    file = InputFile("file:///x", 9)
+    of_others = [range_of(CsvLines(file, columns=("a",))), range_of(ParquetRows(file, row_groups=(0,)))]
+    page = section("Manifest")
+    assert not [name for name in dict.fromkeys(fields([manifest, of_others])) if f"`{name}`" not in page]
+
+
+def test_the_page_names_every_event(dslda: Callable[..., Any], made: Path, tmp_path: Path) -> None:
+    page = section("Logs and metrics")
+    rows = {
+        name: row for name, row in re.findall(r"^\| `(\w+)` \|(.*)\|$", page, re.MULTILINE) if name != "event"
+    }
+    code = events()
+    assert rows.keys() == code.keys()
+    for name, beside in code.items():
+        assert not [each for each in beside - {"event"} if f"`{each}`" not in rows[name]], name
+    assert not [name for name in HELP if f"`{PREFIX}_{name}" not in page]
+
+    # one event to wait for, whether there was something to do or not
+    (tmp_path / "a.jsonl").write_text('{"key": "a", "text": "good"}\n')
+    for n_new in (1, 0):
+        done = dslda("score", made / "stars.model", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--json")
+        last = json.loads(done.err.splitlines()[-1])
+        assert (last["event"], last["new_parts"], last["rows"]) == ("complete", n_new, 1)
+        assert not [name for name in last if f"`{name}`" not in page]
