@@ -73,6 +73,12 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
     yield "documents", f"{corpus.n_documents:,} ({corpus.n_empty:,} empty)"
     yield "terms", f"{corpus.n_terms:,}"
     yield "tokens", f"{corpus.n_tokens:,}"
+    if corpus.oov_share is not None:
+        all_tokens = number_of(corpus.n_all_tokens or 0, "token")
+        yield (
+            "out of vocabulary",
+            f"{corpus.oov_share:.1%} of {all_tokens}{_without_frequent(corpus.new_share)}",
+        )
     yield "partitions", f"{corpus.n_partitions:,}"
     for name, summary in corpus.response_summaries.items():
         names = corpus.levels.get(name)
@@ -120,6 +126,11 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         "trained on",
         f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "
         f"empty), {number_of(training.n_tokens, 'token')}",
+    )
+    share, without = training.oov_share, _without_frequent(training.new_share)
+    yield (
+        "out of vocabulary",
+        "not known" if share is None else f"{share:.1%} of the tokens of its corpus{without}",
     )
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
@@ -186,7 +197,18 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
                 f"predictions {drift['prediction_psi'] or 0.0:.3f}, topics at most {drift['largest_topic_psi']:.3f}, against "
                 f"{number_of(drift['reference_documents'], 'document')} {drift['reference']}",
             )
+            # folders that an earlier release has written are without
+            if drift.get("training_new_share") is not None:
+                yield (
+                    "out of vocabulary",
+                    f"{drift['oov_share']:.1%} of the tokens, {drift['training_oov_share']:.1%} in training; without those "
+                    f"that are too frequent {drift['new_share']:.1%} and {drift['training_new_share']:.1%}",
+                )
     yield "versions", ", ".join(f"{name} {version}" for name, version in state.versions.items())
+
+
+def _without_frequent(share: float | None) -> str:
+    return "" if share is None else f" ({share:.1%} without those that are too frequent)"
 
 
 def _stated(values: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
+    from dslda.corpus.store import Corpus
     from dslda.corpus.vocabulary import Vocabulary
 
 __all__ = ["command"]
@@ -178,7 +179,7 @@ def _stop_words(given: str | None) -> str | list[str] | None:
     return read_text(InputFile(given, 0, compression_of(given))).split()
 
 
-def _vocabulary(given: str) -> str | Sequence[str] | Vocabulary:
+def _vocabulary(given: str) -> str | Sequence[str] | Vocabulary | Corpus:
     """The vocabulary of a corpus or model, or the path of a file."""
     from dslda.corpus.location import Location
     from dslda.corpus.store import open_corpus
@@ -189,7 +190,7 @@ def _vocabulary(given: str) -> str | Sequence[str] | Vocabulary:
     if not location.holds("zarr.json"):
         return given
     if location.read_attributes().get("encoding-type") != "dslda-model":
-        return open_corpus(given).vocabulary
+        return open_corpus(given)
     vocabulary = load_model(given).vocabulary
     if vocabulary is None:
         raise InputError(f"{given} was trained on a matrix without terms: it has no vocabulary")

@@ -38,6 +38,9 @@ class CorpusAppender(PartitionWriter):
         That of the corpus, with the numbers of new documents that hold each term.
     n_partitions, document_capacity, entry_capacity, id_capacity, provenance
         Of what is new; see :class:`~dslda.corpus.partition_writer.PartitionWriter`.
+    n_all_tokens, n_too_frequent_tokens : int, optional
+        Tokens of the new documents, those too that the vocabulary does not have, and those that were left out of it as
+        too frequent, where known.
     storage_options : mapping, optional
         For the fsspec file system.
     """
@@ -52,6 +55,8 @@ class CorpusAppender(PartitionWriter):
         entry_capacity: int,
         id_capacity: int | None,
         provenance: Mapping[str, Any],
+        n_all_tokens: int | None = None,
+        n_too_frequent_tokens: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
@@ -71,6 +76,8 @@ class CorpusAppender(PartitionWriter):
             provenance=provenance,
         )
         self._corpus: Corpus | None = corpus
+        self._n_all_tokens = n_all_tokens
+        self._n_too_frequent_tokens = n_too_frequent_tokens
         self._document_frequency: NDArray[np.int64] | None = None
         before, new = corpus.vocabulary.document_frequency, vocabulary.document_frequency
         if before is not None and new is not None:
@@ -134,6 +141,8 @@ class CorpusAppender(PartitionWriter):
             partitions=(*old.partitions, *(part.info for part in parts)),
             provenance=self._grown_provenance(old, sum(part.info.n_documents for part in parts)),
             appended=(*old.appended, AppendedGroup(self._group, self._n_partitions)),
+            n_all_tokens=_sum(old.n_all_tokens, self._n_all_tokens),
+            n_too_frequent_tokens=_sum(old.n_too_frequent_tokens, self._n_too_frequent_tokens),
         )
         with writing(self._location.url):
             self._location.replace_attributes(manifest.to_json())
@@ -170,3 +179,8 @@ class CorpusAppender(PartitionWriter):
     def __getstate__(self) -> dict[str, Any]:
         # workers need neither the manifest nor what is as long as the vocabulary
         return self.__dict__ | {"_corpus": None, "_document_frequency": None, "_provenance": {}}
+
+
+def _sum(before: int | None, new: int | None) -> int | None:
+    """None where one is not known: of a part alone it would be no count of the whole."""
+    return None if before is None or new is None else before + new

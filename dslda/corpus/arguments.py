@@ -131,7 +131,7 @@ def given_vocabulary(
                 raise InputError(
                     "vocabulary must be left out, or be that of the corpus that is appended to, got another"
                 )
-        return GivenVocabulary(before.vocabulary, by_position)
+        return GivenVocabulary(before.vocabulary, by_position, before.too_frequent)
     if vocabulary is None:
         if by_position:
             raise InputError(
@@ -139,8 +139,9 @@ def given_vocabulary(
                 "give a list, or the path of a file with a term a line"
             )
         return None
+    too_frequent: tuple[str, ...] = ()
     if isinstance(vocabulary, Corpus):
-        vocabulary = vocabulary.vocabulary
+        vocabulary, too_frequent = vocabulary.vocabulary, vocabulary.too_frequent
     elif isinstance(vocabulary, (str, os.PathLike)):
         path = os.fspath(vocabulary)
         file = InputFile(path, 0, compression_of(path), dict(storage_options or {}))
@@ -160,4 +161,4 @@ def given_vocabulary(
     if len(vocabulary) == 0:
         raise InputError("vocabulary must have at least one term, got none")
     vocabulary.to_bytes()  # refuses what no file can hold
-    return GivenVocabulary(vocabulary, by_position)
+    return GivenVocabulary(vocabulary, by_position, too_frequent)

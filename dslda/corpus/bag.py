@@ -16,7 +16,7 @@ from dslda.corpus.partitioning import Partition, assemble, choose_partition_toke
 from dslda.corpus.passes import GivenVocabulary, plan_corpus
 from dslda.corpus.readers import BagRecords, Fields, FrameRows
 from dslda.corpus.runner import DaskRunner, Progress, Runner, guarded
-from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.summary import ResponseSummary, oov_share
 from dslda.corpus.text import Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
@@ -49,6 +49,10 @@ class BagBlocks:
     levels : mapping of str to tuple of str
         The names of each categorical column, by code, as in a corpus store.
     n_documents, n_tokens : int
+    oov_share, new_share : float or None
+        Shares of unknown tokens, as in a corpus store.
+    too_frequent : tuple of str
+        Terms that were left out as too frequent, sorted.
     """
 
     vocabulary: Vocabulary
@@ -60,6 +64,9 @@ class BagBlocks:
     levels: Mapping[str, tuple[str, ...]]
     n_documents: int
     n_tokens: int
+    oov_share: float | None
+    new_share: float | None
+    too_frequent: tuple[str, ...]
 
 
 def blocks_from_bag(
@@ -132,6 +139,9 @@ def blocks_from_bag(
         levels=plan.levels,
         n_documents=plan.n_documents,
         n_tokens=plan.n_tokens,
+        oov_share=oov_share(plan.n_tokens, plan.n_all_tokens),
+        new_share=oov_share(plan.n_tokens, (plan.n_all_tokens or 0) - (plan.n_too_frequent_tokens or 0)),
+        too_frequent=plan.too_frequent,
     )
 
 

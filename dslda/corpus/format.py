@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.appended import APPENDED, AppendedGroup, Place, appended_from_json
-from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, text
+from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, sorted_names, text
 from dslda.corpus.levels import are_levels
-from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.summary import ResponseSummary, oov_share
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
 
@@ -138,6 +138,12 @@ class Manifest:
         Where the corpus comes from: any JSON object.
     appended : tuple of AppendedGroup
         In order; their partitions are the last ones.
+    n_all_tokens : int or None
+        Tokens of all documents before the vocabulary was chosen; None where it is not known.
+    too_frequent : tuple of str
+        Terms that were left out as too frequent, sorted; none where it is not known.
+    n_too_frequent_tokens : int or None
+        Tokens of all documents that are these; None where `n_all_tokens` is.
     """
 
     n_terms: int
@@ -152,6 +158,9 @@ class Manifest:
     partitions: tuple[PartitionInfo, ...]
     provenance: Mapping[str, Any]
     appended: tuple[AppendedGroup, ...] = ()
+    n_all_tokens: int | None = None
+    too_frequent: tuple[str, ...] = ()
+    n_too_frequent_tokens: int | None = None
 
     @property
     def n_documents(self) -> int:
@@ -167,6 +176,18 @@ class Manifest:
     def n_tokens(self) -> int:
         """Sum of all counts."""
         return sum(p.n_tokens for p in self.partitions)
+
+    @property
+    def oov_share(self) -> float | None:
+        """Share of the tokens of all documents that the vocabulary does not have; None where it is not known."""
+        return oov_share(self.n_tokens, self.n_all_tokens)
+
+    @property
+    def new_share(self) -> float | None:
+        """The same, terms that were left out as too frequent being counted nowhere."""
+        if self.n_all_tokens is None or self.n_too_frequent_tokens is None:
+            return None
+        return oov_share(self.n_tokens, self.n_all_tokens - self.n_too_frequent_tokens)
 
     @property
     def latest_group(self) -> str:
@@ -210,11 +231,14 @@ class Manifest:
             "n_terms": self.n_terms,
             "nnz": self.nnz,
             "n_tokens": self.n_tokens,
+            "n_all_tokens": self.n_all_tokens,
+            "n_too_frequent_tokens": self.n_too_frequent_tokens,
             "vocabulary_sha256": self.vocabulary_sha256,
             "has_document_frequency": self.has_document_frequency,
             "has_weight": self.has_weight,
             "has_doc_id": self.has_doc_id,
             "text_settings": self.text_settings.to_json(),
+            "too_frequent": list(self.too_frequent),
             "responses": self._columns_to_json(self.responses),
             "covariates": self._columns_to_json(self.covariates),
             "partitions": [partition.to_json() for partition in self.partitions],
@@ -277,6 +301,10 @@ class Manifest:
             partitions=partitions,
             provenance=object_(data, "provenance", where),
             appended=appended,
+            # corpora that were written before they were kept have none of these
+            n_all_tokens=_optional_count(data, "n_all_tokens", where),
+            n_too_frequent_tokens=_optional_count(data, "n_too_frequent_tokens", where),
+            too_frequent=sorted_names(data, "too_frequent", where) if "too_frequent" in data else (),
         )
         if not partitions or manifest.n_terms < 1:
             raise FormatError(
@@ -301,7 +329,17 @@ class Manifest:
                 raise FormatError(
                     f"{where}: field {name!r} must be the sum over partitions, {expected}, got {found}"
                 )
+        least = manifest.n_tokens + (manifest.n_too_frequent_tokens or 0)
+        if manifest.n_all_tokens is not None and manifest.n_all_tokens < least:
+            raise FormatError(
+                f"{where}: field 'n_all_tokens' must be at least n_tokens and n_too_frequent_tokens together, {least}, got "
+                f"{manifest.n_all_tokens}"
+            )
         return manifest
+
+
+def _optional_count(data: Mapping[str, Any], name: str, where: str) -> int | None:
+    return None if data.get(name) is None else count(data, name, where)
 
 
 def _columns_from_json(

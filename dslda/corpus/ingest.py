@@ -280,6 +280,8 @@ def ingest(
                 "entry_capacity": max(partition.n_entries for partition in plan.partitions),
                 "id_capacity": None if fields.id is None else max(p.n_id_bytes for p in plan.partitions),
                 "provenance": _provenance(inputs, files, fields),
+                "n_all_tokens": plan.n_all_tokens,
+                "n_too_frequent_tokens": plan.n_too_frequent_tokens,
                 "storage_options": storage_options,
             }
             if before is not None:
@@ -293,6 +295,7 @@ def ingest(
                     covariates=fields.covariates,
                     levels=plan.levels,
                     has_weight=fields.weight is not None,
+                    too_frequent=plan.too_frequent,
                     overwrite=overwrite,
                     **sizes,
                 )

@@ -20,6 +20,7 @@ __all__ = [
     "object_",
     "parse_json",
     "positive",
+    "sorted_names",
     "text",
 ]
 
@@ -126,6 +127,14 @@ def items(data: object, name: str, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise _refuse(name, "a list", value, where)
     return value
+
+
+def sorted_names(data: object, name: str, where: str) -> tuple[str, ...]:
+    """A list of distinct strings in the order of their code points."""
+    values = items(data, name, where)
+    if not all(isinstance(value, str) for value in values) or values != sorted(set(values)):
+        raise _refuse(name, "distinct strings in the order of their code points", values, where)
+    return tuple(values)
 
 
 def object_(data: object, name: str, where: str) -> dict[str, Any]:

@@ -55,11 +55,12 @@ logger = logging.getLogger("dslda.ingest")
 
 @dataclass(frozen=True, slots=True)
 class GivenVocabulary:
-    """A vocabulary to count over, and whether documents hold positions in it (as digits) in place of its
-    terms."""
+    """A vocabulary to count over, whether documents hold positions in it (as digits) in place of its terms, and the
+    terms that the corpus it is taken from left out as too frequent."""
 
     vocabulary: Vocabulary
     by_position: bool = False
+    too_frequent: tuple[str, ...] = ()
 
     @property
     def keys(self) -> Sequence[str]:
@@ -80,6 +81,13 @@ class PlannedCorpus:
     n_documents, n_tokens, n_missing_text : int
     levels : mapping of str to tuple of str
         The names of each categorical column, by code.
+    n_all_tokens : int or None
+        Tokens of the documents, those too that the vocabulary does not have; None where documents hold positions in
+        it, and what was left out when they were counted is not known.
+    too_frequent : tuple of str
+        Terms that were left out as too frequent, sorted.
+    n_too_frequent_tokens : int or None
+        Tokens of the documents that are these; None where `n_all_tokens` is.
     """
 
     vocabulary: Vocabulary
@@ -89,6 +97,9 @@ class PlannedCorpus:
     n_tokens: int
     n_missing_text: int
     levels: dict[str, tuple[str, ...]]
+    n_all_tokens: int | None
+    too_frequent: tuple[str, ...]
+    n_too_frequent_tokens: int | None
 
 
 def plan_corpus(
@@ -165,6 +176,7 @@ def plan_corpus(
     wanted = choose_partition_tokens(tokens_before + selected.n_tokens, partition_tokens)
     n = number_of_partitions(selected.n_tokens, wanted)
     pieces = runner.results(runner.map(cut, blocks, work_before, [total] * len(blocks), [n] * len(blocks)))
+    by_position = given is not None and given.by_position
     return PlannedCorpus(
         vocabulary=vocabulary,
         blocks=blocks,
@@ -173,6 +185,9 @@ def plan_corpus(
         n_tokens=selected.n_tokens,
         n_missing_text=sum(summary.n_missing_text for summary in summaries),
         levels=levels,
+        n_all_tokens=None if by_position else selected.n_all_tokens,
+        too_frequent=selected.too_frequent,
+        n_too_frequent_tokens=None if by_position else selected.n_too_frequent_tokens,
     )
 
 
@@ -189,7 +204,8 @@ def _select(
         chosen = runner.submit(select_terms, table, settings, n_documents)
     else:
         keys = _share_keys(runner, given.keys)
-        chosen = runner.submit(select_given, table, keys, runner.share(given.vocabulary))
+        vocabulary = runner.share(given.vocabulary)
+        chosen = runner.submit(select_given, table, keys, vocabulary, given.too_frequent)
     selected: SelectedTerms = runner.results([chosen])[0]
     return selected
 

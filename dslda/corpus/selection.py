@@ -24,6 +24,10 @@ from dslda.exceptions import InputError
 __all__ = ["SelectedTerms", "merge_term_tables", "restrict", "select_given", "select_terms", "term_table"]
 
 
+MOST_TOO_FREQUENT = 10_000
+"""Terms above `max_df` that are remembered: with the defaults texts have some hundred, and a manifest holds them."""
+
+
 @dataclass(frozen=True, slots=True)
 class SelectedTerms:
     """The vocabulary of a corpus.
@@ -36,11 +40,20 @@ class SelectedTerms:
         Occurrences of its terms in the whole corpus.
     n_terms_before : int
         Distinct terms before the filters.
+    n_all_tokens : int
+        Occurrences of all terms, before the filters.
+    too_frequent : tuple of str
+        Terms that `max_df` left out, sorted; of more than 10,000 those in most documents.
+    n_too_frequent_tokens : int
+        Occurrences of these.
     """
 
     vocabulary: Vocabulary
     n_tokens: int
     n_terms_before: int
+    n_all_tokens: int
+    too_frequent: tuple[str, ...]
+    n_too_frequent_tokens: int
 
 
 def term_table(chunk: CountedChunk) -> pa.Table:
@@ -105,10 +118,20 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
         best = np.argsort(-tokens[kept], kind="stable")[: settings.max_features]
         kept, order = kept[np.sort(best)], order[np.sort(best)]
     vocabulary = Vocabulary(terms.take(pa.array(order)).to_pylist(), documents[kept])
-    return SelectedTerms(vocabulary, int(tokens[kept].sum()), len(table))
+    too_frequent = _most_frequent(table, np.flatnonzero(frequent))
+    return SelectedTerms(
+        vocabulary,
+        int(tokens[kept].sum()),
+        len(table),
+        int(tokens.sum()),
+        too_frequent,
+        _tokens_of(table, too_frequent),
+    )
 
 
-def select_given(table: pa.Table, keys: pa.LargeStringArray, vocabulary: Vocabulary) -> SelectedTerms:
+def select_given(
+    table: pa.Table, keys: pa.LargeStringArray, vocabulary: Vocabulary, too_frequent: tuple[str, ...]
+) -> SelectedTerms:
     """Take a vocabulary as it is, and find the document frequencies of its terms.
 
     Parameters
@@ -117,14 +140,24 @@ def select_given(table: pa.Table, keys: pa.LargeStringArray, vocabulary: Vocabul
     keys : pyarrow array of large_string, length V
         How the terms are written in the table.
     vocabulary : Vocabulary
+    too_frequent : tuple of str
+        Terms that were left out where the vocabulary comes from.
     """
     at = pc.index_in(keys, value_set=table["term"].combine_chunks())
     found = at.fill_null(-1).to_numpy(zero_copy_only=False)
     there = found >= 0
     frequency = np.zeros(len(vocabulary), dtype=np.int64)
     frequency[there] = table["documents"].to_numpy()[found[there]]
-    n_tokens = int(table["tokens"].to_numpy()[found[there]].sum())
-    return SelectedTerms(Vocabulary(vocabulary.terms, frequency), n_tokens, len(table))
+    tokens = table["tokens"].to_numpy()
+    n_tokens = int(tokens[found[there]].sum())
+    return SelectedTerms(
+        Vocabulary(vocabulary.terms, frequency),
+        n_tokens,
+        len(table),
+        int(tokens.sum()),
+        too_frequent,
+        _tokens_of(table, too_frequent),
+    )
 
 
 def restrict(
@@ -168,6 +201,21 @@ def restrict(
         weight=chunk.weight,
         doc_id=doc_id,
     )
+
+
+def _most_frequent(table: pa.Table, rows: NDArray[np.int64]) -> tuple[str, ...]:
+    """Terms of some rows, sorted; of too many those in most documents, of equal ones the alphabetically first."""
+    documents = table["documents"].to_numpy()[rows].tolist()
+    terms = table["term"].combine_chunks().take(pa.array(rows)).to_pylist()
+    found = sorted(zip(terms, documents, strict=True), key=lambda each: (-each[1], each[0]))
+    return tuple(sorted(term for term, _ in found[:MOST_TOO_FREQUENT]))
+
+
+def _tokens_of(table: pa.Table, terms: tuple[str, ...]) -> int:
+    """Occurrences of some terms."""
+    at = pc.index_in(table["term"].combine_chunks(), value_set=pa.array(terms, type=pa.large_string()))
+    tokens: int = table["tokens"].to_numpy()[at.is_valid().to_numpy(zero_copy_only=False)].sum()
+    return int(tokens)
 
 
 def _over_levels(

@@ -99,6 +99,26 @@ class Corpus:
         return self._manifest.n_tokens
 
     @property
+    def n_all_tokens(self) -> int | None:
+        """Tokens of the documents before the vocabulary was chosen, stop words apart; None where it is not known."""
+        return self._manifest.n_all_tokens
+
+    @property
+    def oov_share(self) -> float | None:
+        """Share of the tokens of the documents that the vocabulary does not have; None where it is not known."""
+        return self._manifest.oov_share
+
+    @property
+    def new_share(self) -> float | None:
+        """The same, terms that `max_df` left out being counted nowhere: what is left out on purpose is nothing new."""
+        return self._manifest.new_share
+
+    @property
+    def too_frequent(self) -> tuple[str, ...]:
+        """Terms that `max_df` left out, sorted; none in corpora that were written before it was kept."""
+        return self._manifest.too_frequent
+
+    @property
     def nnz(self) -> int:
         """Number of (document, term) entries."""
         return self._manifest.nnz

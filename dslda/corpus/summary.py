@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from dslda.corpus.json_fields import boolean, count, items, number
 from dslda.exceptions import FormatError, InputError
 
-__all__ = ["DISTINCT_LIMIT", "ResponseSummary", "merged_moments"]
+__all__ = ["DISTINCT_LIMIT", "ResponseSummary", "merged_moments", "oov_share"]
 
 LOOKS = {
     "missing": "no value",
@@ -189,6 +189,11 @@ class ResponseSummary:
                 f"{where}: minimum must not exceed maximum nor variance be negative, got {data!r:.200}"
             )
         return summary
+
+
+def oov_share(n_known: int, n_all: int | None) -> float | None:
+    """Share of tokens that a vocabulary does not have, out of `n_all` that it has `n_known` of; None where not known."""
+    return 1.0 - n_known / n_all if n_all else None
 
 
 def merged_moments(

@@ -83,6 +83,12 @@ class CorpusWriter(PartitionWriter):
         Where the documents come from: any JSON object. The time and the version of dslda are added.
     storage_options : mapping, optional
         For the fsspec file system.
+    n_all_tokens : int, optional
+        Tokens of the documents, those too that the vocabulary does not have, where known.
+    too_frequent : sequence of str
+        Terms that were left out as too frequent, sorted.
+    n_too_frequent_tokens : int, optional
+        Tokens of the documents that are these, where known.
     overwrite : bool
         Replace a corpus at `path`, once the new one is complete. Nothing but a corpus is replaced.
 
@@ -108,6 +114,9 @@ class CorpusWriter(PartitionWriter):
         has_weight: bool = False,
         provenance: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        n_all_tokens: int | None = None,
+        too_frequent: Sequence[str] = (),
+        n_too_frequent_tokens: int | None = None,
         overwrite: bool = False,
     ) -> None:
         if len(vocabulary) < 1:
@@ -128,6 +137,9 @@ class CorpusWriter(PartitionWriter):
         self._has_document_frequency = vocabulary.document_frequency is not None
         self._text_settings = text_settings
         self._levels = {name: tuple(names) for name, names in (levels or {}).items()}
+        self._n_all_tokens = n_all_tokens
+        self._too_frequent = tuple(too_frequent)
+        self._n_too_frequent_tokens = n_too_frequent_tokens
         self._overwrite = overwrite
         super().__init__(
             Location.of(path, storage_options),
@@ -222,6 +234,9 @@ class CorpusWriter(PartitionWriter):
             levels=self._levels,
             partitions=tuple(part.info for part in parts),
             provenance=self._signed_provenance(),
+            n_all_tokens=self._n_all_tokens,
+            too_frequent=self._too_frequent,
+            n_too_frequent_tokens=self._n_too_frequent_tokens,
         )
         with writing(self._location.url):
             target.replace_attributes(manifest.to_json())
@@ -239,4 +254,4 @@ class CorpusWriter(PartitionWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         # workers need neither vocabulary nor names of levels, and these can be large
-        return self.__dict__ | {"_vocabulary": None, "_levels": {}, "_provenance": {}}
+        return self.__dict__ | {"_vocabulary": None, "_levels": {}, "_too_frequent": (), "_provenance": {}}

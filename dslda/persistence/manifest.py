@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from dslda.corpus.json_fields import boolean, count, items, json_sha256, number, object_, positive, text
+from dslda.corpus.json_fields import (
+    boolean,
+    count,
+    items,
+    json_sha256,
+    number,
+    object_,
+    positive,
+    sorted_names,
+    text,
+)
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
@@ -57,6 +67,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "trace": list(record.trace),
         "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
         "text_settings": None if record.text_settings is None else record.text_settings.to_json(),
+        "too_frequent": list(record.too_frequent),
         "fields": dict(record.fields),
         "corpus_sha256": record.corpus_hash,
         "versions": dict(record.versions),
@@ -116,6 +127,8 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
             "response_summary": ResponseSummary.from_json(data["response"], f"{where}, response"),
             "training": _training(object_(data, "training", where), f"{where}, training"),
             "text_settings": None if settings is None else TextSettings.from_json(settings),
+            # models that were written before these were kept have none
+            "too_frequent": sorted_names(data, "too_frequent", where) if "too_frequent" in data else (),
             "fields": _texts(data, "fields", where),
             "corpus_hash": _name(data["corpus_sha256"]),
             "versions": _texts(data, "versions", where),
@@ -193,8 +206,19 @@ def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:
     found: dict[str, Any] = {
         f.name: boolean(data, f.name, where) if f.type == "bool" else count(data, f.name, where)
         for f in fields(TrainingSummary)
+        if f.name not in ("oov_share", "new_share")
     }
-    return TrainingSummary(**found)
+    return TrainingSummary(
+        **found, oov_share=_share(data, "oov_share", where), new_share=_share(data, "new_share", where)
+    )
+
+
+def _share(data: Mapping[str, Any], name: str, where: str) -> float | None:
+    """A share, or None where models do not know it, those too that were written before it was kept."""
+    share = None if data.get(name) is None else number(data, name, where)
+    if share is not None and not 0.0 <= share <= 1.0:
+        raise FormatError(f"{where}: field {name!r} must be in 0 to 1, got {share:g}")
+    return share
 
 
 def _texts(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:

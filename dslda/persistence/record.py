@@ -36,6 +36,12 @@ class TrainingSummary:
         EM stopped by its tolerance, as :meth:`~dslda.engine.em.EMState.has_settled` has it.
     interrupted : bool
         EM was stopped by Ctrl-C or on request; where neither holds, it stopped at its cap.
+    oov_share : float or None
+        Share of the tokens that the vocabulary does not have, over all documents of the corpus, those too that were kept
+        from training: what the same share of documents scored later is compared with. None where it is not known: of a
+        matrix, of documents that hold positions in a vocabulary, and of corpora and models from before it was kept.
+    new_share : float or None
+        The same, terms that were left out as too frequent being counted nowhere.
     """
 
     n_documents: int
@@ -46,6 +52,8 @@ class TrainingSummary:
     n_iterations: int
     converged: bool
     interrupted: bool
+    oov_share: float | None = None
+    new_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +80,9 @@ class ModelRecord:
         None where the documents were given as a matrix without terms.
     text_settings : TextSettings or None
         How texts become counts; None where the documents were given as counts.
+    too_frequent : tuple of str
+        Terms that ingestion left out as too frequent, sorted: they are no new words in documents scored later. None are
+        known of models that were written before they were kept.
     fields : mapping of str to str
         Fields of the training records by their use: "text", "words", "counts", "id"; predictions look there
         first.
@@ -108,6 +119,7 @@ class ModelRecord:
     trace: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None
     text_settings: TextSettings | None = None
+    too_frequent: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
     corpus_hash: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""How far the documents scored have moved from those trained on: population stability indices, and topics by name."""
+"""How far the documents scored have moved from those trained on: population stability indices, topics by name, and the
+share of tokens that the vocabulary does not have."""
 
 from __future__ import annotations
 
@@ -8,13 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.persistence.reference import Reference
+from dslda.corpus.summary import oov_share
+from dslda.persistence.record import ModelRecord
 from dslda.scoring.tally import RunTally
 
-__all__ = ["drift_report", "stability_index", "warned_above"]
+__all__ = ["drift_report", "new_share_warned_above", "stability_index", "warned_above"]
 
 STRONG = 0.25
 """An index above it is usually read as much changed, where documents are many."""
+
+NEW_STRONG = 0.1
+"""Rise of the share of new tokens, where documents are many. Of like texts it was 0.01 to 0.04, of others 0.15 to 0.7."""
+NEW_SCATTER = 0.1
+"""Standard deviation of the share among like documents: it was 0.05 to 0.11."""
+NEW_FEW = 1.0
+"""What a vocabulary of n documents may lack of like texts, times sqrt(n): of 200 documents with all their words it was 0.08
+to 0.11, of 1,500 it was 0.02 to 0.04."""
 
 
 def stability_index(now: NDArray[np.int64], then: NDArray[np.int64]) -> float:
@@ -49,13 +59,43 @@ def warned_above(n_bins: int, now: int, then: int) -> float:
     return STRONG + (degrees + 3.0 * math.sqrt(2.0 * degrees)) * (1.0 / now + 1.0 / then)
 
 
-def drift_report(tally: RunTally, reference: Reference | None) -> dict[str, Any] | None:
-    """What a manifest says of drift; None where the model does not know what it was trained on, or nothing was scored."""
+def new_share_warned_above(training: float, now: int, then: int) -> float:
+    """The share of new tokens from which on a rise is more than few documents make.
+
+    Fewer new tokens than in training take nothing from a prediction, so that only a rise is told.
+
+    Parameters
+    ----------
+    training : float
+        Share of the corpus trained on.
+    now, then : int
+        Documents scored and trained on, at least 1.
+    """
+    return training + NEW_STRONG + 3.0 * NEW_SCATTER / math.sqrt(now) + NEW_FEW / math.sqrt(then)
+
+
+def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dict[str, Any] | None:
+    """What a manifest says of drift; None where the model does not know what it was trained on, or nothing was scored.
+
+    Parameters
+    ----------
+    tally : RunTally
+    record : ModelRecord
+        Of the model.
+    of_texts : bool
+        The documents have all their words, as those of files have. Documents of a corpus have lost those that are not in
+        its vocabulary, and their share of unknown tokens is compared with nothing.
+    """
+    reference, training = record.reference, record.training
     if reference is None or tally.bins is None or not tally.n_words:
         return None
     means = tally.mean_topics
     assert means is not None
     n_reference = int(reference.topic_counts[0].sum())
+    known = training.new_share if of_texts else None
+    limit = (
+        None if known is None else new_share_warned_above(known, tally.n_words, max(training.n_documents, 1))
+    )
     topics = [
         stability_index(now, then)
         for now, then in zip(tally.bins.topics, reference.topic_counts, strict=True)
@@ -70,6 +110,13 @@ def drift_report(tally: RunTally, reference: Reference | None) -> dict[str, Any]
         "prediction_warned_above": warned_above(len(reference.prediction_counts), tally.n_words, n_reference),
         "largest_topic_psi": max(topics),
         "topics_warned_above": warned_above(reference.topic_counts.shape[1], tally.n_words, n_reference),
+        "oov_share": oov_share(tally.known_tokens, tally.tokens),
+        "training_oov_share": training.oov_share if of_texts else None,
+        "new_share": None
+        if known is None
+        else oov_share(tally.known_tokens, tally.tokens - tally.n_too_frequent),
+        "training_new_share": known,
+        "new_share_warned_above": limit,
         "topics": [
             {
                 "topic": k,

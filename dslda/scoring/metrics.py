@@ -29,6 +29,9 @@ HELP = {
     "duplicate_ids": "Rows whose identifier another row has.",
     "flagged_rows": "Rows with a flag.",
     "oov_share": "Share of the tokens that the model does not know.",
+    "training_oov_share": "Share of the tokens of the corpus trained on that the vocabulary does not have.",
+    "new_share": "Share of the tokens that are neither in the vocabulary nor left out of it as too frequent.",
+    "training_new_share": "The same share of the corpus trained on.",
     "prediction_mean": "Mean prediction.",
     "prediction_psi": "Population stability index of the predictions against training.",
     "largest_topic_psi": "Largest population stability index of a topic against training.",
@@ -151,6 +154,9 @@ def _of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     drift = manifest["drift"] or {}
     for name, value in (
         ("oov_share", manifest["oov_share"]),
+        ("training_oov_share", drift.get("training_oov_share")),
+        ("new_share", drift.get("new_share")),
+        ("training_new_share", drift.get("training_new_share")),
         ("prediction_mean", manifest["predictions"]["mean"]),
         ("prediction_psi", drift.get("prediction_psi")),
         ("largest_topic_psi", drift.get("largest_topic_psi")),

@@ -121,6 +121,7 @@ class FilePart:
             scorer.record, text=self.fields.text, words=self.fields.words, counts=self.fields.counts
         )
         analyze = Analyzer(settings)
+        too_frequent = frozenset(scorer.record.too_frequent)
         first = self.first_row
         for source, rows in zip(self.sources, self.rows, strict=True):
             records = _Records(source, first, rows, self.fields, tally if scorer.skip else None)
@@ -138,7 +139,10 @@ class FilePart:
                         continue
                     counted, words = count(batch)
                 for word, n in words.items():
-                    tally.words.add(word, n)
+                    if word in too_frequent:  # ingestion has seen them, and left them out
+                        tally.n_too_frequent += n
+                    else:
+                        tally.words.add(word, n)
                 yield predict_block(scorer.record, counted, [records.ids[i] for i, _ in batch])
             first += rows
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dslda.corpus.summary import oov_share
 from dslda.exceptions import InputError
 from dslda.model import Model
 from dslda.prediction.results import FLAG_MEANING
@@ -60,7 +61,8 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
     files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
     duplicates = find_duplicates(files, output_format, tally.n_rows)
-    drift = drift_report(tally, model.record.reference)
+    of_texts = all(found.partition is None for found in state.inputs)
+    drift = drift_report(tally, model.record, of_texts=of_texts)
     return state.to_json() | {
         "parts": parts,
         "rows_in": sum(part.rows for part in state.parts),
@@ -69,7 +71,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         "flags": {flag: tally.flags.get(flag, 0) for flag in FLAG_MEANING},
         "tokens": tally.tokens,
         "known_tokens": tally.known_tokens,
-        "oov_share": 1.0 - tally.known_tokens / tally.tokens if tally.tokens else None,
+        "oov_share": oov_share(tally.known_tokens, tally.tokens),
         "duplicate_ids": duplicates.to_json(),
         "predictions": {
             "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
@@ -155,7 +157,7 @@ def log_run(manifest: Mapping[str, Any], n_new_parts: int) -> None:
             extra={"event": "duplicate_ids"} | repeated,
         )
     if manifest["drift"]:
-        _log_drift(manifest["drift"])
+        _log_drift(manifest["drift"], manifest["new_words"])
     log_complete(manifest, n_new_parts)
 
 
@@ -174,6 +176,9 @@ def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
             "skipped": manifest["skipped"]["count"],
             "unreadable_inputs": len(manifest["skipped"]["unreadable_inputs"]),
             "oov_share": manifest["oov_share"],
+            "training_oov_share": drift.get("training_oov_share"),
+            "new_share": drift.get("new_share"),
+            "training_new_share": drift.get("training_new_share"),
             "prediction_mean": manifest["predictions"]["mean"],
             "prediction_psi": drift.get("prediction_psi"),
             "largest_topic_psi": drift.get("largest_topic_psi"),
@@ -181,7 +186,19 @@ def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
     )
 
 
-def _log_drift(drift: Mapping[str, Any]) -> None:
+def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
+    limit = drift["new_share_warned_above"]
+    if limit is not None and drift["new_share"] > limit:
+        named = ", ".join(f"{each['word']!r:.60}" for each in new_words["words"][:5])
+        logger.warning(
+            "%.1f%% of the tokens are neither in the vocabulary nor left out of it as too frequent, of the corpus trained on "
+            "it was %.1f%%; the most frequent: %s",
+            100 * drift["new_share"],
+            100 * drift["training_new_share"],
+            named,
+            extra={"event": "drift", "of": "words"}
+            | {name: drift[name] for name in ("new_share", "training_new_share")},
+        )
     of_training = drift["reference"] == "trained on"
     # an alarm that rings for all that is new is soon heard by nobody
     level = logging.INFO if of_training else logging.WARNING

@@ -31,6 +31,13 @@ class Tally:
     n_topics : int
     reference : Reference or None
         The bins that predictions and topic proportions are counted in.
+
+    Attributes
+    ----------
+    words : FrequentWords
+        Those that the model does not know, without those that ingestion left out as too frequent.
+    n_too_frequent : int
+        Tokens that are the latter.
     """
 
     def __init__(self, n_topics: int, reference: Reference | None) -> None:
@@ -49,6 +56,7 @@ class Tally:
         self._skipped: list[dict[str, str]] = []
         self._unreadable: list[dict[str, Any]] = []
         self.words = FrequentWords()
+        self.n_too_frequent = 0
 
     def add(self, scored: Predictions) -> None:
         """Count documents."""
@@ -97,6 +105,7 @@ class Tally:
             "flags": dict(sorted(self._flags.items())),
             "tokens": self._tokens,
             "known_tokens": self._known_tokens,
+            "too_frequent_tokens": self.n_too_frequent,
             "predictions": {
                 "count": self._n_predictions,
                 "sum": self._prediction_sum,
@@ -121,6 +130,7 @@ class RunTally:
         self.classes: Counter[str] = Counter()
         self.tokens = 0
         self.known_tokens = 0
+        self.n_too_frequent = 0
         self.n_skipped = 0
         self.skipped: list[Any] = []
         self._unreadable: dict[str, dict[str, Any]] = {}
@@ -138,6 +148,8 @@ class RunTally:
         self.flags.update(part["flags"])
         self.tokens += part["tokens"]
         self.known_tokens += part["known_tokens"]
+        # parts that an earlier release has scored are without
+        self.n_too_frequent += part.get("too_frequent_tokens", 0)
         self.n_skipped += part["skipped"]["count"]
         room = FIRST_SKIPPED_OF_RUN - len(self.skipped)
         self.skipped += part["skipped"]["first"][:room]

@@ -54,6 +54,9 @@ class TrainingSet:
     text_settings: TextSettings | None = None
     corpus_hash: str | None = None
     fields: Mapping[str, str] | None = None
+    oov_share: float | None = None
+    new_share: float | None = None
+    too_frequent: tuple[str, ...] = ()
 
     @property
     def column(self) -> str:
@@ -100,6 +103,9 @@ def training_set_of_corpus(
         corpus.text_settings,
         corpus.content_hash,
         {use: name for name, use in uses.items() if use in ("text", "words", "counts", "id")},
+        corpus.oov_share,
+        corpus.new_share,
+        corpus.too_frequent,
     )
 
 
@@ -192,6 +198,9 @@ def training_set_of_bag(
         blocks.vocabulary,
         blocks.text_settings,
         fields={use: name for use, name in uses.items() if name is not None},
+        oov_share=blocks.oov_share,
+        new_share=blocks.new_share,
+        too_frequent=blocks.too_frequent,
     )
 
 

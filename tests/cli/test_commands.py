@@ -46,6 +46,7 @@ def test_ingest_writes_a_corpus_and_says_what_is_in_it(made: Path, dslda: Dslda)
     assert "documents:           80 (0 empty)" in told.out
     assert "stars: 79 values, 1 missing, real numbers, mean " in told.out
     assert "age: 80 values, whole numbers, mean 39.5" in told.out
+    assert f"out of vocabulary:   {corpus.oov_share:.1%} of {corpus.n_all_tokens:,} tokens (" in told.out
     assert "fields:              text (text), key (id), stars (response), age (response)" in told.out
     assert corpus.content_hash in told.out
 
@@ -333,6 +334,7 @@ def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> N
     assert "80 documents (79 labelled, 0 empty)" in told.out
     assert "rho=2.0" in told.out
     assert "alpha=1/K" in told.out
+    assert f"out of vocabulary:   {model.training.oov_share:.1%} of the tokens of its corpus" in told.out
     assert "None" not in told.out
     assert "{}" not in told.out
     # what has no value says nothing

@@ -25,7 +25,7 @@ import dslda
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
 from dslda.exceptions import InputError
-from dslda.model import Model
+from dslda.model import Model, load_model
 from dslda.scoring.folder import RunFolder, RunState
 
 Dslda = Callable[..., Any]
@@ -211,6 +211,7 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     assert described.code == 0
     assert "5 of 5 records" in described.out
     assert "against 80 documents trained on" in described.out
+    assert re.search(r"out of vocabulary: +\d.*% in training; without .* and \d", described.out)
     assert "5 rows in 1 part, nothing was new" in again.out
     assert content(out) == before
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == times
@@ -1000,10 +1001,15 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     assert any(each.get("event") == "skipped" and each["place"] == f"{reviews}, line 4" for each in logged)
     told = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if not line.startswith("#"))
     run = f'run="{tmp_path}/out"'
+    trained = load_model(made / "stars.model").training
     for name, value in (
         (f"rows{{{run}}}", 3),
         (f"skipped_rows{{{run}}}", 1),
         (f"duplicate_ids{{{run}}}", 1),
+        (f"oov_share{{{run}}}", 1 - 1 / 3),
+        (f"training_oov_share{{{run}}}", trained.oov_share),
+        (f"new_share{{{run}}}", 1 - 1 / 3),
+        (f"training_new_share{{{run}}}", trained.new_share),
         (f'flagged_rows{{{run},flag="no_known_word"}}', 1),
         (f"success{{{run}}}", 1),
     ):
@@ -1014,6 +1020,8 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     assert f"dslda_score_last_success_timestamp_seconds{{{run}}} {last}\n" in metrics.read_text()
     complete = next(each for each in logged if each.get("event") == "complete")
     assert (complete["rows"], complete["skipped"]) == (3, 1)
+    assert complete["training_oov_share"] == trained.oov_share
+    assert (complete["new_share"], complete["training_new_share"]) == (1 - 1 / 3, trained.new_share)
     edited = tmp_path / "edited.model"
     shutil.copytree(made / "stars.model", edited)
     (edited / "zarr.json").write_text((edited / "zarr.json").read_text().replace("gaussian", "poisson"))
@@ -1029,11 +1037,12 @@ def test_stop_words_are_no_new_words(made: Path, tmp_path: Path) -> None:
     record = dslda.load_model(made / "stars.model").record
     assert record.text_settings is not None
     settings = replace(record.text_settings, stop_words=("the", "of"))
-    model = Model(replace(record, text_settings=settings))
-    (tmp_path / "x.jsonl").write_text('{"text": "the good of the unheard"}\n')
+    model = Model(replace(record, text_settings=settings, too_frequent=("and",)))
+    (tmp_path / "x.jsonl").write_text('{"text": "the good of the unheard and"}\n')
     run = dslda.score(model, tmp_path / "x.jsonl", tmp_path / "out")
     assert run.manifest["new_words"] == {"words": [{"word": "unheard", "count": 1}], "error": 0}
-    assert run.manifest["oov_share"] == 0.5
+    assert run.manifest["oov_share"] == 1 - 1 / 3
+    assert run.manifest["drift"]["new_share"] == 0.5
 
 
 def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path: Path) -> None:

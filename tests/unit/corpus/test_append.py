@@ -124,6 +124,8 @@ def test_what_is_appended_is_as_if_all_had_been_ingested_at_once(tmp_path, schem
         whole.nnz,
         whole.n_empty,
     )
+    given = [str(row["text"]).split() for row in (*FIRST, *SECOND, *THIRD)]
+    assert grown.n_all_tokens == whole.n_all_tokens == sum(word != "fig" for words in given for word in words)
     assert grown.text_settings == before.text_settings
     assert grown.vocabulary_sha256 == before.vocabulary_sha256
     for found, expected in (
@@ -138,6 +140,31 @@ def test_what_is_appended_is_as_if_all_had_been_ingested_at_once(tmp_path, schem
     if scheme == "memory":
         fs, root = fsspec.core.url_to_fs(url)
         fs.rm(root, recursive=True)
+
+
+def test_what_was_left_out_is_counted_on_as_long_as_it_is_known(tmp_path):
+    texts = [{"text": f"the pear {word}"} for word in ("apple", "apple", "plum", "of")]
+    path = tmp_path / "a.corpus"
+    first = ingest(write(tmp_path / "a.jsonl", texts), path, text="text", min_df=1, max_df=0.9)
+    assert (first.n_tokens, first.n_all_tokens, first.too_frequent) == (4, 12, ("pear", "the"))
+    assert first.new_share == 0.0
+    more = write(tmp_path / "b.jsonl", [{"text": "the new apple and the old"}])
+    grown = ingest(more, path, append=True)
+    assert (grown.n_tokens, grown.n_all_tokens, grown.too_frequent) == (5, 18, ("pear", "the"))
+    assert (grown.oov_share, grown.new_share) == (1 - 5 / 18, 1 - 5 / (18 - 8 - 2))
+    other = ingest(more, text="text", vocabulary=grown)
+    assert (other.n_tokens, other.n_all_tokens, other.too_frequent) == (1, 6, ("pear", "the"))
+    assert other.new_share == 1 - 1 / (6 - 2)
+    # an earlier release has written it, or appended to it
+    metadata = json.loads((path / "zarr.json").read_text())
+    for name in ("n_all_tokens", "n_too_frequent_tokens", "too_frequent", "manifest_sha256"):
+        del metadata["attributes"][name]
+    (path / "zarr.json").write_text(json.dumps(metadata))
+    old = open_corpus(path)
+    assert (old.n_all_tokens, old.oov_share, old.content_hash) == (None, None, grown.content_hash)
+    grown = ingest(write(tmp_path / "c.jsonl", [{"text": "plum"}]), path, append=True)
+    assert (grown.n_tokens, grown.n_all_tokens, grown.oov_share, grown.too_frequent) == (6, None, None, ())
+    assert grown.new_share is None
 
 
 def test_who_has_opened_the_corpus_reads_on_what_was_there(old, second):
@@ -370,8 +397,14 @@ def test_every_kind_of_input_can_be_appended(tmp_path):
         {2: 7},
         {2: 4},
     ]
+    assert grown.n_all_tokens is None
     assert grown.vocabulary.document_frequency.tolist() == [2, 2, 4]
     assert counted.vocabulary.document_frequency.tolist() == [1, 1, 1]
+    fields = {"words": "words", "counts": "counts"}
+    known = ingest(words, tmp_path / "d.corpus", vocabulary=counted, **fields)
+    assert (known.n_tokens, known.n_all_tokens) == (4, 5)
+    # what is not in the vocabulary of LDA-C was lost before
+    assert ingest(tmp_path / "c.dat", known.path, append=True).n_all_tokens is None
 
 
 def test_empty_documents_are_told_of_those_that_are_new(tmp_path, old):

@@ -47,6 +47,8 @@ def test_blocks_of_a_bag_are_the_partitions_of_the_store(client, reviews, tmp_pa
     assert found.vocabulary.document_frequency.tolist() == corpus.vocabulary.document_frequency.tolist()
     assert found.text_settings == corpus.text_settings
     assert (found.n_documents, found.n_tokens) == (corpus.n_documents, corpus.n_tokens)
+    assert (found.oov_share, found.new_share) == (corpus.oov_share, corpus.new_share)
+    assert found.too_frequent == corpus.too_frequent
     assert found.responses == corpus.response_summaries
     assert len(found.futures) == corpus.n_partitions > 3
     for i, future in enumerate(found.futures):

@@ -36,7 +36,12 @@ MANIFEST = Manifest(
         PartitionInfo(0, 0, 0, 0, "4" * 16, {"response/0": "5" * 16}),
     ),
     provenance={"sources": ["a.jsonl"], "skipped": 3},
+    n_all_tokens=10,
+    n_too_frequent_tokens=2,
+    too_frequent=("and", "été"),
 )
+OPTIONAL = ("n_all_tokens", "n_too_frequent_tokens", "too_frequent")
+"""Fields that corpora of earlier releases are without."""
 
 
 def through_json(data):
@@ -57,6 +62,16 @@ def test_manifest_comes_back_from_json():
     assert copy_.covariates == MANIFEST.covariates
     assert copy_.levels == MANIFEST.levels
     assert (copy_.n_documents, copy_.nnz, copy_.n_tokens) == (3, 3, 5)
+    assert (copy_.n_all_tokens, copy_.n_too_frequent_tokens) == (10, 2)
+    assert (copy_.oov_share, copy_.new_share, copy_.too_frequent) == (1 - 5 / 10, 1 - 5 / 8, ("and", "été"))
+
+
+def test_a_corpus_of_an_earlier_release_does_not_know_its_unknown_words():
+    data = {name: value for name, value in through_json(MANIFEST.to_json()).items() if name not in OPTIONAL}
+    old = Manifest.from_json(resealed(data), "x.corpus")
+    assert (old.n_all_tokens, old.oov_share, old.new_share, old.too_frequent) == (None, None, None, ())
+    assert old.content_hash == MANIFEST.content_hash
+    assert Manifest.from_json(through_json(old.to_json()), "x.corpus") == old
 
 
 def test_manifest_of_another_writer_may_lack_the_checksum_and_have_more_fields():
@@ -123,7 +138,7 @@ def test_edited_manifest_is_refused():
 REQUIRED = [
     name
     for name in MANIFEST.to_json()
-    if name not in ("manifest_sha256", "encoding-type", "encoding-version")
+    if name not in ("manifest_sha256", "encoding-type", "encoding-version", *OPTIONAL)
 ]
 
 
@@ -135,7 +150,7 @@ def test_missing_field_is_named(name):
         Manifest.from_json(resealed(data), "x")
 
 
-@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("name", [*REQUIRED, *OPTIONAL])
 def test_field_of_wrong_type_is_named(name):
     data = MANIFEST.to_json() | {name: -1.5}
     with pytest.raises(FormatError, match=f"x: manifest: field '{name}' must be .*, got -1.5"):
@@ -147,6 +162,9 @@ def test_field_of_wrong_type_is_named(name):
     [
         (("n_documents",), 4, "field 'n_documents' must be the sum over partitions, 3, got 4"),
         (("n_tokens",), 6, "field 'n_tokens' must be the sum"),
+        (("n_all_tokens",), 6, "field 'n_all_tokens' must be at least n_tokens and .* together, 7, got 6"),
+        (("too_frequent",), ["b", "a"], "field 'too_frequent' must be distinct strings in the order"),
+        (("too_frequent",), ["a", 1], "field 'too_frequent' must be distinct strings"),
         (("nnz",), True, "field 'nnz' must be a whole number"),
         (("partitions", 1, "nnz"), -1, r"partitions\[1\]: field 'nnz' must be a whole number >= 0, got -1"),
         (("partitions", 1), 7, r"partitions\[1\] must be a JSON object, got 7"),

@@ -8,6 +8,7 @@ import logging
 import math
 import re
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import dslda
 from dslda.cluster.client import ClientLater
-from dslda.corpus import sources
+from dslda.corpus import selection, sources
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.counting import count_chunk
 from dslda.corpus.ingest import ingest
@@ -104,7 +105,8 @@ def chunked(
         for a, b in pairwise(cuts)
     ]
     plan = plan_corpus(runner, counted, fields, settings=text_settings, partition_tokens=partition_tokens)
-    return plan.vocabulary, [assemble(p.pieces, [plan.blocks[b] for b in p.blocks]) for p in plan.partitions]
+    parts = [assemble(p.pieces, [plan.blocks[b] for b in p.blocks]) for p in plan.partitions]
+    return plan.vocabulary, parts, (plan.n_all_tokens, plan.n_too_frequent_tokens, plan.too_frequent)
 
 
 @settings(max_examples=80, deadline=None)
@@ -116,21 +118,24 @@ def chunked(
     ),
     borders=st.lists(st.integers(0, 12), max_size=4),
     min_df=st.one_of(st.integers(1, 3), st.floats(0.0, 0.5)),
+    max_df=st.floats(0.5, 1.0),
     max_features=st.one_of(st.none(), st.integers(1, 5)),
     partition_tokens=st.one_of(st.none(), st.integers(1, 10)),
 )
 def test_how_the_input_is_cut_never_changes_anything(
-    documents, borders, min_df, max_features, partition_tokens
+    documents, borders, min_df, max_df, max_features, partition_tokens
 ):
-    text_settings = TextSettings(min_df=min_df, max_df=1.0, max_features=max_features)
+    text_settings = TextSettings(min_df=min_df, max_df=max_df, max_features=max_features)
     try:
-        vocabulary, partitions = chunked(documents, [], text_settings, partition_tokens)
+        vocabulary, partitions, left_out = chunked(documents, [], text_settings, partition_tokens)
     except InputError as error:
         with pytest.raises(InputError, match=re.escape(str(error))):
             chunked(documents, borders, text_settings, partition_tokens)
         return
-    same, parts = chunked(documents, borders, text_settings, partition_tokens)
+    same, parts, same_left_out = chunked(documents, borders, text_settings, partition_tokens)
     assert same == vocabulary
+    assert same_left_out == left_out
+    assert left_out[0] == sum(len(document.split()) for document in documents)
     assert same.document_frequency.tolist() == vocabulary.document_frequency.tolist()
     assert len(parts) == len(partitions)
     for part, partition in zip(parts, partitions, strict=True):
@@ -163,6 +168,16 @@ def test_counts_are_those_of_countvectorizer_on_real_data(shared_data, tmp_path,
     assert corpus.vocabulary.terms == tuple(vectorizer.get_feature_names_out())
     assert corpus.vocabulary.document_frequency.tolist() == np.bincount(expected.indices).tolist()
     assert corpus.n_tokens == expected.sum()
+    # all tokens once more, before any filter
+    counted = [Counter(vectorizer.build_analyzer()(json.loads(line)["text"])) for line in data]
+    documents = Counter(term for counts in counted for term in counts)
+    most = chosen["max_df"] if isinstance(chosen["max_df"], int) else chosen["max_df"] * len(data)
+    assert corpus.n_all_tokens == sum(counts.total() for counts in counted)
+    assert corpus.oov_share == 1 - corpus.n_tokens / corpus.n_all_tokens
+    assert corpus.too_frequent == tuple(sorted(term for term, n in documents.items() if n > most))
+    n_too_frequent = sum(counts[term] for counts in counted for term in corpus.too_frequent)
+    assert corpus.manifest.n_too_frequent_tokens == n_too_frequent
+    assert corpus.new_share == 1 - corpus.n_tokens / (corpus.n_all_tokens - n_too_frequent)
     for block, first in zip(
         blocks(corpus), np.cumsum([0, *(p.n_documents for p in corpus.partitions)]), strict=False
     ):
@@ -173,12 +188,24 @@ def test_counts_are_those_of_countvectorizer_on_real_data(shared_data, tmp_path,
 
 
 @pytest.mark.filterwarnings("ignore::dslda.exceptions.DataWarning")
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 9])
+def test_terms_that_are_too_frequent_are_remembered_up_to_a_limit(tmp_path, monkeypatch):
+    texts = ["aa bb", "aa bb dd", "cc aa dd", "cc yy", "aa zz"]
+    (tmp_path / "a.jsonl").write_bytes(json_lines({"text": text} for text in texts))
+    for limit, expected in ((4, ("aa", "bb", "cc", "dd")), (3, ("aa", "bb", "cc"))):
+        monkeypatch.setattr(selection, "MOST_TOO_FREQUENT", limit)
+        kept = ingest(tmp_path / "a.jsonl", text="text", min_df=1, max_df=1)
+        assert kept.too_frequent == expected
+        assert kept.manifest.n_too_frequent_tokens == {4: 10, 3: 8}[limit]
+
+
+@pytest.mark.filterwarnings("ignore::dslda.exceptions.DataWarning")
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_max_features_keeps_the_most_frequent_and_of_equals_the_first(tmp_path, n):
     texts = ["dd dd cc bb", "cc bb aa aa", "ee"]  # aa, bb, cc and dd come twice
     (tmp_path / "a.jsonl").write_bytes(json_lines({"text": text} for text in texts))
     corpus = ingest(tmp_path / "a.jsonl", text="text", max_features=n, **ALL)
     assert corpus.vocabulary.terms == ("aa", "bb", "cc", "dd", "ee")[:n]
+    assert (corpus.n_tokens, corpus.n_all_tokens, corpus.too_frequent) == (2 * min(n, 4) + n // 5, 9, ())
 
 
 def test_shares_are_of_all_documents_empty_ones_too(tmp_path):
@@ -205,6 +232,7 @@ def test_a_given_vocabulary_is_taken_as_it_is(tmp_path, kind):
     assert corpus.vocabulary.terms == tuple(terms)
     assert corpus.vocabulary.document_frequency.tolist() == [2, 0, 2]
     assert dense(corpus).tolist() == [[1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 0, 0]]
+    assert (corpus.n_all_tokens, corpus.oov_share, corpus.new_share) == (8, 0.5, 0.5)
 
 
 # one corpus from every kind of input
@@ -351,6 +379,11 @@ def test_counted_words_lda_c_and_a_matrix_give_the_same_corpus(reviews, tmp_path
         ingest(matrix, vocabulary=list(terms)),
     ]
     assert len({corpus.content_hash for corpus in without}) == 1
+    # what was left out before documents held positions in a vocabulary nobody knows
+    for counted_here, *by_position in (with_responses, without):
+        assert (counted_here.oov_share, counted_here.new_share) == (0.0, 0.0)
+        assert [corpus.n_all_tokens for corpus in by_position] == [None, None]
+        assert [corpus.new_share for corpus in by_position] == [None, None]
     assert (dense(without[0]) == matrix.toarray()).all()
 
 

@@ -67,6 +67,9 @@ def make_writer(path, blocks=BLOCKS, **changes) -> CorpusWriter:
         "covariates": ("age",),
         "has_weight": True,
         "provenance": {"sources": ["reviews.jsonl"]},
+        "n_all_tokens": 2**40,
+        "n_too_frequent_tokens": 3,
+        "too_frequent": ("fruit", "taste"),
     }
     return CorpusWriter(path, **(arguments | changes))
 

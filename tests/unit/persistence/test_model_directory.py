@@ -95,6 +95,8 @@ def a_record_of_classes() -> ModelRecord:
         ),
         classes=("1", "5"),
         levels={"party": ("D", "I", "R")},
+        training=replace(plain.training, oov_share=1 / 3, new_share=1 / 7),
+        too_frequent=("and", "été"),
         base=np.array([-1 / 3, 1 / 3]),
     )
 
@@ -137,6 +139,7 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         "response_summary",
         "training",
         "text_settings",
+        "too_frequent",
         "fields",
         "corpus_hash",
         "versions",
@@ -178,6 +181,30 @@ def test_a_model_from_before_there_was_a_choice_of_estimation_opens_as_the_mode(
     assert settings.pop("topic_estimation") == "map"
     edit_attributes(path, settings=settings)
     assert_same(read_model(path), a_record())
+
+
+def test_a_model_from_before_unknown_words_were_counted_knows_no_share_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.model"
+    record = a_record_of_classes()
+    write_model(record, path)
+    training = json.loads((path / "zarr.json").read_text())["attributes"]["training"]
+    assert [training.pop(name) for name in ("oov_share", "new_share")] == [1 / 3, 1 / 7]
+    edit_attributes(path, training=training, too_frequent=...)
+    assert_same(
+        read_model(path),
+        replace(record, training=replace(record.training, oov_share=None, new_share=None), too_frequent=()),
+    )
+    for changes, message in (
+        (
+            {"training": training | {"oov_share": 1.5}},
+            "training: field 'oov_share' must be in 0 to 1, got 1.5",
+        ),
+        ({"training": training | {"new_share": "no"}}, "training: field 'new_share' must be a finite number"),
+        ({"training": training, "too_frequent": ["b", "a"]}, "field 'too_frequent' must be distinct strings"),
+    ):
+        edit_attributes(path, **changes)
+        with pytest.raises(FormatError, match=message):
+            read_model(path)
 
 
 @pytest.mark.parametrize(

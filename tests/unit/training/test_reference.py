@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -129,6 +130,80 @@ def test_drift_is_seen_and_its_absence_too(
     assert "train with 250 documents or more held out" in told[0].message
     # of a model that overfits it may be so for all that is new
     assert {record.levelno for record in told} == {logging.INFO}
+
+
+def with_words(path: Path, words: str) -> Path:
+    """The documents of a file with more words each, in which {i} is their number."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for i, record in enumerate(records):
+        record["text"] = f"{record['text']} {words.format(i=i)}"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_unknown_words_are_compared_with_those_of_the_corpus(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    common = "the the the the the it it it it rare{i} aside "
+    path = with_words(write(tmp_path / "a.jsonl", 400, seed=0), common)
+    corpus = dslda.ingest(path, tmp_path / "a.corpus", text="text", response="y", max_df=0.95)
+    assert corpus.too_frequent == ("aside", "it", "the")
+    model = dslda.train(corpus, response="y", n_topics=2, documents=np.arange(400) < 100, tol=0.05)
+    tokens = [word for line in path.read_text().splitlines() for word in json.loads(line)["text"].split()]
+    unknown = [word for word in tokens if word not in set(corpus.vocabulary.terms)]
+    # of all documents, those too that were kept from training
+    assert model.training.oov_share == pytest.approx(len(unknown) / len(tokens), rel=1e-12)
+    new = [word for word in unknown if word not in corpus.too_frequent]
+    n_others = len(tokens) - len(unknown) + len(new)
+    assert model.training.new_share == pytest.approx(len(new) / n_others, rel=1e-12)
+    model = dslda.load_model(model.save(tmp_path / "a.model"))
+
+    def scored(model: Model, inputs: Path, out: str) -> dict[str, Any]:
+        caplog.clear()
+        return dslda.score(model, inputs, tmp_path / out).manifest
+
+    alike = with_words(write(tmp_path / "b.jsonl", 100, seed=1), common)
+    found = scored(model, alike, "alike")
+    drift = found["drift"]
+    assert drift["oov_share"] == found["oov_share"] == pytest.approx(11 / 51)
+    assert drift["training_oov_share"] == model.training.oov_share == pytest.approx(11 / 51)
+    assert drift["new_share"] == drift["training_new_share"] == pytest.approx(1 / 41)
+    assert drift["new_share_warned_above"] == pytest.approx(1 / 41 + 0.1 + 0.3 / 10 + 1 / 10)
+    assert not [record for record in caplog.records if "vocabulary" in record.message]
+    assert found["new_words"]["words"][0]["word"].startswith("rare")
+
+    other = with_words(write(tmp_path / "c.jsonl", 100, seed=2), common + "le la les " * 9)
+    found = scored(model, other, "other")
+    assert found["oov_share"] == pytest.approx(38 / 78)
+    assert found["drift"]["new_share"] == pytest.approx(28 / 68)
+    assert [each["word"] for each in found["new_words"]["words"][:3]] == ["la", "le", "les"]
+    (told,) = [record for record in caplog.records if "vocabulary" in record.message]
+    assert told.levelno == logging.WARNING
+    assert told.message.startswith(
+        "41.2% of the tokens are neither in the vocabulary nor left out of it as too frequent, "
+    )
+    assert told.message.endswith(
+        "of the corpus trained on it was 2.4%; the most frequent: 'la', 'le', 'les', 'rare0', 'rare1'"
+    )
+
+    # documents of a corpus have lost their unknown words
+    folder = tmp_path / "c.corpus"
+    counted = dslda.ingest(other, folder, text="text", response="y", vocabulary=corpus)
+    assert counted.oov_share == pytest.approx(38 / 78)
+    found = scored(model, folder, "corpus")
+    assert (found["oov_share"], found["drift"]["training_oov_share"]) == (0.0, None)
+    names = ("new_share", "training_new_share", "new_share_warned_above")
+    assert [found["drift"][name] for name in names] == [None] * 3
+
+    record = model.record
+    training = dataclasses.replace(record.training, oov_share=None, new_share=None)
+    older = Model(dataclasses.replace(record, training=training, too_frequent=()))
+    found = scored(older, other, "older")
+    assert found["drift"]["training_oov_share"] is None
+    assert [found["drift"][name] for name in names] == [None] * 3
+    assert not [record for record in caplog.records if "vocabulary" in record.message]
+    assert [each["word"] for each in found["new_words"]["words"][:2]] == ["la", "le"]
+    assert {"the", "it"} <= {each["word"] for each in found["new_words"]["words"]}
 
 
 def test_intervals_come_from_documents_kept_from_training_and_cover_what_they_say(

@@ -168,6 +168,10 @@ def test_store_and_bag_on_a_cluster_give_the_same_bits_and_leave_the_client_open
     assert resumed.trace["elbo"].tobytes() == own.trace["elbo"].tobytes()
     assert from_bag.vocabulary == stored.vocabulary
     assert from_bag.text_settings == stored.text_settings
+    for model in (from_store, from_bag, resumed):
+        assert model.training.oov_share == stored.oov_share is not None
+        assert model.training.new_share == stored.new_share is not None
+        assert model.record.too_frequent == stored.too_frequent
 
 
 def test_documents_left_out_are_left_out(
@@ -178,6 +182,8 @@ def test_documents_left_out_are_left_out(
     by_rows = train(corpus, response="y", n_topics=K, documents=rows)
     by_mask = train(corpus, response="y", n_topics=K, documents=np.arange(D) % 5 > 0)
     alone = train(counts[rows], response=y[rows], n_topics=K)
+    assert by_rows.training.oov_share == corpus.oov_share  # of all documents
+    assert alone.training.oov_share is None
     assert_same_bits(by_rows, by_mask)
     assert by_rows.training.n_documents == len(rows)
     assert by_rows.response_summary == alone.response_summary
