@@ -23,7 +23,7 @@ HELP = {
     "last_success_timestamp_seconds": "When a run was complete last.",
     "seconds": "Seconds that the last run took.",
     "new_parts": "Parts that the last run has scored.",
-    "rows": "Rows in the folder.",
+    "rows": "Rows of the complete run in the folder.",
     "skipped_rows": "Records that were left out.",
     "unreadable_inputs": "Inputs that could not be scored, or not to their end.",
     "duplicate_ids": "Rows whose identifier another row has.",
