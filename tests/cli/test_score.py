@@ -904,11 +904,26 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
         assert refused.returncode == 2
         assert "cannot be written: Permission denied" in refused.stderr
         assert "; 1 input must be scored" in refused.stderr
+        for folder in folders:
+            folder.chmod(0o700)
+        broken = (inputs / "b.jsonl").read_text() + "{"
+        (inputs / "b.jsonl").write_text(broken)
+        assert dslda(*score).code == 2
+        for folder in folders:
+            folder.chmod(0o500)
+        refused = without_rights(*score)  # nor can what is unfinished be gone on with
+        assert refused.returncode == 2
+        assert "; 1 input must be scored" in refused.stderr
+        (inputs / "b.jsonl").unlink()
+        assert without_rights(*score).returncode == 0
     finally:
         for folder in folders:
             folder.chmod(0o700)
     damage(out / "part-000000.parquet")
-    assert content(out) == before
+    assert before.items() < content(out).items()
+    assert dslda(*score).code == 0
+    assert content(out)["part-000000.parquet"] == before["part-000000.parquet"]
+    assert "unfinished.json" not in content(out)
 
 
 def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
