@@ -168,10 +168,15 @@ def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]
 def _scores(location: Location) -> Iterator[tuple[str, Any]]:
     from dslda.scoring.folder import RunFolder, RunState
 
-    manifest = RunFolder(location, "parquet").read_manifest() or {}
-    state = RunState.from_json(manifest, f"{location.url}: manifest")
+    folder = RunFolder(location, "parquet")
+    manifest = folder.read_manifest() or {}
+    where = f"{location.url}: manifest"
+    state = RunState.from_json(manifest, where)
     yield "scores", location.url
     yield "status", "complete" if state.complete else "unfinished: run dslda score again"
+    if (going_on := folder.read_unfinished(manifest)) is not None:
+        planned = sum(not found.verified for found in RunState.from_json(going_on, where).inputs)
+        yield "next run", f"unfinished, of {number_of(planned, 'more input')}: run dslda score again"
     yield "model", ", ".join(f"{name} {value}" for name, value in state.identity["model"].items())
     yield "inputs", _listed([found.label for found in state.inputs])
     yield "parts", f"{len(state.parts):,}"

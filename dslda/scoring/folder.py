@@ -13,16 +13,19 @@ from typing import Any
 from dslda.corpus.json_fields import count, items, object_, parse_json, text
 from dslda.corpus.location import Location
 from dslda.corpus.output import writing
-from dslda.exceptions import FormatError, OutputExistsError
+from dslda.exceptions import DsldaError, FormatError, OutputExistsError
 from dslda.persistence.manifest import MANIFEST_CHECKSUM, manifest_checksum
 from dslda.scoring.inputs import Input, Piece
 from dslda.scoring.tables import ENDINGS
 
-__all__ = ["ENCODING_TYPE", "MANIFEST", "Part", "RunFolder", "RunState"]
+__all__ = ["ENCODING_TYPE", "MANIFEST", "UNFINISHED", "Part", "RunFolder", "RunState"]
 
 ENCODING_TYPE = "dslda-scores"
 ENCODING_VERSION = "1"
 MANIFEST = "manifest.json"
+UNFINISHED = "unfinished.json"
+"""What a run goes on from while the manifest is that of a complete one, whose rows count until the next is complete."""
+
 PARTS = "parts"
 
 PART_FILE = re.compile(r"part-\d{6,}\.(parquet|csv|jsonl)")
@@ -108,7 +111,7 @@ class RunState:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest of a run that is not complete."""
+        """The manifest of a run that is not complete, or what lies beside that of one that is."""
         return {
             "encoding-type": ENCODING_TYPE,
             "encoding-version": ENCODING_VERSION,
@@ -210,6 +213,14 @@ class RunFolder:
             )
         return data
 
+    def complete_manifest(self) -> dict[str, Any] | None:
+        """The manifest of a complete run; None where there is none that can be read."""
+        with contextlib.suppress(DsldaError, OSError):
+            found = self.read_manifest()
+            if found is not None and found.get("status") == "complete":
+                return found
+        return None
+
     def check_kinds(self) -> None:
         """Refuse a folder where a file of the run must be, and a file where its folder must be.
 
@@ -222,7 +233,8 @@ class RunFolder:
                 if not folder and name == PARTS:
                     is_right, must, is_now = kind != "file", "a folder", "a file"
                 else:
-                    is_right = kind != "directory" or not ours.fullmatch(name)
+                    is_ours = ours.fullmatch(name) or (not folder and name == UNFINISHED)
+                    is_right = kind != "directory" or not is_ours
                     must, is_now = "a file", "a folder"
                 if not is_right:
                     raise FormatError(
@@ -232,8 +244,50 @@ class RunFolder:
 
     def write_manifest(self, data: Mapping[str, Any]) -> None:
         """Replace the manifest, with its checksum."""
-        kept = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
-        self._write(MANIFEST, kept | {MANIFEST_CHECKSUM: manifest_checksum(kept)}, indent=1)
+        self._write_checked(MANIFEST, data)
+
+    def read_unfinished(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What a run that was stopped goes on from, beside the manifest of a complete one; None where there is none.
+
+        Nor is there where it is damaged or follows another manifest than this one, as what is left of a run that was killed
+        when it was complete does: all in it can be had again from the manifest and the inputs.
+        """
+        raw = self._read(UNFINISHED) if manifest.get("status") == "complete" else None
+        if raw is None:
+            return None
+        try:
+            data = parse_json(raw)
+        except ValueError:
+            return None
+        if (
+            not isinstance(data, dict)
+            or data.get("follows") != manifest[MANIFEST_CHECKSUM]
+            or data.get(MANIFEST_CHECKSUM) != manifest_checksum(data)
+        ):
+            return None
+        return data
+
+    def write_unfinished(self, state: RunState, counting: Mapping[str, Any] | None) -> None:
+        """Remember what a run goes on from.
+
+        Parameters
+        ----------
+        state : RunState
+        counting : mapping or None
+            The manifest of a complete run, which stays; None where there is none, or rows of it are lost: then the manifest
+            says that nothing counts.
+        """
+        if counting is None:
+            self.write_manifest(state.to_json())
+            self._remove(UNFINISHED)
+        else:
+            self._write_checked(UNFINISHED, state.to_json() | {"follows": counting[MANIFEST_CHECKSUM]})
+
+    def tidy(self, parts: Sequence[int]) -> None:
+        """Remove what a run that is complete with these parts has replaced, or what one that was given up has left."""
+        if self.size(self.location.child(UNFINISHED)) is not None:
+            self.clear(parts)
+            self._remove(UNFINISHED)  # the last: while it is there, so may be something else
 
     def read_note(self, part: Part, key: str) -> dict[str, Any] | None:
         """What is known of a part that is done; None where it is not done, or not this part with its file."""
@@ -343,6 +397,10 @@ class RunFolder:
                 f"{self.location.url}/{name} must be a file of the run, it is a folder; put it back from a copy, or choose "
                 "another folder"
             ) from None
+
+    def _write_checked(self, name: str, data: Mapping[str, Any]) -> None:
+        kept = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
+        self._write(name, kept | {MANIFEST_CHECKSUM: manifest_checksum(kept)}, indent=1)
 
     def _write(self, name: str, data: Mapping[str, Any], *, indent: int | None = None) -> None:
         raw = json.dumps(data, indent=indent, allow_nan=False).encode()

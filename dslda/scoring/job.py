@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from dslda.corpus.location import Location, check_not_in_store
 from dslda.corpus.output import check_writable
 from dslda.corpus.readers import Fields
 from dslda.corpus.sources import InputFiles, NoFileError, list_files
-from dslda.exceptions import DsldaError, InputError
+from dslda.exceptions import InputError
 from dslda.model import Model, load_model
 from dslda.prediction.alignment import corpus_alignment
 from dslda.prediction.columns import check_columns
@@ -143,10 +142,8 @@ def _refusal(folder: RunFolder) -> InputError | None:
     try:
         check_writable(folder.location.child(MANIFEST))
     except InputError as error:
-        with contextlib.suppress(DsldaError, OSError):  # whatever else is wrong there, it cannot be written
-            found = folder.read_manifest()
-            if found is not None and found["status"] == "complete":
-                return error
+        if folder.complete_manifest() is not None:  # whatever else is wrong there, it cannot be written
+            return error
         raise
     return None
 

@@ -23,7 +23,7 @@ HELP = {
     "last_success_timestamp_seconds": "When a run was complete last.",
     "seconds": "Seconds that the last run took.",
     "new_parts": "Parts that the last run has scored.",
-    "rows": "Rows in the folder.",
+    "rows": "Rows of the complete run in the folder.",
     "skipped_rows": "Records that were left out.",
     "unreadable_inputs": "Inputs that could not be scored, or not to their end.",
     "duplicate_ids": "Rows whose identifier another row has.",
@@ -74,8 +74,15 @@ class MetricsFile:
         self._run = run
         self._began = time.time()
 
-    def write(self, manifest: Mapping[str, Any] | None, n_new_parts: int) -> None:
-        """Replace the file; without a manifest the run has failed, and the time of the last success stays.
+    def write(self, manifest: Mapping[str, Any] | None, n_new_parts: int, *, failed: bool = False) -> None:
+        """Replace the file; of a run that has `failed` the time of the last success stays.
+
+        Parameters
+        ----------
+        manifest : mapping or None
+            That of the complete run that the folder holds now; None where it holds none.
+        n_new_parts : int
+        failed : bool
 
         Raises
         ------
@@ -84,11 +91,11 @@ class MetricsFile:
         """
         now = time.time()
         values: list[tuple[str, str, float]] = [
-            ("success", "", 0.0 if manifest is None else 1.0),
+            ("success", "", 0.0 if failed else 1.0),
             ("seconds", "", now - self._began),
             ("new_parts", "", n_new_parts),
         ]
-        last = now if manifest is not None else self._last_success()
+        last = self._last_success() if failed else now
         if last is not None:
             values.append(("last_success_timestamp_seconds", "", last))
         if manifest is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,16 @@ from dslda.scoring.folder import Part, RunState
 from dslda.scoring.inputs import Input, Piece, Scanned, content_sha256, scan_files, state_of
 from dslda.wording import first_few, number_of
 
-__all__ = ["Comparison", "compare", "log_unreadable", "part_key", "plan_files", "plan_partitions"]
+__all__ = [
+    "Comparison",
+    "compare",
+    "known_state",
+    "log_unreadable",
+    "part_key",
+    "plan_files",
+    "plan_partitions",
+    "taken_up",
+]
 
 logger = logging.getLogger("dslda.score")
 
@@ -40,14 +49,84 @@ class Comparison:
     new: tuple[int, ...]
 
 
+def known_state(
+    before: Mapping[str, Any], identity: Mapping[str, Any], versions: Mapping[str, str], url: str
+) -> RunState:
+    """The state of a manifest, if it is of this model and these settings.
+
+    Raises
+    ------
+    InputError
+        It is not.
+    """
+    state = RunState.from_json(before, f"{url}: manifest")
+    for what in ("model", "settings"):
+        theirs, ours = state.identity[what], identity[what]
+        if theirs != ours:
+            told = ", ".join(
+                f"{name} {before!r:.80}, not {now!r:.80}" for name, before, now in _differing(theirs, ours)
+            )
+            raise InputError(
+                f"{url} must be a run of this model with these settings, it has the {what} with {told}; choose another folder"
+            )
+    if dict(state.versions) != dict(versions):
+        logger.warning(
+            "%s was scored with other versions of its programs (%s): new rows may differ in their last digits",
+            url,
+            ", ".join(f"{name} {version}" for name, version in state.versions.items()),
+            extra={"event": "other_versions"},
+        )
+    return state
+
+
+def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What differs, with both values; of a field that has fields these alone."""
+    for name in [*ours, *(name for name in theirs if name not in ours)]:
+        before, now = theirs.get(name), ours.get(name)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from ((f"{name} {inner}", *both) for inner, *both in _differing(before, now))
+        elif before != now:
+            yield name, before, now
+
+
+def taken_up(unfinished: RunState, complete: RunState, now: Sequence[Input]) -> RunState:
+    """The state to go on from: the unfinished one, if all that it was to score is there as it was, else the complete one.
+
+    So nothing is left out of what is complete for a run that was given up.
+    """
+    found = {each.key: each for each in now}
+    planned = [each for each in unfinished.inputs if not each.verified]
+    if all(each.key in found and found[each.key].looks_like(each) for each in planned):
+        return unfinished
+    scored = {each.key for each in complete.inputs}
+    for each in planned:
+        if each.key not in found and each.key not in scored:
+            _log_missing(each)
+    return complete
+
+
+def _log_missing(found: Input) -> None:
+    logger.warning(
+        "%s is not among the inputs any more, and the run was not completed: its rows are left out",
+        found.label,
+        extra={"event": "missing_input", "place": found.label},
+    )
+
+
 def compare(
-    state: RunState, now: Sequence[Input], *, rescore_changed: bool, options: Mapping[str, Any]
+    state: RunState,
+    now: Sequence[Input],
+    *,
+    rescore_changed: bool,
+    options: Mapping[str, Any],
+    order: Sequence[Input] = (),
 ) -> Comparison:
     """Find what is new, and what cannot stay.
 
     Inputs of a run that was completed stay as they are; with `rescore_changed` those that were changed are taken out with
     their parts, and come again after all others. Inputs of a run that was not completed may change: then they are all
-    planned anew, since nothing of them was final.
+    planned anew, since nothing of them was final. What is new comes in the `order` in which it was planned before, so that
+    parts that are done already keep their numbers.
 
     Raises
     ------
@@ -65,11 +144,7 @@ def compare(
             gone += known.verified
             if not known.verified:
                 open_changed = True
-                logger.warning(
-                    "%s is not among the inputs any more, and the run was not completed: its rows are left out",
-                    known.label,
-                    extra={"event": "missing_input", "place": known.label},
-                )
+                _log_missing(known)
             continue
         found = now[place]
         if found.looks_like(known):
@@ -105,8 +180,8 @@ def compare(
     if open_changed:
         state = _without_open(state)
     known_keys = {found.key for found in state.inputs}
-    before = [places[found.key] for found in inputs if found.key in places]
-    following = [*before, *(i for i in range(len(now)) if i not in set(before))]
+    before = [places[found.key] for found in (*inputs, *order) if found.key in places]
+    following = dict.fromkeys([*before, *range(len(now))])
     return Comparison(state, tuple(i for i in following if now[i].key not in known_keys))
 
 

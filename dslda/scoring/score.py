@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +25,7 @@ from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.metrics import MetricsFile
 from dslda.scoring.part import CorpusPart, FilePart, score_part
-from dslda.scoring.planning import compare, part_key, plan_files, plan_partitions
+from dslda.scoring.planning import compare, known_state, part_key, plan_files, plan_partitions, taken_up
 from dslda.scoring.report import (
     final_manifest,
     log_all_unreadable,
@@ -140,8 +140,8 @@ def score(
     InputError
         An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
         not; was changed since it was scored, or while it was; or the folder is a run of another model or of other settings,
-        or nothing can be written there and something must be. Finished parts stay, and the manifest says that the run is not
-        complete.
+        or nothing can be written there and something must be. Finished parts stay; where the folder had a complete run, that
+        counts until the next one is complete, else the manifest says that nothing does.
     VocabularyMismatchError
         A corpus is counted over another vocabulary.
     OutputExistsError
@@ -179,7 +179,8 @@ def score(
     except BaseException:
         if reported is not None:
             with contextlib.suppress(DsldaError):  # what has failed first matters more
-                reported.write(None, 0)
+                folder = RunFolder(Location.of(out, storage_options), "parquet")  # of whatever format
+                reported.write(folder.complete_manifest(), 0, failed=True)
         raise
     if reported is not None:
         reported.write(done.manifest, done.n_new_parts)
@@ -200,26 +201,40 @@ def _run(
         folder.check_kinds()
     versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
-        state = RunState(job.identity, versions) if before is None else _known(before, job, versions)
+        going_on = None if before is None else folder.read_unfinished(before)
+        state = RunState(job.identity, versions)
+        if before is not None:
+            state = known_state(going_on or before, job.identity, versions, job.location.url)
         now, files = job.inputs_now()
-        compared = compare(state, now, rescore_changed=rescore_changed, options=job.options)
+        order = state.inputs
+        if before is not None and going_on is not None:
+            state = taken_up(state, RunState.from_json(before, f"{job.location.url}: manifest"), now)
+        compared = compare(state, now, rescore_changed=rescore_changed, options=job.options, order=order)
         state = compared.state
         with contextlib.ExitStack() as stack:
             runner = None
             if verify and before is not None:
                 runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
                 forget_damaged(runner, folder, state, before, now, job)
-            if before is not None and state.complete and not compared.new and _all_there(folder, before):
+            if (
+                before is not None
+                and state.complete
+                and not compared.new
+                and _all_there(folder, before["parts"])
+            ):
                 if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
                     before = before | {"inputs": [each.to_json() for each in state.inputs]}
                     if job.refusal is None:
                         folder.write_manifest(before)
+                if job.refusal is None:
+                    folder.tidy([part.number for part in state.parts])
                 log_all_unreadable(before)
                 log_complete(before, 0)
                 return ScoringRun(job.location.url, 0, before)
+            n_open = len(compared.new) + sum(not found.verified for found in state.inputs)
             job.check_writable(
-                f"{number_of(len(compared.new), 'input')} must be scored"
-                if compared.new
+                f"{number_of(n_open, 'input')} must be scored"
+                if n_open
                 else "parts of the run must be scored again"
             )
             if runner is None:
@@ -227,17 +242,23 @@ def _run(
             if compared.new:
                 state = _planned(runner, job, state, now, files, compared.new)
             state = replace(state, complete=False, versions=versions)
+            keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
+            todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
+            # what `forget_damaged` has found is told already
+            counting = _counting(folder, before, state, todo, told=verify)
+            kept = [part.number for part in state.parts]
+            if counting is not None:
+                kept += [each["part"] for each in counting["parts"]]
             # first of all: it tells what is in the folder, and what is of no use any more
-            folder.write_manifest(state.to_json())
+            folder.write_unfinished(state, counting)
             folder.prepare()
-            folder.clear([part.number for part in state.parts])
-            # those that `forget_damaged` has found are told already
-            done = () if before is None or verify or before["status"] != "complete" else before["parts"]
-            n_new = _score_parts(runner, job, folder, state, done={each["part"] for each in done})
-            folder.clear([part.number for part in state.parts])  # what workers that died have left
-            state = verified(runner, folder, state, job.options)
+            folder.clear(kept)
+            n_new = _score_parts(runner, job, folder, state, todo, keys, counting)
+            folder.clear(kept)  # what workers that died have left
+            state = verified(runner, folder, state, job.options, counting)
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
+        folder.tidy([part.number for part in state.parts])
         log_run(manifest, n_new)
     except BaseException:
         if client is None or (isinstance(client, ClientLater) and client.here):
@@ -263,16 +284,32 @@ def _planned(
     return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip)
 
 
+def _counting(
+    folder: RunFolder, before: Mapping[str, Any] | None, state: RunState, todo: Sequence[Part], *, told: bool
+) -> Mapping[str, Any] | None:
+    """The manifest of a complete run whose rows are all there, and so count until the next one is complete."""
+    if before is None or before["status"] != "complete":
+        return None
+    kept, missing = ({part.number for part in parts} for parts in (state.parts, todo))
+    lost = [each["file"] for each in before["parts"] if each["part"] in missing]
+    if lost and not told:
+        log_lost(lost)
+    replaced = [each for each in before["parts"] if each["part"] not in kept]
+    return None if lost or not _all_there(folder, replaced) else before
+
+
 def _score_parts(
-    runner: Runner, job: Job, folder: RunFolder, state: RunState, *, done: Collection[int]
+    runner: Runner,
+    job: Job,
+    folder: RunFolder,
+    state: RunState,
+    todo: Sequence[Part],
+    keys: Mapping[int, str],
+    counting: Mapping[str, Any] | None,
 ) -> int:
-    """Score the parts that are not done; how many there were. Of those in `done` none should be among them."""
-    keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
-    todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
+    """Score the parts that are not done; how many there were."""
     if not todo:
         return 0
-    if lost := [folder.part_name(part.number) for part in todo if part.number in done]:
-        log_lost(lost)
     if len(todo) < len(state.parts):
         logger.info(
             "%s of %s are done already",
@@ -301,7 +338,8 @@ def _score_parts(
     except DsldaError as error:
         dropped = drop_changed(folder, state, job.options)
         n_left = len(todo) - n_done
-        error.add_note(f"{job.location.url} is not complete; {what_is_left(n_left, dropped)}")
+        how = "is not complete" if counting is None else "stays as it was complete before"
+        error.add_note(f"{job.location.url} {how}; {what_is_left(n_left, dropped)}")
         raise
     return n_done
 
@@ -351,42 +389,9 @@ def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
         )
 
 
-def _known(before: Mapping[str, Any], job: Job, versions: Mapping[str, str]) -> RunState:
-    """The state of a manifest, if it is of this model and these settings."""
-    state = RunState.from_json(before, f"{job.location.url}: manifest")
-    for what in ("model", "settings"):
-        theirs, ours = state.identity[what], job.identity[what]
-        if theirs != ours:
-            told = ", ".join(
-                f"{name} {before!r:.80}, not {now!r:.80}" for name, before, now in _differing(theirs, ours)
-            )
-            raise InputError(
-                f"{job.location.url} must be a run of this model with these settings, it has the {what} with {told}; choose "
-                "another folder"
-            )
-    if dict(state.versions) != dict(versions):
-        logger.warning(
-            "%s was scored with other versions of its programs (%s): new rows may differ in their last digits",
-            job.location.url,
-            ", ".join(f"{name} {version}" for name, version in state.versions.items()),
-            extra={"event": "other_versions"},
-        )
-    return state
-
-
-def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """What differs, with both values; of a field that has fields these alone."""
-    for name in [*ours, *(name for name in theirs if name not in ours)]:
-        before, now = theirs.get(name), ours.get(name)
-        if isinstance(before, Mapping) and isinstance(now, Mapping):
-            yield from ((f"{name} {inner}", *both) for inner, *both in _differing(before, now))
-        elif before != now:
-            yield name, before, now
-
-
-def _all_there(folder: RunFolder, manifest: Mapping[str, Any]) -> bool:
-    """Whether the files of all parts are there, by their sizes."""
-    return all(folder.has_files(each["part"], each) for each in manifest["parts"])
+def _all_there(folder: RunFolder, parts: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the files of parts of a manifest are there, by their sizes."""
+    return all(folder.has_files(each["part"], each) for each in parts)
 
 
 def _is_small(job: Job) -> bool:

@@ -34,8 +34,16 @@ def drop_changed(folder: RunFolder, state: RunState, options: Mapping[str, Any])
     return tuple(state.inputs[i] for i in different)
 
 
-def verified(runner: Runner, folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> RunState:
+def verified(
+    runner: Runner,
+    folder: RunFolder,
+    state: RunState,
+    options: Mapping[str, Any],
+    counting: Mapping[str, Any] | None,
+) -> RunState:
     """With all inputs marked as verified: those that were scored are still what they were.
+
+    `counting` is as :meth:`RunFolder.write_unfinished` takes it.
 
     Raises
     ------
@@ -52,7 +60,7 @@ def verified(runner: Runner, folder: RunFolder, state: RunState, options: Mappin
         _remove(folder, state, different)
         # content alone may differ, where somebody has set the time back: they are read anew the next time
         inputs = [replace(x, modified="") if i in different else x for i, x in enumerate(state.inputs)]
-        folder.write_manifest(replace(state, inputs=tuple(inputs)).to_json())
+        folder.write_unfinished(replace(state, inputs=tuple(inputs)), counting)
         raise changed(state.inputs[min(different)])
     number, row = state.following
     return replace(

@@ -318,6 +318,15 @@ def test_parts_of_a_complete_run_that_are_gone_are_told_and_scored_again(
     told = "1 part of a complete run was lost or cut, and is scored again: part-000000.parquet"
     assert told in dslda(*score).err
     assert content(tmp_path / "out") == complete
+    # where rows are lost nothing counts, whatever else is to be scored
+    (tmp_path / "b.jsonl").write_text('{"text": "good"}\n{\n')
+    for lose in (Path.unlink, damage):
+        lose(tmp_path / "out" / "part-000000.parquet")
+        stopped = dslda(*score, tmp_path / "b.jsonl", "--verify")
+        assert "out is not complete; the same command goes on with the" in stopped.error
+        assert manifest(tmp_path / "out")["status"] == "unfinished"
+        assert dslda(*score).code == 0
+        assert content(tmp_path / "out") == complete
 
 
 @pytest.mark.parametrize("output_format", ["csv", "jsonl"])
@@ -476,6 +485,79 @@ def test_a_corrupt_line_stops_before_anything_is_final_and_mended_the_run_goes_o
     fresh = tmp_path / "fresh"
     assert dslda(*score[:-1], fresh).code == 0
     assert content(out) == content(fresh)
+
+
+def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    inputs, out, fresh, metrics = (tmp_path / name for name in ("in", "out", "fresh", "m.prom"))
+    inputs.mkdir()
+    score = ("score", made / "stars.model", inputs, "--metrics", metrics, "--out")
+    write(inputs / "a.jsonl", 5, repeat=1)
+    assert dslda(*score, out).code == 0
+    complete = content(out)
+    shutil.copytree(out, fresh)
+    write(inputs / "b.jsonl", 3, first=5, repeat=9000)  # a part of its own
+    sound = write(inputs / "c.jsonl", 3, first=8, repeat=1).read_bytes()
+    (inputs / "c.jsonl").write_bytes(sound.replace(b'"n9"', b"n9"))
+
+    def stopped() -> None:
+        done = dslda(*score, out)
+        assert done.code == 2
+        assert f"{inputs}/c.jsonl, line 2: not JSON" in done.error
+        assert (
+            f"{out} stays as it was complete before; the same command goes on with the 1 part" in done.error
+        )
+        found = content(out)
+        assert complete.items() < found.items()
+        assert "unfinished.json" in found
+        told = metrics.read_text()
+        assert f'dslda_score_success{{run="{out}"}} 0.0\n' in told
+        assert f'dslda_score_rows{{run="{out}"}} 5\n' in told
+
+    stopped()
+    shown = dslda("info", out).out
+    assert re.search("status: +complete\n", shown)
+    assert "unfinished, of 2 more inputs: run dslda score again" in shown
+    stopped()
+    # given up: other inputs are named, or what it goes on from is damaged
+    for given, damaged, n_rows in ((inputs / "a.jsonl", False, 5), (inputs / "b.jsonl", True, 8)):
+        other = tmp_path / f"{n_rows}"
+        shutil.copytree(out, other)
+        if damaged:
+            damage(other / "unfinished.json")
+        done = dslda(*score[:2], given, "--out", other)
+        assert done.code == 0, done.err
+        assert (f"{inputs}/c.jsonl is not among the inputs any more" in done.err) != damaged
+        assert len(rows(other)) == manifest(other)["rows_out"] == n_rows
+        assert "unfinished.json" not in content(other)
+        assert damaged or content(other) == complete
+    (inputs / "c.jsonl").write_bytes(sound)
+    for folder in (out, fresh):
+        assert dslda(*score, folder).code == 0
+    assert content(out) == content(fresh)
+
+    # and so with rows that are to be replaced
+    complete = content(out)
+    write(inputs / "b.jsonl", 3, first=20, repeat=9000)
+    (inputs / "c.jsonl").write_bytes(sound.replace(b'"n9"', b"n9"))
+    metrics.unlink()
+    done = dslda(*score, out, "--rescore-changed")
+    assert done.code == 2
+    assert complete.items() < content(out).items()
+    assert f'dslda_score_rows{{run="{out}"}} 11\n' in metrics.read_text()
+    for path in list(inputs.iterdir()):
+        path.rename(tmp_path / path.name)
+    assert dslda(*score, out).code == 0
+    assert content(out) == complete
+    for name in "abc":
+        (tmp_path / f"{name}.jsonl").rename(inputs / f"{name}.jsonl")
+    assert dslda(*score, out, "--rescore-changed").code == 2
+    (inputs / "c.jsonl").write_bytes(sound.replace(b'"n9"', b'"n7"'))
+    for folder in (out, fresh):
+        assert dslda(*score, folder, "--rescore-changed").code == 0
+    assert content(out) == content(fresh)
+    assert [row["id"] for row in rows(out)] == [f"n{i}" for i in (0, 1, 2, 3, 4, 20, 21, 22, 8, 7, 10)]
 
 
 @pytest.mark.parametrize(
@@ -823,11 +905,26 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
         assert refused.returncode == 2
         assert "cannot be written: Permission denied" in refused.stderr
         assert "; 1 input must be scored" in refused.stderr
+        for folder in folders:
+            folder.chmod(0o700)
+        broken = (inputs / "b.jsonl").read_text() + "{"
+        (inputs / "b.jsonl").write_text(broken)
+        assert dslda(*score).code == 2
+        for folder in folders:
+            folder.chmod(0o500)
+        refused = without_rights(*score)  # nor can what is unfinished be gone on with
+        assert refused.returncode == 2
+        assert "; 1 input must be scored" in refused.stderr
+        (inputs / "b.jsonl").unlink()
+        assert without_rights(*score).returncode == 0
     finally:
         for folder in folders:
             folder.chmod(0o700)
     damage(out / "part-000000.parquet")
-    assert content(out) == before
+    assert before.items() < content(out).items()
+    assert dslda(*score).code == 0
+    assert content(out)["part-000000.parquet"] == before["part-000000.parquet"]
+    assert "unfinished.json" not in content(out)
 
 
 def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
@@ -845,9 +942,10 @@ def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
         "parts/000000.ids",
         "manifest.json",
         ".lock",
+        "unfinished.json",
     ):
         place, away = out / name, tmp_path / "away"
-        if name == ".lock":
+        if name in (".lock", "unfinished.json"):
             place.mkdir()
         else:
             place.rename(away)
@@ -873,12 +971,17 @@ def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
         assert content(out) == complete
 
 
-@pytest.mark.parametrize("when", ["size", "content"])
+@pytest.mark.parametrize(("when", "later"), [("size", False), ("content", False), ("content", True)])
 def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_kept(
-    made: Path, tmp_path: Path, when: str
+    made: Path, tmp_path: Path, when: str, later: bool
 ) -> None:
-    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs, out, fresh = tmp_path / "in", tmp_path / "out", tmp_path / "fresh"
     inputs.mkdir()
+    if later:
+        write(inputs / "0.jsonl", 2, first=9, repeat=1)
+        for folder in (out, fresh):
+            dslda.score(made / "stars.model", inputs, folder)
+    complete = content(out)
     for i, name in enumerate(("a", "b")):
         write(inputs / f"{name}.jsonl", 2, first=2 * i, repeat=12000)
     changing = inputs / "a.jsonl"
@@ -895,10 +998,12 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
 
     with pytest.raises(InputError, match=r"in/a\.jsonl must stay as it is while it is scored"):
         dslda.score(made / "stars.model", inputs, out, progress=change)
-    assert manifest(out)["status"] == "unfinished"
-    assert [p.name for p in out.glob("part-*")] == ["part-000001.parquet"]
+    assert later or manifest(out)["status"] == "unfinished"
+    assert complete.items() <= content(out).items()
+    assert [p.name for p in out.glob("part-*") if p.name not in complete] == [
+        f"part-00000{later + 1}.parquet"
+    ]
     dslda.score(made / "stars.model", inputs, out)
-    fresh = tmp_path / "fresh"
     dslda.score(made / "stars.model", inputs, fresh)
     assert content(out) == content(fresh)
 

@@ -74,34 +74,69 @@ def score():
     dslda.score(model, folder / "c.corpus", out)
 
 
+def score_later():
+    dslda.score(model, folder / "in", out, rescore_changed=True)
+
+
 def content():
     return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
 
 
-def counted():
-    seen = arm(0)
-    score()
-    (folder / "changes").write_text(str(seen[0]))
-
-
-def killed(at):
-    arm(at)
-    score()
-
-
-(folder / "work").mkdir()
-assert in_child(counted) == 0
-undisturbed = content()
-n = int((folder / "changes").read_text())
-for at in range(1, n + 1):
-    shutil.rmtree(folder / "work")
+def begin(before):
+    shutil.rmtree(folder / "work", ignore_errors=True)
     (folder / "work").mkdir()
-    code = in_child(lambda: killed(at))
-    assert code == -signal.SIGKILL, (at, code)
-    assert in_child(score) == 0, at
-    found = content()
-    assert found == undisturbed, (at, sorted(found), [k for k in undisturbed if found.get(k) != undisturbed[k]])
-print(json.dumps({"changes": n, "files": sorted(undisturbed)}))
+    if before is not None:
+        shutil.copytree(before, out)
+
+
+def killed_everywhere(run, before=None):
+    """Kill a run at each of its changes, and look that it goes on to the same files; how many there are, and which."""
+
+    def counted():
+        seen = arm(0)
+        run()
+        (folder / "changes").write_text(str(seen[0]))
+
+    def killed(at):
+        arm(at)
+        run()
+
+    begin(before)
+    old = content()
+    assert in_child(counted) == 0
+    undisturbed = content()
+    n = int((folder / "changes").read_text())
+    replaced = 0
+    for at in range(1, n + 1):
+        begin(before)
+        code = in_child(lambda: killed(at))
+        assert code == -signal.SIGKILL, (at, code)
+        found = content()
+        if old:  # what counts stays until all that follows it is there
+            is_new = found["manifest.json"] == undisturbed["manifest.json"]
+            replaced += is_new
+            counts = (undisturbed if is_new else old).items()
+            assert counts <= found.items(), (at, is_new, sorted(found))
+        assert in_child(run) == 0, at
+        found = content()
+        wrong = [k for k in undisturbed if found.get(k) != undisturbed[k]]
+        assert found == undisturbed, (at, sorted(found), wrong)
+    assert not old or 0 < replaced < n / 2, replaced
+    return {"changes": n, "files": sorted(undisturbed)}
+
+
+first = killed_everywhere(score)
+records = [json.loads(line) for line in (folder / "t.jsonl").read_text().splitlines()]
+write = lambda name, some: (folder / "in" / name).write_text("".join(json.dumps(each) + "\\n" for each in some))
+(folder / "in").mkdir()
+begin(None)
+for name, some in (("a.jsonl", records[:20]), ("b.jsonl", records[20:40])):
+    write(name, some)
+    assert in_child(score_later) == 0
+out.rename(folder / "complete")
+write("a.jsonl", records[10:20])
+write("c.jsonl", records[40:])
+print(json.dumps([first, killed_everywhere(score_later, folder / "complete")]))
 '''
 
 
@@ -133,8 +168,8 @@ def test_killed_at_each_of_its_writes_a_run_goes_on_to_the_same_bytes(tmp_path: 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["changes"] > 20
-    assert [name for name in told["files"] if name.endswith(".parquet")] == [
-        f"part-{i:06d}.parquet" for i in range(2)
-    ]
+    for told, numbers in zip(json.loads(done.stdout), ((0, 1), (1, 2)), strict=True):
+        assert told["changes"] > 20
+        assert [name for name in told["files"] if name.endswith(".parquet")] == [
+            f"part-{i:06d}.parquet" for i in numbers
+        ]

@@ -6,6 +6,7 @@ import collections
 import csv
 import io
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -22,9 +23,9 @@ from dslda.persistence.reference import Reference
 from dslda.scoring.drift import stability_index, warned_above
 from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.folder import RunFolder, RunState
-from dslda.scoring.inputs import source_of
+from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.new_words import FrequentWords
-from dslda.scoring.planning import plan_files
+from dslda.scoring.planning import compare, plan_files, taken_up
 from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
 
 
@@ -126,6 +127,18 @@ def test_a_plan_gives_every_record_once_and_survives_json(tmp_path: Path) -> Non
     data["parts"][0]["pieces"][0]["input"] = 99
     with pytest.raises(FormatError, match="must name inputs that are there"):
         RunState.from_json(data, "manifest")
+
+
+def test_a_run_that_is_given_up_gives_way_to_what_is_complete_and_leaves_its_order() -> None:
+    a, b, c, d = (Input(name, modified="1", size=1) for name in "abcd")
+    complete = RunState({}, {}, inputs=(replace(a, verified=True),), complete=True)
+    unfinished = replace(complete, inputs=(*complete.inputs, c, d), complete=False)
+    assert taken_up(unfinished, complete, [a, b, c, d]) is unfinished
+    for now, new in (([a, b, c, replace(d, size=2)], (2, 3, 1)), ([a, b, c], (2, 1))):
+        state = taken_up(unfinished, complete, now)
+        assert state is complete
+        found = compare(state, now, rescore_changed=False, options={}, order=unfinished.inputs)
+        assert (found.state, found.new) == (complete, new)  # parts that are done keep their numbers
 
 
 def test_a_manifest_is_refused_field_by_field(tmp_path: Path) -> None:
