@@ -92,6 +92,11 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     logger.setLevel(logging.INFO)
     logger.propagate = False
 
+    # of connections that a signal cuts: what matters is told, and with `json_logs` every line is JSON
+    of_loops = logging.getLogger("asyncio")
+    level_of_loops = of_loops.level
+    of_loops.setLevel(logging.CRITICAL + 1)
+
     def show(message: Warning | str, category: type[Warning], *rest: Any, **_: Any) -> None:
         logger.warning("%s", in_options(str(message)), extra={"category": category.__name__})
 
@@ -101,6 +106,7 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
             warnings.showwarning = show
             yield
     finally:
+        of_loops.setLevel(level_of_loops)
         logger.removeHandler(handler)
         logger.setLevel(before[0])  # not the attribute: loggers below remember what is enabled
         logger.propagate = before[1]

@@ -168,7 +168,7 @@ class JsonLines:
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = Lines(self.file, self.start, self.stop)
         for line, refused in lines.attempts():
-            if not line.isspace():
+            if line.strip():
                 yield lines.count, self._record(line, lines) if refused is None else refused
 
     def _record(self, line: str, lines: Lines) -> Attempt:
@@ -178,6 +178,8 @@ class JsonLines:
             hint = ""
             if lines.count == 1 and line.lstrip().startswith("["):
                 hint = "; a file must have one JSON object a line, not one array of them"
+            elif "\r" in line.rstrip("\r\n"):
+                hint = "; lines must end with a line feed, not with a carriage return alone: convert the file"
             return InputError(f"{lines.place(lines.count)}: not JSON: {error}{hint}")
         if not isinstance(record, dict):
             return InputError(

@@ -186,7 +186,7 @@ class Lines:
                 yield line
                 continue
             content = line.removeprefix(BYTE_ORDER_MARK) if self.start == 0 and self.count == 1 else line
-            if not content.decode("utf-8", errors="replace").isspace():
+            if content.decode("utf-8", errors="replace").strip():
                 yield line
 
     def place(self, count: int) -> str:

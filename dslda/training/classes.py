@@ -89,6 +89,15 @@ def report_rare_classes(
     what, counts = training_set.what, class_counts(training_set.summary, names, values)
     if counts is None:
         return
+    none = np.flatnonzero(counts == 0).tolist()
+    if none:
+        warnings.warn(
+            f"{what}: {number_of(len(none), 'class', 'classes')} of no document trained on ({_some(names, none)}) cannot be "
+            "learned, and what they are given of each prediction comes from nowhere; train with documents of them, or leave "
+            "them out of the corpus",
+            DataWarning,
+            stacklevel=5,
+        )
     single = np.flatnonzero(counts == 1).tolist()
     if single:
         first = float(single[0]) if values is None else values[single[0]]
@@ -144,8 +153,9 @@ def class_weights(
             raise InputError(
                 f"class_weight must be 'balanced' or a mapping of class to weight, got {given!r}"
             )
-        seen = np.where(masses > 0.0, masses, 1.0)
-        return tuple((masses.sum() / (np.count_nonzero(masses) * seen)).tolist())
+        of_each = masses.sum() / np.count_nonzero(masses)
+        # a class of no document cannot be made as frequent as the others
+        return tuple(np.divide(of_each, masses, out=np.ones_like(masses), where=masses > 0.0).tolist())
     weights = {_class_name(name): weight for name, weight in given.items()}
     unknown = set(weights) - set(names)
     if unknown:

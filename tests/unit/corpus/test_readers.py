@@ -97,7 +97,7 @@ def test_lines_that_are_counted_are_those_that_are_read(
     counting = Lines(file, start)
     n = sum(1 for _ in counting.raw_records())
     reading = Lines(file, start)
-    assert n == sum(not line.isspace() for line, _ in reading.attempts())
+    assert n == sum(bool(line.strip()) for line, _ in reading.attempts())
     assert counting.count == reading.count
 
 
@@ -157,6 +157,7 @@ def test_a_block_that_inflates_a_thousandfold_comes_in_parts(tmp_path):
         (b"null", "line 3: must be a JSON object, got null"),
         (b"17", "line 3: must be a JSON object, got a number"),
         (b"[" * 100_000, "line 3: not JSON"),
+        (b'{"text": "a"}\r{"text": "b"}\r', "line 3: not JSON: .* must end with a line feed"),
     ],
 )
 def test_a_line_that_is_no_json_object_is_named(tmp_path, line, message):
@@ -166,6 +167,12 @@ def test_a_line_that_is_no_json_object_is_named(tmp_path, line, message):
     # also when the piece starts in the middle of the file
     with pytest.raises(InputError, match=message):
         texts(JsonLines(file, 5))
+
+
+def test_a_byte_order_mark_alone_is_no_record(tmp_path):
+    file = write(tmp_path / "a.jsonl", b"\xef\xbb\xbf")
+    assert texts(JsonLines(file)) == []
+    assert list(Lines(file).raw_records()) == []
 
 
 def test_an_array_of_documents_is_recognised(tmp_path):

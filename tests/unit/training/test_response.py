@@ -459,6 +459,10 @@ def test_doubtful_classes_are_warned_of() -> None:
         DataWarning, match=r"1 class of a single document \('lost'; .*document 3 .*\) cannot be learned"
     ):
         train(few, response=names, **settings)
+    with pytest.warns(DataWarning, match=r"1 class of no document trained on \('lost'\) cannot be learned"):
+        model = train(few, response=names, documents=names != "lost", class_weight="balanced", **settings)
+    # it has not been made as frequent as the others
+    assert model.predict_proba(few)[:, model.classes.index("lost")].max() < 0.1
 
 
 # ---------------------------------------------------------------- what is refused or warned of
