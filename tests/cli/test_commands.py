@@ -468,6 +468,41 @@ def test_predict_reads_lines_from_stdin_one_row_each(made: Path) -> None:
     assert "1 of 4 documents have no word that the model knows" in done.stderr.decode()
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_predict_reads_records_from_stdin_as_from_a_file(
+    made: Path, dslda: Dslda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    model, path = made / "stars.model", made / "reviews.jsonl"
+    if kind == "csv":
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        path = tmp_path / "r.csv"
+        with path.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, list(records[0]))
+            writer.writeheader()
+            writer.writerows(records)
+    from_file = dslda("predict", model, path).out
+    assert rows(from_file)[3]["id"] == "k3"
+
+    def piped(text: bytes, *options: str) -> Any:
+        # raw, so that it comes in pieces of any size as a pipe's does
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        return dslda("predict", model, "-", *options)
+
+    done = piped(path.read_bytes(), "--format", kind)
+    assert (done.code, done.out) == (0, from_file)
+    wrong = piped(path.read_bytes(), "--format", kind, "--text", "body")
+    assert re.match(r"stdin.* has no field 'body' for the text; fields there are: 'key', 'text'", wrong.error)
+    assert "give --format jsonl or csv" in piped(b"good coat", "--text", "body").error
+    if kind == "jsonl":
+        broken = piped(path.read_bytes() + b'{"text": 3}\n', "--format", kind)
+        assert broken.error.startswith("stdin, line 81")
+        # a text may be JSON, if that is said
+        refused = piped(b"\n" + path.read_bytes())
+        assert refused.code == 2
+        assert "got a JSON object in line 2; give --format jsonl" in refused.error
+        assert len(rows(piped(path.read_bytes(), "--format", "text").out)) == 80
+
+
 def test_a_closed_pipe_is_no_error(made: Path) -> None:
     many = "good coat\n" * 20000
     program = " ".join(f"'{part}'" for part in PROGRAM)
