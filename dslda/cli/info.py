@@ -121,6 +121,9 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "
         f"empty), {number_of(training.n_tokens, 'token')}",
     )
+    if (measured := training.held_out) is not None:
+        worse = measured.measure == "predictive_r2" and measured.value < 0.0
+        yield "held out", measured.in_words + (": worse than their mean" if worse else "")
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
         yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"

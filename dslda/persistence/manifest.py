@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dslda.corpus.json_fields import boolean, count, items, json_sha256, number,
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
-from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.persistence.record import HeldOut, Measure, ModelRecord, TrainingSummary
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Scaling
 
@@ -53,7 +53,8 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "levels": {name: list(names) for name, names in record.levels.items()},
         "response": {"name": record.response} | record.response_summary.to_json(),
         "settings": settings_to_json(record.spec),
-        "training": asdict(record.training),
+        # what is not known is left out, as earlier releases have it
+        "training": {name: value for name, value in asdict(record.training).items() if value is not None},
         "trace": list(record.trace),
         "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
         "text_settings": None if record.text_settings is None else record.text_settings.to_json(),
@@ -193,8 +194,23 @@ def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:
     found: dict[str, Any] = {
         f.name: boolean(data, f.name, where) if f.type == "bool" else count(data, f.name, where)
         for f in fields(TrainingSummary)
+        if f.name != "held_out"
     }
-    return TrainingSummary(**found)
+    measured = None if data.get("held_out") is None else _held_out(object_(data, "held_out", where), where)
+    return TrainingSummary(**found, held_out=measured)
+
+
+def _held_out(data: Mapping[str, Any], where: str) -> HeldOut:
+    where = f"{where}, held_out"
+    measure = text(data, "measure", where)
+    if measure not in get_args(Measure):
+        raise FormatError(
+            f"{where}: field 'measure' must be 'predictive_r2' or 'accuracy', got {measure!r:.60}"
+        )
+    error = None if data["standard_error"] is None else number(data, "standard_error", where)
+    return HeldOut(
+        count(data, "n_documents", where), cast(Measure, measure), number(data, "value", where), error
+    )
 
 
 def _texts(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
