@@ -24,7 +24,7 @@ from dslda.families.answers import is_in_domain
 from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.persistence.record import HeldOut, ModelRecord
-from dslda.persistence.reference import N_BINS, Reference
+from dslda.persistence.reference import LEFT_OUT, N_BINS, Reference
 from dslda.prediction.counted_block import CountedBlock
 from dslda.prediction.predict import predict_block
 from dslda.prediction.responses import observed_and_predicted, share_right
@@ -43,8 +43,6 @@ TOKEN_TOPICS = 1e8
 FEWEST_KEPT = 250
 """Documents kept from training, from which on they are taken in the place of those trained on."""
 FEWEST_RESIDUALS = 100
-LEFT_OUT = 0.05
-"""Share of responses below an interval, and of those above."""
 WORSE_THAN_THE_MEAN = (
     "these documents are predicted worse than by their mean: compare with a lower rho, another alpha or fewer topics, or "
     "train on more documents; where words say little of the response no model does better"

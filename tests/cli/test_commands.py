@@ -161,6 +161,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     told = dslda("info", out).out
     assert "family:              poisson (dispersion=1), link log" in told
     assert "Pearson dispersion:  " in told
+    assert "\ndispersion: " not in told  # a Poisson has none
     assert re.search(r"covariate: +age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)", told)
     assert re.search(r"covariate: +party=R: ", told)
     assert "alpha=auto" in told
@@ -224,7 +225,7 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     train = ("train", bills / "bills.corpus", "--response", "area", "--out", out, "--topics", 3)
     done = dslda(*train, "--family", "categorical", "--class-weight", "balanced")
     assert done.code == 0, done.err
-    assert re.search(r"classes: +Health, Law, Taxation", dslda("info", out).out)
+    assert re.search(r"classes: +Health \(\d+\.\d%\), Law \(\d+\.\d%\), Taxation", dslda("info", out).out)
     topics = rows(dslda("topics", out).out)
     assert list(topics[0]) == ["topic", "class", "coefficient", "standard_error", "prevalence", "words"]
     assert [t["class"] for t in topics] == ["Health", "Law", "Taxation"]
@@ -244,6 +245,16 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     # as the classes were weighed
     assert [float(one[name]) for name in names] == pytest.approx([1 / 3] * 3)
     assert "topic_2" in one
+
+
+def test_of_two_classes_the_share_of_each_is_told_and_no_dispersion(dslda: Dslda, tmp_path: Path) -> None:
+    counts = np.random.default_rng(0).poisson(1.0, size=(40, 6)) + np.eye(40, 6, dtype=int)
+    y = [1.0, 0.0, 0.0, np.nan] * 10
+    train(counts, response=y, family="binomial", n_topics=2, tol=1.0).save(tmp_path / "m.model")
+    told = dslda("info", tmp_path / "m.model").out
+    assert "response:            not named: 30 values, 10 missing\n" in told
+    assert "classes:             0 (66.7%), 1 (33.3%)\n" in told
+    assert "dispersion" not in told
 
 
 def test_words_and_classes_that_a_spreadsheet_could_take_for_formulas_are_none(

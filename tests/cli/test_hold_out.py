@@ -94,7 +94,9 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     measured = model.training.held_out
     assert (measured.n_documents, measured.measure) == (200, "predictive_r2")
     assert measured.standard_error == pytest.approx(error, rel=1e-9)
-    assert f"held out:            {told[0]}\n" in dslda("info", tmp_path / "m.model").out
+    shown = dslda("info", tmp_path / "m.model").out
+    assert f"held out:            {told[0]}\n" in shown
+    assert re.search(r"intervals: +90%, prediction -\d\S+ to \+\d\S+\n", shown)
 
     new = write(tmp_path / "new.jsonl", 1000, seed=4)
     assert dslda("score", tmp_path / "m.model", new, "--out", tmp_path / "scores").code == 0
