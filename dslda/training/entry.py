@@ -16,6 +16,7 @@ from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_m
 from dslda.cluster.opening import cluster
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
+from dslda.corpus.tables import records_of_table
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.families.categorical import Categorical
@@ -302,7 +303,8 @@ def train(
             options,
             prepare=_works_here(client),
         )
-    if getattr(data, "ndim", None) == 2:
+    call = records_of_table(data)
+    if getattr(data, "ndim", None) == 2 and call is None:
         if client is not None:
             raise InputError(
                 "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
@@ -323,7 +325,9 @@ def train(
         )
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
-        f"{type(data).__name__}"
+        f"{type(data).__name__}; of documents in memory make a bag of records, "
+        f"dask.bag.from_sequence({'records' if call is None else f'table.{call}'}), "
+        "and name the fields with text= and response="
     )
 
 
