@@ -67,6 +67,9 @@ def test_ingest_appends_and_info_says_when_and_what(made: Path, dslda: Dslda, tm
     june = ("ingest", months[2], "--out", corpus, "--append", "--max-df", "1.0", "--ngrams", "1")
     done = dslda(*june)
     assert done.code == 0
+    assert re.search(
+        r"80 documents, counted over the (\d+) terms of the vocabulary, where they have \1; ", done.err
+    )
     assert done.out.startswith(f"{corpus}: 80 documents appended by this run, now 320 documents (0 empty), ")
     again = dslda(*june)
     assert again.code == 0
@@ -87,6 +90,11 @@ def test_ingest_appends_and_info_says_when_and_what(made: Path, dslda: Dslda, tm
     )
     assert trained.code == 0
     assert "320 documents" in dslda("info", tmp_path / "m").out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_a_default_as_it_is_written(dslda: Dslda, command: str) -> None:
+    assert "[default: (" not in dslda(command, "--help").out
 
 
 def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:
