@@ -157,7 +157,8 @@ class SLDARegressor(RegressorMixin, _SLDA):
     topic_estimation : {"map", "variational"}
         Whether the topics are points, their posterior mode, or distributions; `topic_prior` must then be at least 0.005.
     response_weight : float, default 1
-        Weight rho of the response in the E-step. 1 is the paper's model; 2 to 8 often predict better.
+        Weight rho of the response in the E-step. 1 is the paper's model; 2 to 8 predict better where words
+        say much of the response, worse where they say little.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
     max_iter : int
@@ -201,7 +202,10 @@ class SLDARegressor(RegressorMixin, _SLDA):
     Notes
     -----
     `X` holds counts: numbers >= 0, sparse or dense, documents by terms. Values that are not whole are rounded
-    with a :class:`~dslda.exceptions.DataWarning`, as the model is one of counts; do not feed it TF-IDF.
+    with a :class:`~dslda.exceptions.DataWarning`, as the model is one of counts; TF-IDF, in rows of length 1, is refused.
+
+    A matrix has no words: where `X` is no DataFrame with names, `model_.topics()` has numbers of columns in their place.
+    After a vectorizer, ``names = pipeline[0].get_feature_names_out()`` has the word of each.
 
     Examples
     --------
@@ -594,8 +598,16 @@ def _responses(y: Any) -> NDArray[np.float64]:
     return responses
 
 
+def _of_length_one(csr: Any) -> bool:
+    """Whether rows that are not empty have length 1, Euclidean or of sums: rounding would leave hardly a word."""
+    for lengths in (csr.multiply(csr).sum(axis=1), csr.sum(axis=1)):
+        if np.allclose(lengths[np.diff(csr.indptr) > 0], 1.0, rtol=0.0, atol=1e-4):
+            return True
+    return False
+
+
 def _counts(X: Any) -> Any:
-    """Whole numbers in compressed rows; what is not whole is rounded, and said."""
+    """Whole numbers in compressed rows; what is not whole is rounded, and said; weights such as TF-IDF are refused."""
     csr = sparse.csr_array(X)
     if csr.data.dtype.kind != "f":
         return csr
@@ -603,6 +615,11 @@ def _counts(X: Any) -> Any:
     n_changed = int(np.count_nonzero(whole != csr.data))
     if not n_changed:
         return csr
+    if n_changed > 0.9 * csr.nnz and _of_length_one(csr):
+        raise InputError(
+            f"X must hold counts, got weights: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers, "
+            "and rows have length 1, as TfidfVectorizer makes them; use CountVectorizer"
+        )
     warnings.warn(
         f"X must hold counts: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers and "
         "were rounded; give counts (CountVectorizer), not TF-IDF or frequencies",

@@ -177,6 +177,8 @@ class Model:
             return self.pearson_dispersion
         if not len(delta) or self.family.delta_transform == "identity":
             return None  # cutpoints are no dispersion
+        if self.family.n_searched == 0 and not self.family.has_dispersion_floor:
+            return None  # a number that stays what it was
         return float(delta[0]) * (self.record.scaling.scale**2 if self.family.has_dispersion_floor else 1.0)
 
     @property

@@ -11,6 +11,7 @@ import click
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.wording import called, raising, scatter
 from dslda.exceptions import FormatError
+from dslda.persistence.reference import LEFT_OUT
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
     yield "partitions", f"{corpus.n_partitions:,}"
     for name, summary in corpus.response_summaries.items():
         names = corpus.levels.get(name)
-        classes = "" if names is None else f", classes {_listed([*names])}"
-        yield "response", f"{name}: {_response(summary, of_names=names is not None)}{classes}"
+        classes = "" if names is None else f", classes {_classes(names, summary)}"
+        yield "response", f"{name}: {_response(summary, numbers=names is None)}{classes}"
     for name, summary in corpus.covariate_summaries.items():
         names = corpus.levels.get(name)
         missing = f" ({summary.missing:,} missing)" if summary.missing else ""
@@ -102,12 +103,13 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "family", f"{model.spec.family}{f' ({options})' if options else ''}, link {model.family.link}"
     yield (
         "response",
-        f"{model.response or 'not named'}: {_response(model.response_summary, of_names=model.classes is not None)}",
+        f"{model.response or 'not named'}: "
+        + _response(model.response_summary, numbers=model.classes is None),
     )
     yield "topics", model.n_topics
     yield "terms", f"{model.n_terms:,}"
     if model.classes is not None:
-        yield "classes", _listed([*model.classes])
+        yield "classes", _classes(model.classes, model.response_summary, model.record.design.classes)
     if model.record.parameters.n_classes is not None:
         for name, raised in model.class_topics().items():
             yield "class", f"{name}: {raising(raised)}"
@@ -132,11 +134,19 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         "out of vocabulary",
         "not known" if share is None else f"{share:.1%} of the tokens of its corpus{without}",
     )
+    if (measured := training.held_out) is not None:
+        worse = measured.measure == "predictive_r2" and measured.value < 0.0
+        yield "held out", measured.in_words + (": worse than their mean" if worse else "")
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
         yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"
         bounds = reference.residuals
-        yield "intervals", "none" if bounds is None else f"prediction {bounds[0]:+.4g} to {bounds[1]:+.4g}"
+        yield (
+            "intervals",
+            "none"
+            if bounds is None
+            else f"{1.0 - 2.0 * LEFT_OUT:.0%}, prediction {bounds[0]:+.4g} to {bounds[1]:+.4g}",
+        )
     how = "converged" if training.converged else "not converged"
     yield "iterations", f"{training.n_iterations} ({how})"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"
@@ -199,8 +209,9 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
         if drift is not None:
             yield (
                 "drift",
-                f"predictions {drift['prediction_psi'] or 0.0:.3f}, topics at most {drift['largest_topic_psi']:.3f}, against "
-                f"{number_of(drift['reference_documents'], 'document')} {drift['reference']}",
+                f"predictions {drift['prediction_psi'] or 0.0:.3f} (much: above {drift['prediction_warned_above']:.2f}), "
+                f"topics at most {drift['largest_topic_psi']:.3f} (much: above {drift['topics_warned_above']:.2f}), "
+                f"against {number_of(drift['reference_documents'], 'document')} {drift['reference']}",
             )
             # folders that an earlier release has written are without
             if drift.get("training_new_share") is not None:
@@ -273,12 +284,23 @@ def _listed(names: Sequence[str], n: int | None = None) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def _response(summary: ResponseSummary, *, of_names: bool = False) -> str:
+def _classes(names: Sequence[str], summary: ResponseSummary, numbers: Sequence[float] | None = None) -> str:
+    """The names of classes, each with its share of the responses; `numbers` stand for them, else their positions do."""
+    if summary.distinct is None or summary.counts is None:
+        return _listed([*names])
+    found = dict(zip(summary.distinct, summary.counts, strict=True))
+    codes = range(len(names)) if numbers is None else numbers
+    shares = [found.get(float(code), 0) / max(summary.n, 1) for code in codes]
+    return _listed([f"{name} ({share:.1%})" for name, share in zip(names, shares, strict=True)])
+
+
+def _response(summary: ResponseSummary, *, numbers: bool = True) -> str:
+    """Of a response of classes, whose `numbers` are codes, only of how many there are."""
     if not summary.n:
         return "no value"
     missing = f", {summary.missing:,} missing" if summary.missing else ""
-    if of_names:  # the numbers are codes
-        return f"{number_of(summary.n, 'name')}{missing}"
+    if not numbers:
+        return f"{number_of(summary.n, 'value')}{missing}"
     return (
         f"{number_of(summary.n, 'value')}{missing}, {summary.looks}, mean {summary.mean:.4g}, standard "
         f"deviation {summary.variance**0.5:.4g}, {summary.minimum:.4g} to {summary.maximum:.4g}"

@@ -61,8 +61,8 @@ Examples:
     help="Those responses and covariates that hold names, not numbers.",
 )
 @click.option("--weight", metavar="COL", help="Field of document weights.")
-@click.option("--min-df", type=FREQUENCY, show_default="5", help="Drop terms in fewer documents.")
-@click.option("--max-df", type=FREQUENCY, show_default="0.25", help="Drop terms in more documents.")
+@click.option("--min-df", type=FREQUENCY, help="Drop terms in fewer documents.  [default: 5]")
+@click.option("--max-df", type=FREQUENCY, help="Drop terms in more documents.  [default: 0.25]")
 @click.option(
     "--max-features", type=click.IntRange(min=1), metavar="N", help="Keep the N most frequent terms."
 )
@@ -72,10 +72,8 @@ Examples:
 @click.option(
     "--token-pattern", metavar="RE", help="Regular expression of a token.  [default: 2 or more letters]"
 )
-@click.option("--ngrams", type=NGRAMS, show_default="1-1", help="Lengths of n-grams, such as 1-2.")
-@click.option(
-    "--lowercase/--no-lowercase", default=None, show_default="lowercase", help="Lower-case the texts."
-)
+@click.option("--ngrams", type=NGRAMS, help="Lengths of n-grams, such as 1-2.  [default: 1-1]")
+@click.option("--lowercase/--no-lowercase", default=None, help="Lower-case the texts.  [default: lowercase]")
 @click.option(
     "--vocabulary",
     metavar="FROM",

@@ -118,6 +118,7 @@ def load_own_model(path: str, family: str | None) -> Model:
     InputError
         The model is of another family, or of one that is not known.
     """
+    from dslda.families.registry import FAMILIES
     from dslda.model import load_model
 
     named = None if family is None else named_family(family)
@@ -129,5 +130,10 @@ def load_own_model(path: str, family: str | None) -> Model:
                 f"--family must be that of the model, {model.spec.family!r}, got {name!r}; the families of dslda need "
                 "not be named"
             )
-    _ = model.family  # an unknown one is refused here, before any document is read
+    if model.spec.family not in FAMILIES:  # here, before any document is read
+        raise InputError(
+            f"the family of {path} must be one of dslda's, got {model.spec.family!r}; if it is your own, name it with "
+            "--family MODULE:CLASS"
+        )
+    _ = model.family  # with its options
     return model

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dslda.corpus.store import Corpus
+    from dslda.model import Model
 
 __all__ = ["command"]
 
@@ -39,6 +40,7 @@ Examples:
   dslda predict stars.model new.csv --text body --id key --out predictions.csv
   dslda predict stars.model reviews.corpus --topics            with the topic proportions
   echo "lovely dress, too small" | dslda predict stars.model -
+  zcat new.jsonl.gz | dslda predict stars.model - --format jsonl --id key
 
 \b
 Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
@@ -79,11 +81,11 @@ def command(
 ) -> None:
     """Predict the response of the documents in INPUT with MODEL, one line for each, in their order.
 
-    INPUT is a file, folder, glob or URL as dslda ingest reads them, a corpus, or - for lines of text on
-    stdin. The texts are taken from the field "text" unless --text, or --words and --counts, name others.
+    INPUT is a file, folder, glob or URL as dslda ingest reads them, a corpus, or - for stdin: lines of text, or
+    records with --format jsonl or csv. The texts are taken from the field "text" unless --text, or --words and
+    --counts, name others.
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.prediction.columns import wanted_columns
         from dslda.prediction.predict import predict_nothing
 
         if out is not None:
@@ -91,26 +93,15 @@ def command(
         elif "stdout" in session.closed:
             raise InputError("predictions must have somewhere to go, got a closed stdout; give --out FILE")
         model = load_own_model(model_path, family)
+        reading = {"text": text, "words": words, "counts": counts, "id": id_}
         if input_path == "-":
-            if words is not None or counts is not None or id_ is not None:
-                raise InputError("- reads lines of text; --words, --counts and --id are for files")
-            if "stdin" in session.closed:
-                raise InputError("- reads lines of stdin, which is closed; give the path of a file")
-            needed, _ = wanted_columns(model.record)
-            if needed:
-                raise InputError(
-                    f"- reads lines of text alone, and the model needs {', '.join(map(repr, needed))} of each document too; "
-                    "give a file (JSON lines, CSV or Parquet) with these fields"
-                )
-            tables = model.score_tables(_stdin_lines())
+            tables = _of_stdin(session, model, format, reading)
         elif (corpus := _corpus(input_path)) is not None:
             tables = model.score_tables(corpus, realign=realign)
         else:
             from dslda.prediction.files import predict_files
 
-            tables = predict_files(
-                model.scoring_record, input_path, format=format, text=text, words=words, counts=counts, id=id_
-            )
+            tables = predict_files(model.scoring_record, input_path, format=format, **reading)
         with _output(out) as stream:
             name = "standard output" if out is None else out
             without = () if with_topics else {f"topic_{k}" for k in range(model.n_topics)}
@@ -119,28 +110,39 @@ def command(
             )
 
 
+def _of_stdin(
+    session: Session, model: Model, format: str, reading: Mapping[str, str | None]
+) -> Iterator[pa.Table]:
+    """Score tables of what comes on standard input."""
+    from dslda.cli.standard_input import lines_of_text, records_on_stdin
+    from dslda.prediction.columns import wanted_columns
+    from dslda.prediction.files import predict_files
+
+    if "stdin" in session.closed:
+        raise InputError("- reads stdin, which is closed; give the path of a file")
+    if format == "parquet":
+        raise InputError("- must be text, JSON lines or CSV, got --format parquet; give the path of a file")
+    if format == "jsonl" or format == "csv":
+        return predict_files(model.scoring_record, records_on_stdin(format), **reading)
+    if any(name is not None for name in reading.values()):
+        raise InputError(
+            "- reads lines of text; --text, --words, --counts and --id name fields: give --format jsonl or csv with them"
+        )
+    needed, _ = wanted_columns(model.record)
+    if needed:
+        raise InputError(
+            f"- reads lines of text alone, and the model needs {', '.join(map(repr, needed))} of each document too; "
+            "give --format jsonl or csv, or a file (JSON lines, CSV or Parquet), with these fields"
+        )
+    return model.score_tables(lines_of_text(known=format == "text"))
+
+
 def _corpus(path: str) -> Corpus | None:
     """The corpus at a path, None where there is something else."""
     from dslda.corpus.store import open_corpus
 
     location = Location.of(path) if not any(c in path for c in "*?[") else None
     return open_corpus(path) if location is not None and location.holds("zarr.json") else None
-
-
-def _stdin_lines() -> Iterator[str]:
-    number = 0
-    try:
-        for line in sys.stdin.buffer:
-            number += 1
-            yield line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"stdin, line {number}: must be UTF-8 text, got {error.object[error.start]:#x}"
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"stdin must be lines of text, it cannot be read: {error.strerror or error}; give the path of a file"
-        ) from error
 
 
 def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:

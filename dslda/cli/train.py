@@ -129,7 +129,8 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     type=float,
     default=DEFAULTS.rho,
     show_default=True,
-    help="Weight of the response against the words; 2 to 8 often predict better than the plain model's 1.",
+    help="Weight of the response against the words. Where words say much of it, 2 to 8 predict better than 1; where they "
+    "say little, worse, often far: compare with --hold-out.",
 )
 @click.option(
     "--alpha",
@@ -174,15 +175,15 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     "--hold-out",
     type=float,
     metavar="SHARE",
-    help="Keep this share of the documents from training, at most 0.5, chosen at random by --seed: the model is judged on "
-    "them, and scores with prediction intervals (family gaussian or student_t, 100 documents).  [default: none]",
+    help="Keep this share of the documents from training, at most 0.5, chosen at random, the same whatever --seed: the model "
+    "is judged on them, and scores with prediction intervals (family gaussian or student_t, 100 documents).  [default: none]",
 )
 @click.option(
     "--seed",
     type=int,
     default=DEFAULTS.seed,
     show_default=True,
-    help="Of the start, and of --hold-out.",
+    help="Of the start. Another one may find other topics and coefficients: compare a few.",
 )
 @click.option(
     "--checkpoint",
@@ -257,7 +258,7 @@ def command(
 
         chosen = named_family(family)
         corpus = open_corpus(corpus_path)
-        documents = None if hold_out is None else _kept(corpus, hold_out, seed)
+        documents = None if hold_out is None else _kept(corpus, hold_out)
         here = _model_of_fit(out, checkpoint) if resume and checkpoint is not None and not overwrite else None
         replace = overwrite or here is not None or (resume and _is_interrupted(out, corpus))
         check_model_output(out, overwrite=replace)
@@ -300,7 +301,10 @@ def command(
         except _CompleteAlready:
             assert here is not None
             told = _outcome(here.parameters.n_topics, here.training)
-            click.echo(f"{Location.of(out).url}: complete already: {told}")
+            # what training has said at its end
+            measured = here.training.held_out
+            known = "" if measured is None else f"; {measured.in_words}"
+            click.echo(f"{Location.of(out).url}: complete already: {told}{known}")
             return
         path = _save(model, out, overwrite=replace)
     training = model.training
@@ -314,11 +318,11 @@ def command(
     click.echo(f"{path}: {_outcome(model.n_topics, training)}")
 
 
-def _kept(corpus: Corpus, share: float, seed: int) -> NDArray[np.bool_]:
-    """The documents to train on, where a share of them is kept from it."""
+def _kept(corpus: Corpus, share: float) -> NDArray[np.bool_]:
+    """The documents to train on, where a share of them is kept from it: whatever the start, the same."""
     from dslda.evaluation.metrics import held_out
 
-    chosen = held_out(corpus.n_documents, share, seed=seed)
+    chosen = held_out(corpus.n_documents, share)
     logger.info("%s of %s kept from training", f"{chosen.sum():,}", number_of(len(chosen), "document"))
     return ~chosen
 

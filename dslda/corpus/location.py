@@ -161,6 +161,10 @@ class Location:
                 if old:
                     message += f"; a run that was killed while it replaced it has left it as {old[-1].url}: rename that"
                 raise InputError(message) from None
+            if self.holds("manifest.json"):
+                raise FormatError(
+                    f"{self.url} is a folder of scores, neither corpus nor model; look at it with dslda info"
+                ) from None
             raise FormatError(
                 f"{self.url} is not written by dslda or has lost its manifest, there is no {METADATA} in it; "
                 "give another path, or copy the whole folder again"

@@ -153,7 +153,10 @@ def plan_corpus(
     selected = _select(runner, counted, settings, given, n_documents)
     vocabulary = selected.vocabulary
     logger.info(
-        "%s documents, %s terms of %s, %s tokens of these",
+        "%s documents, %s terms of %s, %s tokens of these"
+        if given is None
+        # which need not occur in them
+        else "%s documents, counted over the %s terms of the vocabulary, where they have %s; %s tokens of these",
         f"{n_documents:,}",
         f"{len(vocabulary):,}",
         f"{selected.n_terms_before:,}",

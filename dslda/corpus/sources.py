@@ -20,6 +20,7 @@ from dslda.corpus.readers import (
     TextFile,
 )
 from dslda.corpus.streams import InputFile, compression_of, read_blocks
+from dslda.corpus.tables import records_of_table
 from dslda.exceptions import InputError
 
 __all__ = [
@@ -129,6 +130,11 @@ def list_files(
     """
     if format != "auto" and format not in get_args(FileFormat):
         raise InputError(f"format must be 'auto' or one of {', '.join(get_args(FileFormat))}, got {format!r}")
+    if (call := records_of_table(inputs)) is not None:
+        raise InputError(
+            f"inputs must be paths or URLs, or what Dask holds, got a {type(inputs).__name__} in memory; write it to a file, "
+            f"or give dask.bag.from_sequence(table.{call}) and name its fields"
+        )
     given = listed(inputs)
     if not given:
         raise InputError("there must be at least one input, got none")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dslda.corpus.json_fields import (
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
-from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.persistence.record import HeldOut, Measure, ModelRecord, TrainingSummary
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Scaling
 
@@ -63,7 +63,8 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "levels": {name: list(names) for name, names in record.levels.items()},
         "response": {"name": record.response} | record.response_summary.to_json(),
         "settings": settings_to_json(record.spec),
-        "training": asdict(record.training),
+        # what is not known is left out, as earlier releases have it
+        "training": {name: value for name, value in asdict(record.training).items() if value is not None},
         "trace": list(record.trace),
         "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
         "text_settings": None if record.text_settings is None else record.text_settings.to_json(),
@@ -206,10 +207,14 @@ def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:
     found: dict[str, Any] = {
         f.name: boolean(data, f.name, where) if f.type == "bool" else count(data, f.name, where)
         for f in fields(TrainingSummary)
-        if f.name not in ("oov_share", "new_share")
+        if f.name not in ("oov_share", "new_share", "held_out")
     }
+    measured = None if data.get("held_out") is None else _held_out(object_(data, "held_out", where), where)
     return TrainingSummary(
-        **found, oov_share=_share(data, "oov_share", where), new_share=_share(data, "new_share", where)
+        **found,
+        oov_share=_share(data, "oov_share", where),
+        new_share=_share(data, "new_share", where),
+        held_out=measured,
     )
 
 
@@ -219,6 +224,19 @@ def _share(data: Mapping[str, Any], name: str, where: str) -> float | None:
     if share is not None and not 0.0 <= share <= 1.0:
         raise FormatError(f"{where}: field {name!r} must be in 0 to 1, got {share:g}")
     return share
+
+
+def _held_out(data: Mapping[str, Any], where: str) -> HeldOut:
+    where = f"{where}, held_out"
+    measure = text(data, "measure", where)
+    if measure not in get_args(Measure):
+        raise FormatError(
+            f"{where}: field 'measure' must be 'predictive_r2' or 'accuracy', got {measure!r:.60}"
+        )
+    error = None if data.get("standard_error") is None else number(data, "standard_error", where)
+    return HeldOut(
+        count(data, "n_documents", where), cast(Measure, measure), number(data, "value", where), error
+    )
 
 
 def _texts(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,47 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.persistence.reference import Reference
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.wording import number_of
 
-__all__ = ["ModelRecord", "TrainingSummary"]
+__all__ = ["HeldOut", "Measure", "ModelRecord", "TrainingSummary"]
+
+
+Measure: TypeAlias = Literal["predictive_r2", "accuracy"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """How well the responses of documents that were kept from training are predicted.
+
+    Attributes
+    ----------
+    n_documents : int
+        Those measured: with a response and a prediction.
+    measure : {"predictive_r2", "accuracy"}
+        Of numbers, and of classes: the share of them that is right.
+    value : float
+    standard_error : float or None
+        None where it cannot be told.
+    """
+
+    n_documents: int
+    measure: Measure
+    value: float
+    standard_error: float | None
+
+    @property
+    def told(self) -> str:
+        """In words, without the number of documents."""
+        if self.measure == "accuracy":
+            error = "" if self.standard_error is None else f" (s.e. {self.standard_error:.1%})"
+            return f"{self.value:.1%} of the classes are right{error}"
+        error = "" if self.standard_error is None else f" (s.e. {self.standard_error:.3f})"
+        return f"predictive R2 {self.value:.3f}{error}"
+
+    @property
+    def in_words(self) -> str:
+        """The measure and the documents that it is of."""
+        return f"{self.told}, on {number_of(self.n_documents, 'document')} kept from training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +82,9 @@ class TrainingSummary:
         matrix, of documents that hold positions in a vocabulary, and of corpora and models from before it was kept.
     new_share : float or None
         The same, terms that were left out as too frequent being counted nowhere.
+    held_out : HeldOut or None
+        None where no document was kept from training, where nothing can be measured on those that were, and in models that
+        were written before it was kept.
     """
 
     n_documents: int
@@ -54,6 +97,7 @@ class TrainingSummary:
     interrupted: bool
     oov_share: float | None = None
     new_share: float | None = None
+    held_out: HeldOut | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["N_BINS", "BinCounts", "Reference"]
+__all__ = ["LEFT_OUT", "N_BINS", "BinCounts", "Reference"]
 
 N_BINS = 10
+LEFT_OUT = 0.05
+"""Share of responses below an interval, and of those above."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -80,7 +80,8 @@ def settings_of_texts(record: ModelRecord) -> TextSettings:
     if record.vocabulary is None or record.text_settings is None:
         raise InputError(
             "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
-            f"matrix with {record.parameters.n_terms} columns, or train with terms="
+            f"matrix with {record.parameters.n_terms} columns (or predict with the scikit-learn "
+            "pipeline, if it is of one), or train with terms="
         )
     return record.text_settings
 

@@ -24,7 +24,7 @@ __all__ = ["fields_of_records", "identifier_of", "predict_files"]
 
 def predict_files(
     record: ModelRecord,
-    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | InputFiles,
     *,
     format: str = "auto",
     text: str | None = None,
@@ -39,9 +39,9 @@ def predict_files(
     ----------
     record : ModelRecord
         As documents are scored with it: :attr:`~dslda.model.Model.scoring_record`.
-    inputs : path, glob or URL, or several
+    inputs : path, glob or URL, or several; InputFiles
         Files and folders as :func:`dslda.ingest` reads them, except LDA-C, whose terms are numbers in a
-        vocabulary.
+        vocabulary; or files that are listed already, with their format.
     format : {"auto", "jsonl", "csv", "parquet", "text"}
         "auto" goes by the files' endings.
     text, words, counts : str, optional
@@ -64,7 +64,11 @@ def predict_files(
         A file cannot be read or a record is not a document, naming file and line. The first records are
         checked before this function returns.
     """
-    files = list_files(inputs, format, storage_options=storage_options)
+    files = (
+        inputs
+        if isinstance(inputs, InputFiles)
+        else list_files(inputs, format, storage_options=storage_options)
+    )
     fields = fields_of_records(record, files, text=text, words=words, counts=counts, id=id)
     check_first_records(files, fields)
     return _tables(record, files, fields)

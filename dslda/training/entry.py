@@ -16,6 +16,7 @@ from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_m
 from dslda.cluster.opening import cluster
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
+from dslda.corpus.tables import records_of_table
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.families.categorical import Categorical
@@ -157,7 +158,8 @@ def train(
         topics of the model are then their means.
     response_weight : float, default 1
         Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the one
-        response by hundreds, and a weight of 2 to 8 trades their likelihood for prediction.
+        response by hundreds, and a weight of 2 to 8 trades their likelihood for prediction, where words say much of the
+        response; where they say little it predicts worse.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
     max_iter, tol : int, float
@@ -304,7 +306,8 @@ def train(
                 options,
                 prepare=_works_here(client),
             )
-    if getattr(data, "ndim", None) == 2:
+    call = records_of_table(data)
+    if getattr(data, "ndim", None) == 2 and call is None:
         if client is not None:
             raise InputError(
                 "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
@@ -326,7 +329,9 @@ def train(
             )
     raise InputError(
         "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
-        f"{type(data).__name__}"
+        f"{type(data).__name__}; of documents in memory make a bag of records, "
+        f"dask.bag.from_sequence({'records' if call is None else f'table.{call}'}), "
+        "and name the fields with text= and response="
     )
 
 

@@ -151,7 +151,9 @@ def fitted_model(
         report_entangled(statistics.information, design)
         record = _record(training_set, model, spec, roles, result, pearson)
         # in here too: documents of a bag live on the workers
-        return Model(replace(record, reference=training_reference(record, source)))
+        reference, held_out = training_reference(record, source)
+        training = replace(record.training, held_out=held_out)
+        return Model(replace(record, training=training, reference=reference))
 
 
 def _record(

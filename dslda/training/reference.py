@@ -23,8 +23,8 @@ from dslda.exceptions import DsldaError
 from dslda.families.answers import is_in_domain
 from dslda.families.categorical import Categorical
 from dslda.model import Model
-from dslda.persistence.record import ModelRecord
-from dslda.persistence.reference import N_BINS, Reference
+from dslda.persistence.record import HeldOut, ModelRecord
+from dslda.persistence.reference import LEFT_OUT, N_BINS, Reference
 from dslda.prediction.counted_block import CountedBlock
 from dslda.prediction.predict import predict_block
 from dslda.prediction.responses import observed_and_predicted, share_right
@@ -43,14 +43,16 @@ TOKEN_TOPICS = 1e8
 FEWEST_KEPT = 250
 """Documents kept from training, from which on they are taken in the place of those trained on."""
 FEWEST_RESIDUALS = 100
-LEFT_OUT = 0.05
-"""Share of responses below an interval, and of those above."""
+WORSE_THAN_THE_MEAN = (
+    "these documents are predicted worse than by their mean: compare with a lower rho, another alpha or fewer topics, or "
+    "train on more documents; where words say little of the response no model does better"
+)
 FAMILIES_WITH_INTERVAL = ("gaussian", "student_t")
 """Numbers whose scatter about their prediction does not depend on its level, as their families say."""
 
 
-def training_reference(record: ModelRecord, source: Source) -> Reference | None:
-    """Distributions of predictions and topics over the training documents.
+def training_reference(record: ModelRecord, source: Source) -> tuple[Reference | None, HeldOut | None]:
+    """Distributions of predictions and topics over the training documents, and how well others are predicted.
 
     Parameters
     ----------
@@ -63,6 +65,8 @@ def training_reference(record: ModelRecord, source: Source) -> Reference | None:
     -------
     Reference or None
         None where no document could be read again, or none has a known word.
+    HeldOut or None
+        Of the documents that were kept from training; None where that tells nothing.
     """
     try:
         with single_threaded_blas():
@@ -73,10 +77,10 @@ def training_reference(record: ModelRecord, source: Source) -> Reference | None:
             "training documents could not be read again (%s): the model will not know how far others have drifted",
             error,
         )
-        return None
+        return None, None
 
 
-def _reference(record: ModelRecord, source: Source) -> Reference | None:
+def _reference(record: ModelRecord, source: Source) -> tuple[Reference | None, HeldOut | None]:
     trained, left_out = _Collected(record), _Collected(record)
     n = source.n_partitions
     wanted = min(n, MOST_PARTITIONS)
@@ -92,9 +96,8 @@ def _reference(record: ModelRecord, source: Source) -> Reference | None:
         if len(others):
             left_out.add(block, view.others(block), others)
     if not trained.n_documents:
-        return None
-    if any(len(rows) for rows in of_left_out):
-        left_out.report()
+        return None, None
+    measured = left_out.report() if any(len(rows) for rows in of_left_out) else None
     of_training = left_out.n_documents < FEWEST_KEPT
     seen = trained if of_training else left_out
     predicted, topics = np.concatenate(seen.predictions), np.concatenate(seen.proportions)
@@ -114,7 +117,7 @@ def _reference(record: ModelRecord, source: Source) -> Reference | None:
     counts.add(reference, predicted, topics)
     reference.prediction_counts[:] = counts.predictions
     reference.topic_counts[:] = counts.topics
-    return reference
+    return reference, measured
 
 
 class _Collected:
@@ -156,7 +159,7 @@ class _Collected:
         if scored.prediction.dtype != object:
             self.residuals.append((y - scored.prediction)[known])
 
-    def report(self) -> None:
+    def report(self) -> HeldOut | None:
         """Say how well the responses of documents kept from training are predicted, and if there are too few of them."""
         y = np.concatenate([responses for responses, _ in self._scored])
         predicted = np.concatenate([predictions for _, predictions in self._scored])
@@ -164,27 +167,25 @@ class _Collected:
         if predicted.dtype != object:
             known &= np.isfinite(predicted)
         y, predicted = y[known], predicted[known]
-        measured: dict[str, float] = {}
-        told = "nothing is known of how well it predicts: none has a response and a prediction"
-        if predicted.dtype == object and len(y):
-            right = self._share_right(y, predicted)
-            error = share_standard_error(right, len(y))
-            told = f"{right:.1%} of the classes are right (s.e. {error:.1%})"
-            measured = {"accuracy": right, "accuracy_standard_error": error}
-        elif len(set(y.tolist())) > 1:
-            with np.errstate(all="ignore"):
-                r2, error = predictive_r2(y, predicted), predictive_r2_standard_error(y, predicted)
-            told, measured = f"predictive R2 {r2:.3f}", {"predictive_r2": r2}
-            if math.isfinite(error):
-                told, measured["predictive_r2_standard_error"] = f"{told} (s.e. {error:.3f})", error
-        elif len(y):
-            told = "nothing is known of how well it predicts: all have the same response"
-        logger.info(
-            "%s, on %s kept from training",
-            told,
-            number_of(len(y) if measured else len(known), "document"),
-            extra={"event": "held_out", "documents": len(y), **measured},
-        )
+        measured = self._measured(y, predicted)
+        numbers: dict[str, float] = {}
+        if measured is None:
+            why = "none has a response and a prediction"
+            if len(y):
+                same = np.all(y == y[0])
+                why = "all have the same response" if same else "predictions are too large to be squared"
+            told = (
+                f"nothing is known of how well it predicts: {why}, on {number_of(len(known), 'document')} "
+                "kept from training"
+            )
+        else:
+            told = measured.in_words
+            numbers = {measured.measure: measured.value}
+            if measured.standard_error is not None:
+                numbers[f"{measured.measure}_standard_error"] = measured.standard_error
+        logger.info(told, extra={"event": "held_out", "documents": len(y), **numbers})
+        if measured is not None and measured.measure == "predictive_r2" and measured.value < 0.0:
+            logger.warning(WORSE_THAN_THE_MEAN)
         n = len(self._known_residuals())
         if self._record.spec.family in FAMILIES_WITH_INTERVAL and n < FEWEST_RESIDUALS:
             logger.info(
@@ -200,6 +201,20 @@ class _Collected:
                 FEWEST_KEPT,
                 self.n_documents,
             )
+        return measured
+
+    def _measured(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> HeldOut | None:
+        """Of the responses and predictions that are known."""
+        if predicted.dtype == object and len(y):
+            right = self._share_right(y, predicted)
+            return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)))
+        if len(set(y.tolist())) < 2:
+            return None
+        with np.errstate(all="ignore"):
+            r2, error = predictive_r2(y, predicted), predictive_r2_standard_error(y, predicted)
+        if not math.isfinite(r2):
+            return None
+        return HeldOut(len(y), "predictive_r2", r2, error if math.isfinite(error) else None)
 
     def _share_right(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> float:
         """Of classes; one that no document to train on has is predicted for none."""

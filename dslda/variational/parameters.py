@@ -130,7 +130,8 @@ class FitSpec:
         counts), as in the smoothed model of Blei, Ng and Jordan (2003, section 5.4).
     rho : float
         Weight of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the single response by
-        hundreds, and a weight of 2 to 8 trades their likelihood for prediction.
+        hundreds, and a weight of 2 to 8 trades their likelihood for prediction, where words say much of the response;
+        where they say little it predicts worse.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
     max_iter : int

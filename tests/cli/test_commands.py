@@ -68,6 +68,9 @@ def test_ingest_appends_and_info_says_when_and_what(made: Path, dslda: Dslda, tm
     june = ("ingest", months[2], "--out", corpus, "--append", "--max-df", "1.0", "--ngrams", "1")
     done = dslda(*june)
     assert done.code == 0
+    assert re.search(
+        r"80 documents, counted over the (\d+) terms of the vocabulary, where they have \1; ", done.err
+    )
     assert done.out.startswith(f"{corpus}: 80 documents appended by this run, now 320 documents (0 empty), ")
     again = dslda(*june)
     assert again.code == 0
@@ -88,6 +91,11 @@ def test_ingest_appends_and_info_says_when_and_what(made: Path, dslda: Dslda, tm
     )
     assert trained.code == 0
     assert "320 documents" in dslda("info", tmp_path / "m").out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_a_default_as_it_is_written(dslda: Dslda, command: str) -> None:
+    assert "[default: (" not in dslda(command, "--help").out
 
 
 def test_ingest_takes_names_as_classes(dslda: Dslda, tmp_path: Path) -> None:
@@ -162,6 +170,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     told = dslda("info", out).out
     assert "family:              poisson (dispersion=1), link log" in told
     assert "Pearson dispersion:  " in told
+    assert "\ndispersion: " not in told  # a Poisson has none
     assert re.search(r"covariate: +age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)", told)
     assert re.search(r"covariate: +party=R: ", told)
     assert "alpha=auto" in told
@@ -225,7 +234,7 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     train = ("train", bills / "bills.corpus", "--response", "area", "--out", out, "--topics", 3)
     done = dslda(*train, "--family", "categorical", "--class-weight", "balanced")
     assert done.code == 0, done.err
-    assert re.search(r"classes: +Health, Law, Taxation", dslda("info", out).out)
+    assert re.search(r"classes: +Health \(\d+\.\d%\), Law \(\d+\.\d%\), Taxation", dslda("info", out).out)
     topics = rows(dslda("topics", out).out)
     assert list(topics[0]) == ["topic", "class", "coefficient", "standard_error", "prevalence", "words"]
     assert [t["class"] for t in topics] == ["Health", "Law", "Taxation"]
@@ -245,6 +254,16 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     # as the classes were weighed
     assert [float(one[name]) for name in names] == pytest.approx([1 / 3] * 3)
     assert "topic_2" in one
+
+
+def test_of_two_classes_the_share_of_each_is_told_and_no_dispersion(dslda: Dslda, tmp_path: Path) -> None:
+    counts = np.random.default_rng(0).poisson(1.0, size=(40, 6)) + np.eye(40, 6, dtype=int)
+    y = [1.0, 0.0, 0.0, np.nan] * 10
+    train(counts, response=y, family="binomial", n_topics=2, tol=1.0).save(tmp_path / "m.model")
+    told = dslda("info", tmp_path / "m.model").out
+    assert "response:            not named: 30 values, 10 missing\n" in told
+    assert "classes:             0 (66.7%), 1 (33.3%)\n" in told
+    assert "dispersion" not in told
 
 
 def test_words_and_classes_that_a_spreadsheet_could_take_for_formulas_are_none(
@@ -468,6 +487,41 @@ def test_predict_reads_lines_from_stdin_one_row_each(made: Path) -> None:
     assert [r["flag"] for r in found] == ["", "empty", "no_known_word", ""]
     assert float(found[0]["prediction"]) > 4 > 2 > float(found[3]["prediction"])
     assert "1 of 4 documents have no word that the model knows" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_predict_reads_records_from_stdin_as_from_a_file(
+    made: Path, dslda: Dslda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    model, path = made / "stars.model", made / "reviews.jsonl"
+    if kind == "csv":
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        path = tmp_path / "r.csv"
+        with path.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, list(records[0]))
+            writer.writeheader()
+            writer.writerows(records)
+    from_file = dslda("predict", model, path).out
+    assert rows(from_file)[3]["id"] == "k3"
+
+    def piped(text: bytes, *options: str) -> Any:
+        # raw, so that it comes in pieces of any size as a pipe's does
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        return dslda("predict", model, "-", *options)
+
+    done = piped(path.read_bytes(), "--format", kind)
+    assert (done.code, done.out) == (0, from_file)
+    wrong = piped(path.read_bytes(), "--format", kind, "--text", "body")
+    assert re.match(r"stdin.* has no field 'body' for the text; fields there are: 'key', 'text'", wrong.error)
+    assert "give --format jsonl or csv" in piped(b"good coat", "--text", "body").error
+    if kind == "jsonl":
+        broken = piped(path.read_bytes() + b'{"text": 3}\n', "--format", kind)
+        assert broken.error.startswith("stdin, line 81")
+        # a text may be JSON, if that is said
+        refused = piped(b"\n" + path.read_bytes())
+        assert refused.code == 2
+        assert "got a JSON object in line 2; give --format jsonl" in refused.error
+        assert len(rows(piped(path.read_bytes(), "--format", "text").out)) == 80
 
 
 def test_a_closed_pipe_is_no_error(made: Path) -> None:

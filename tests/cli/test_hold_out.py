@@ -86,10 +86,17 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     model, read = library.load_model(tmp_path / "m.model"), library.open_corpus(corpus)
     assert model.training.n_documents == 600
     y = np.concatenate([read.read(i).responses["y"] for i in range(read.n_partitions)])
-    kept = held_out(800, 0.25, seed=3)
+    kept = held_out(800, 0.25)  # whatever the start
     assert float(told[1]) == pytest.approx(model.score(read, np.where(kept, y, np.nan)), abs=5e-4)
     error = predictive_r2_standard_error(y[kept], model.predict(read)[kept])
     assert float(told[2]) == pytest.approx(error, abs=5e-4)
+    # and it is not lost with the log
+    measured = model.training.held_out
+    assert (measured.n_documents, measured.measure) == (200, "predictive_r2")
+    assert measured.standard_error == pytest.approx(error, rel=1e-9)
+    shown = dslda("info", tmp_path / "m.model").out
+    assert f"held out:            {told[0]}\n" in shown
+    assert re.search(r"intervals: +90%, prediction -\d\S+ to \+\d\S+\n", shown)
 
     new = write(tmp_path / "new.jsonl", 1000, seed=4)
     assert dslda("score", tmp_path / "m.model", new, "--out", tmp_path / "scores").code == 0
@@ -116,6 +123,7 @@ def test_of_classes_the_share_that_is_right_is_told_and_of_few_documents_that_th
     y = [name if chosen else None for name, chosen in zip(names[codes], kept, strict=True)]
     assert event["accuracy"] == model.score(read, y)
     assert event["accuracy_standard_error"] == share_standard_error(event["accuracy"], 80)
+    assert model.training.held_out.value == event["accuracy"]
 
     done = dslda("train", corpus, *settings, "--response", "y", "--out", tmp_path / "y.model")
     assert (
@@ -163,6 +171,28 @@ def test_a_fit_goes_on_with_the_documents_it_held_out_and_no_others(
     assert done.code == 0, done.err
     assert "going on after 1 iteration" in done.err
     assert library.load_model(out).training.n_iterations == 4
+    (told,) = re.findall(r"predictive R2 \S+ \(s\.e\. \S+\), on 200 documents kept from training", done.err)
+    again = dslda(*train, "--max-iter", "4", "--hold-out", "0.25")
+    assert again.out == f"{out}: complete already: 2 topics, 4 iterations (not converged); {told}\n"
+
+
+def test_predictions_that_are_worse_than_the_mean_are_called_so(dslda: Dslda, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with (tmp_path / "r.jsonl").open("w") as stream:
+        for _ in range(60):  # words say nothing of the number
+            words = " ".join(rng.choice(np.ravel(WORDS), 20))
+            stream.write(json.dumps({"text": words, "y": float(rng.normal())}) + "\n")
+    library.ingest(tmp_path / "r.jsonl", tmp_path / "r.corpus", text="text", response="y", max_df=1.0)
+    train = ("train", tmp_path / "r.corpus", "--response", "y", "--topics", "5", "--rho", "8")
+    done = dslda(*train, "--hold-out", "0.4", "--max-iter", "30", "--tol", "0", "--out", tmp_path / "m.model")
+    assert "predictive R2 -" in done.err
+    assert (
+        "warning: these documents are predicted worse than by their mean: compare with a lower rho"
+        in done.err
+    )
+    assert re.search(
+        r"held out: .* kept from training: worse than their mean\n", dslda("info", tmp_path / "m.model").out
+    )
 
 
 def test_what_training_refuses_is_refused_in_documents_held_out_too(

@@ -231,6 +231,7 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
     for command in (["predict", "w.model", "waits.jsonl"], ["topics", "w.model"], ["info", "w.model"]):
         code, told = program(*command)
         assert code == 2
+        assert "the family of w.model must be one of dslda's" in told
         assert told.endswith("got 'exponential'; if it is your own, name it with --family MODULE:CLASS")
         code, told = program(*command, *own)
         assert code == 0, told

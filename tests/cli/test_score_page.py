@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import dslda
+from dslda.cli.program import run as program
 from dslda.corpus.readers import CsvLines, ParquetRows
 from dslda.corpus.streams import InputFile
 from dslda.scoring.inputs import range_of
@@ -52,7 +55,9 @@ def events() -> dict[str, set[str]]:
     return found
 
 
-def test_the_page_names_every_field_of_a_manifest(made: Path, tmp_path: Path) -> None:
+def test_the_page_names_every_field_of_a_manifest(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     inputs = tmp_path / "in"
     inputs.mkdir()
     text = "good bad " * 160_000
@@ -65,7 +70,10 @@ def test_the_page_names_every_field_of_a_manifest(made: Path, tmp_path: Path) ->
     assert manifest["skipped"]["first"]
     assert manifest["skipped"]["unreadable_inputs"]
     assert manifest["duplicate_ids"]["first"]
-    assert manifest["drift"]
+    assert program(["info", str(tmp_path / "out")]) == 0
+    limits = [manifest["drift"][f"{which}_warned_above"] for which in ("prediction", "topics")]
+    told = re.findall(r"\(much: above (\S+)\)", capsys.readouterr().out)
+    assert told == [f"{limit:.2f}" for limit in limits]
     assert manifest["inputs"][0]["path"].startswith("file:///")
     assert any("range" in piece for part in run.manifest["parts"] for piece in part["pieces"])
     file = InputFile("file:///x", 9)

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -100,6 +100,21 @@ def test_names_of_columns_become_the_vocabulary(simulated: tuple[sparse.csr_arra
     estimator = SLDARegressor(n_topics=K, tol=1e-2).fit(frame, y)
     assert estimator.model_.topics(top=1)[0].words[0].startswith("w")
     assert_array_equal(estimator.predict(frame), estimator.model_.predict(counts))
+
+
+def test_weights_of_words_are_refused_and_names_of_topics_words_are_those_of_the_vectorizer() -> None:
+    texts = ["good film plot plot", "bad film", "good good plot", "bad bad plot film"] * 3
+    y = np.array([1.0, -1.0, 2.0, -2.0] * 3)
+    for norm in ("l1", "l2"):
+        pipeline = make_pipeline(TfidfVectorizer(norm=norm), SLDARegressor(n_topics=2))
+        with pytest.raises(InputError, match=r"got weights: \d+ of its \d+ values .*; use CountVectorizer"):
+            pipeline.fit(texts, y)
+    pipeline = make_pipeline(CountVectorizer(), SLDARegressor(n_topics=2)).fit(texts, y)
+    names = pipeline[0].get_feature_names_out()  # as the README has it
+    words = [names[int(word)] for topic in pipeline[-1].model_.topics(top=2) for word in topic.words]
+    assert set(words) <= {"good", "bad", "film", "plot"}
+    with pytest.raises(InputError, match="predict with the scikit-learn pipeline"):
+        pipeline[-1].model_.predict(texts)
 
 
 def test_values_that_are_no_counts_are_rounded_and_said(

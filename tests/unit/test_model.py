@@ -6,7 +6,9 @@ import csv
 import json
 from pathlib import Path
 
+import dask.bag
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -353,6 +355,29 @@ def test_training_topic_proportions_have_seen_the_response_and_predictions_have_
     assert np.corrcoef(seen @ coefficients, y)[0, 1] > np.corrcoef(unseen @ coefficients, y)[0, 1] + 0.05
     without = model.training_topic_proportions(counts, np.full(N, np.nan))
     assert_array_equal(without, unseen)
+
+
+def test_a_table_of_texts_in_memory_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": ["lovely dress", "poor fit"] * 4, "y": [5.0, 1.0, 4.0, 2.0] * 2})
+    records = frame.to_dict("records")
+    bag = dask.bag.from_sequence(records, npartitions=1)
+    model = train(bag, text="text", response="y", n_topics=2, tol=1.0, min_df=1, max_df=1.0)
+    for refused in (
+        lambda: model.predict(frame),
+        lambda: model.score(frame),
+        lambda: model.score(frame, frame.y),
+        lambda: ingest(frame, tmp_path / "c", text="text"),
+        lambda: train(frame, response="y"),
+    ):
+        with pytest.raises(InputError, match=r'got a? ?DataFrame.*table\.to_dict\("records"\)'):
+            refused()
+    with pytest.raises(
+        InputError, match=r"got Series; .*bag\.from_sequence\(records\), and name the fields with"
+    ):
+        train(frame.text, response=frame.y)
+    # and what they say works, as the bag has
+    assert_array_equal(model.predict(records), model.predict(frame.text))
+    assert model.score(records) == model.score(frame.text, frame.y)
 
 
 def test_a_model_without_terms_says_what_it_cannot_do(

@@ -745,6 +745,14 @@ def test_flipped_bits_in_the_manifest_are_found(copy):
         assert chr(intact[position]) in " \n" or corpus.content_hash == content
 
 
+def test_a_folder_of_scores_is_called_so(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(
+        FormatError, match=r"is a folder of scores, neither corpus nor model; look at it with"
+    ):
+        open_corpus(tmp_path)
+
+
 def test_missing_manifest_is_refused(copy):
     (copy / "zarr.json").unlink()
     with pytest.raises(FormatError, match=r"has lost its manifest, there is no zarr.json in it"):

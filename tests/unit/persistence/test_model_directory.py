@@ -19,7 +19,7 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
-from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.persistence.record import HeldOut, ModelRecord, TrainingSummary
 from dslda.persistence.store import check_model_output, read_model, write_model
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
@@ -53,6 +53,7 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
             n_iterations=2,
             converged=True,
             interrupted=False,
+            held_out=HeldOut(2, "predictive_r2", 1 / 3, None),
         ),
         trace={"elbo": np.array([-10.1, -9.7]), "seconds": np.array([0.1, np.nan])},
         vocabulary=None if terms is None else Vocabulary(terms, np.arange(1, n_terms + 1)),

@@ -1,0 +1,113 @@
+"""Documents on standard input: lines of text, or records that are read like those of a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any, cast
+
+from dslda.corpus.sources import FileFormat, InputFiles
+from dslda.corpus.streams import InputFile
+from dslda.exceptions import InputError
+
+__all__ = ["lines_of_text", "records_on_stdin"]
+
+
+def lines_of_text(*, known: bool) -> Iterator[str]:
+    """The lines of standard input, each a document.
+
+    Parameters
+    ----------
+    known : bool
+        The user has said that they are texts; else the first that is not blank must be no JSON object.
+
+    Raises
+    ------
+    InputError
+        They are JSON lines, not UTF-8, or cannot be read.
+    """
+    number = 0
+    try:
+        for raw in sys.stdin.buffer:
+            number += 1
+            line = raw.decode("utf-8").rstrip("\r\n")
+            if not known and line.strip():
+                known = True
+                if _is_record(line):
+                    raise InputError(
+                        "- reads lines of text unless --format says otherwise, got a JSON object in line "
+                        f"{number}; give --format jsonl to read fields, or --format text to take lines as they are"
+                    )
+            yield line
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"stdin, line {number}: must be UTF-8 text, got {error.object[error.start]:#x}"
+        ) from None
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def records_on_stdin(format: FileFormat) -> InputFiles:
+    """Standard input as the only file of an input; it can be opened twice, first to look at its fields."""
+    return InputFiles(format, (_StandardInput("stdin", 0),), ("stdin",))
+
+
+def _is_record(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _unreadable(error: OSError) -> InputError:
+    return InputError(
+        f"stdin must be lines of text, it cannot be read: {error.strerror or error}; give the path of a file"
+    )
+
+
+@dataclass(slots=True)
+class _Head:
+    """What has been read to look at the fields."""
+
+    blocks: list[bytes] = field(default_factory=list)
+    looked_at: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _StandardInput(InputFile):
+    head: _Head = field(default_factory=_Head)
+
+    def open(self) -> IO[bytes]:
+        opened = _Replayed(self.head.blocks, keep=not self.head.looked_at)
+        self.head.looked_at = True
+        return cast(IO[bytes], opened)
+
+
+class _Replayed(io.RawIOBase):
+    """The blocks that were read before, and then what follows; as it comes, so that answers need not wait for the end."""
+
+    def __init__(self, blocks: list[bytes], *, keep: bool) -> None:
+        self._blocks = blocks
+        self._keep = keep
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._keep and self._blocks:
+            block = self._blocks.pop(0)
+            if len(block) > len(buffer):
+                self._blocks.insert(0, block[len(buffer) :])
+                block = block[: len(buffer)]
+        else:
+            try:
+                block = sys.stdin.buffer.read1(len(buffer))
+            except OSError as error:
+                raise _unreadable(error) from error
+            if self._keep:
+                self._blocks.append(block)
+        buffer[: len(block)] = block
+        return len(block)
