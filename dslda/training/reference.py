@@ -43,8 +43,8 @@ TOKEN_TOPICS = 1e8
 FEWEST_KEPT = 250
 """Documents kept from training, from which on they are taken in the place of those trained on."""
 FEWEST_RESIDUALS = 100
-WORSE_THAN_THE_MEAN = (
-    "these documents are predicted worse than by their mean: compare with a lower rho, another alpha or fewer topics, or "
+WHEN_WORSE = (
+    "compare with a lower rho, another alpha or fewer topics, or "
     "train on more documents; where words say little of the response no model does better"
 )
 FAMILIES_WITH_INTERVAL = ("gaussian", "student_t")
@@ -185,7 +185,17 @@ class _Collected:
                 numbers[f"{measured.measure}_standard_error"] = measured.standard_error
         logger.info(told, extra={"event": "held_out", "documents": len(y), **numbers})
         if measured is not None and measured.measure == "predictive_r2" and measured.value < 0.0:
-            logger.warning(WORSE_THAN_THE_MEAN)
+            logger.warning(f"these documents are predicted worse than by their mean: {WHEN_WORSE}")
+        elif (
+            measured is not None
+            and measured.measure == "accuracy"
+            and self._record.design.class_weight is None
+        ):
+            most = float(np.unique(y, return_counts=True)[1].max()) / len(y)
+            if measured.value < most:
+                logger.warning(
+                    f"one class for all would be right of {most:.1%} of these documents, which is more: {WHEN_WORSE}"
+                )
         n = len(self._known_residuals())
         if self._record.spec.family in FAMILIES_WITH_INTERVAL and n < FEWEST_RESIDUALS:
             logger.info(

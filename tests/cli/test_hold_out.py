@@ -177,12 +177,13 @@ def test_a_fit_goes_on_with_the_documents_it_held_out_and_no_others(
 
 
 def test_predictions_that_are_worse_than_the_mean_are_called_so(dslda: Dslda, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
+    rng, kept = np.random.default_rng(0), held_out(60, 0.4)
     with (tmp_path / "r.jsonl").open("w") as stream:
-        for _ in range(60):  # words say nothing of the number
-            words = " ".join(rng.choice(np.ravel(WORDS), 20))
-            stream.write(json.dumps({"text": words, "y": float(rng.normal())}) + "\n")
-    library.ingest(tmp_path / "r.jsonl", tmp_path / "r.corpus", text="text", response="y", max_df=1.0)
+        for i in range(60):  # words say nothing of the number, and of classes held out the contrary
+            record = {"text": " ".join(rng.choice(WORDS[i % 2], 20)), "c": ("yes", "no")[(i + kept[i]) % 2]}
+            stream.write(json.dumps(record | {"y": float(rng.normal())}) + "\n")
+    responses = {"response": ["y", "c"], "categorical": "c"}
+    library.ingest(tmp_path / "r.jsonl", tmp_path / "r.corpus", text="text", max_df=1.0, **responses)
     train = ("train", tmp_path / "r.corpus", "--response", "y", "--topics", "5", "--rho", "8")
     done = dslda(*train, "--hold-out", "0.4", "--max-iter", "30", "--tol", "0", "--out", tmp_path / "m.model")
     assert "predictive R2 -" in done.err
@@ -193,6 +194,10 @@ def test_predictions_that_are_worse_than_the_mean_are_called_so(dslda: Dslda, tm
     assert re.search(
         r"held out: .* kept from training: worse than their mean\n", dslda("info", tmp_path / "m.model").out
     )
+    train = ("train", tmp_path / "r.corpus", "--response", "c", "--topics", "2", "--hold-out", "0.4")
+    done = dslda(*train, "--family", "categorical", "--max-iter", "30", "--out", tmp_path / "c.model")
+    right, most = re.findall(r"(\d+\.\d)% of (?:the classes are right|these documents, which)", done.err)
+    assert float(right) < float(most)
 
 
 def test_what_training_refuses_is_refused_in_documents_held_out_too(
