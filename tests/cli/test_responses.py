@@ -189,7 +189,7 @@ def test_lines_of_text_are_not_enough_for_a_model_with_covariates(
 
 
 def test_a_family_of_ones_own_is_named_by_its_module_and_class(
-    documented_family: str, tmp_path: Path
+    documented_family: str, tmp_path: Path, dslda: Dslda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As processes: the module lies in the current directory, which no installed program looks into by itself."""
     (tmp_path / "waits.py").write_text(documented_family)
@@ -228,11 +228,12 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
     train = ("train", "w.corpus", "--response", "wait", "--topics", "2", "--max-iter", "3")
     own = ("--family", "waits:Exponential")
     assert program(*train, *own, "--workers", "1", "--out", "w.model")[0] == 0
+    monkeypatch.chdir(tmp_path)
     for command in (["predict", "w.model", "waits.jsonl"], ["topics", "w.model"], ["info", "w.model"]):
-        code, told = program(*command)
-        assert code == 2
-        assert "the family of w.model must be one of dslda's" in told
-        assert told.endswith("got 'exponential'; if it is your own, name it with --family MODULE:CLASS")
+        refused = dslda(*command)
+        assert refused.code == 2
+        assert "the family of w.model must be one of dslda's" in refused.err
+        assert "got 'exponential'; if it is your own, name it with --family MODULE:CLASS" in refused.err
         code, told = program(*command, *own)
         assert code == 0, told
         if command[0] == "predict":
@@ -246,12 +247,10 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
         "waits:math": "got the module math",
         ":Exponential": "--family must name a module and a class in it, got ':Exponential'",
     }.items():
-        code, told = program(*train, "--family", family, "--out", "x.model")
-        assert (code, message in told) == (2, True), told
-    code, told = program("predict", "w.model", "waits.jsonl", "--family", "gaussian")
-    assert (code, "--family must be that of the model, 'exponential', got 'gaussian'" in told) == (2, True), (
-        told
-    )
+        refused = dslda(*train, "--family", family, "--out", "x.model")
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+    refused = dslda("predict", "w.model", "waits.jsonl", "--family", "gaussian")
+    assert "--family must be that of the model, 'exponential', got 'gaussian'" in refused.err
 
 
 def test_each_class_tells_which_topics_raise_it(folder: Path, dslda: Dslda, tmp_path: Path) -> None:

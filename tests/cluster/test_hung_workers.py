@@ -25,6 +25,7 @@ from distributed.protocol.pickle import dumps
 from faults import AtPartition, Signaller, TrappedSource
 from processes import QUICK, STALL, both
 
+from dslda.cluster import hung_workers
 from dslda.cluster.hung_workers import WorkerWatch
 from dslda.exceptions import EngineError
 
@@ -98,7 +99,7 @@ class WorkOnce:
     def __call__(self) -> None:
         if not self.mark.exists():
             self.mark.touch()
-            use_the_processor(3 * STALL)
+            use_the_processor(6.0)
 
 
 class Preparation(WorkerPlugin):
@@ -163,7 +164,6 @@ def test_a_worker_that_is_stopped_before_the_fit_changes_no_bit(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dslda.cluster import hung_workers
     from dslda.engine import plugin
 
     (worker, pid), _ = both(two_programs).items()
@@ -192,11 +192,11 @@ def test_workers_that_are_at_work_for_somebody_else_are_waited_for_and_not_resta
     others: list[Future[None]] = []
 
     def occupy() -> None:
-        others.extend(two_programs.map(use_the_processor, [3 * STALL] * 2, pure=False, priority=1))
+        others.extend(two_programs.map(use_the_processor, [8.0] * 2, pure=False, priority=1))
 
     # not where it is told of partitions, which is where the client hears from its cluster
     busy = AtPartition(Thread(target=occupy).start, at=problem.source.n_partitions + 1)
-    with dask.config.set({"dslda.engine.iteration-budget": 2 * STALL}):
+    with dask.config.set({"dslda.engine.stall-timeout": 1.5, "dslda.engine.iteration-budget": 3.0}):
         assert problem.fit_on(two_programs, progress=busy) == expected
     assert "is at work on something else and has" in caplog.text
     # in case that it is Dask that has lost sight of its tasks
@@ -234,7 +234,7 @@ def test_a_partition_that_takes_long_is_waited_for(
     workers = both(two_programs)
     source = TrappedSource(problem, 7, WorkOnce(tmp_path / "mark")).standardised(problem.family)
     (tmp_path / "mark").unlink(missing_ok=True)
-    with dask.config.set(READ_AGAIN):
+    with dask.config.set(READ_AGAIN | {"dslda.engine.stall-timeout": 1.5}):
         assert problem.fit_on(two_programs, source) == expected
     assert "is at work and has partition 7 (documents" in caplog.text
     assert "run again" not in caplog.text
@@ -242,8 +242,14 @@ def test_a_partition_that_takes_long_is_waited_for(
 
 
 def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_is_left(
-    problem: Any, expected: str, two_programs: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    problem: Any,
+    expected: str,
+    two_programs: Client,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(hung_workers, "RESTART_SECONDS", 5.0)
     (worker, pid), (other, other_pid) = both(two_programs).items()
     pids, other_pids = ([psutil.Process(p).ppid(), p] for p in (pid, other_pid))
     at = problem.source.n_partitions + 3

@@ -190,8 +190,15 @@ def hashes(made: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("mode", ["new", "overwrite", "append"])
+@pytest.mark.parametrize(
+    ("mode", "number"),
+    [
+        ("new", signal.SIGKILL),
+        ("overwrite", signal.SIGKILL),
+        ("append", signal.SIGKILL),
+        ("append", signal.SIGTERM),
+    ],
+)
 def test_a_run_that_is_ended_at_any_write_leaves_the_old_or_the_new(
     made: Path, hashes: dict[str, str], tmp_path: Path, mode: str, number: signal.Signals
 ) -> None:

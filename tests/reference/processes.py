@@ -14,7 +14,7 @@ from distributed import Client
 
 ROOT = Path(__file__).parents[2]
 
-STALL = 5.0  # a live worker of a busy machine must send a heartbeat within this
+STALL = 4.0  # a live worker of a busy machine must send a heartbeat within this
 QUICK = {"dslda.engine.stall-timeout": STALL, "dslda.engine.iteration-budget": "100s"}
 
 
