@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test soak lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dslda demo --out demo-output --overwrite
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
+
+# what takes minutes of waiting, and is of a kind that `test` has too
+soak: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -94,6 +94,7 @@ class Stopper:
                 os.kill(self.pids.pop(), signal.SIGSTOP)
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_stopped_while_it_scores_costs_no_row(
     model: Model,
     texts: Path,
@@ -139,6 +140,7 @@ def work_long(seconds: float) -> int:
     return 1
 
 
+@pytest.mark.soak
 def test_a_task_that_always_waits_is_named_in_the_end(
     two_programs: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_task_that_always_waits_is_named_in_the_end(
     assert not any(two_programs.processing().values())
 
 
+@pytest.mark.soak
 def test_a_task_that_takes_long_is_waited_for(two_programs: Client, caplog: pytest.LogCaptureFixture) -> None:
     workers = both(two_programs)
     with dask.config.set({"dslda.engine.iteration-budget": 0.1}):

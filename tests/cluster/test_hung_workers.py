@@ -143,6 +143,7 @@ def test_a_worker_that_is_stopped_is_restarted_and_changes_no_bit(
     assert not psutil.pid_exists(pid)
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_stopped_between_iterations_changes_no_bit(
     problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_worker_that_is_stopped_between_iterations_changes_no_bit(
     assert f"restarting {worker}" in caplog.text
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_stopped_before_the_fit_changes_no_bit(
     problem: Any,
     expected: str,
@@ -174,6 +176,7 @@ def test_a_worker_that_is_stopped_before_the_fit_changes_no_bit(
     assert f"restarting {worker}" in caplog.text
 
 
+@pytest.mark.soak
 def test_a_task_that_waits_for_ever_is_run_elsewhere(
     problem: Any, expected: str, two_programs: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,6 +188,7 @@ def test_a_task_that_waits_for_ever_is_run_elsewhere(
     assert "answers but uses no processor and has partition 7 (documents" in caplog.text
 
 
+@pytest.mark.soak
 def test_workers_that_are_at_work_for_somebody_else_are_waited_for_and_not_restarted(
     problem: Any, expected: str, two_programs: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,6 +209,7 @@ def test_workers_that_are_at_work_for_somebody_else_are_waited_for_and_not_resta
     assert both(two_programs) == workers
 
 
+@pytest.mark.soak
 def test_a_partition_that_always_hangs_is_named_in_the_end(
     problem: Any, expected: str, two_programs: Client, tmp_path: Path
 ) -> None:
