@@ -99,7 +99,7 @@ class WorkOnce:
     def __call__(self) -> None:
         if not self.mark.exists():
             self.mark.touch()
-            use_the_processor(6.0)
+            use_the_processor(10.0)
 
 
 class Preparation(WorkerPlugin):
