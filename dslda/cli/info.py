@@ -135,8 +135,10 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         "not known" if share is None else f"{share:.1%} of the tokens of its corpus{without}",
     )
     if (measured := training.held_out) is not None:
-        worse = measured.measure == "predictive_r2" and measured.value < 0.0
-        yield "held out", measured.in_words + (": worse than their mean" if worse else "")
+        yield (
+            "held out",
+            measured.in_words + (": worse than their mean" if measured.is_worse_than_mean else ""),
+        )
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
         yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"

@@ -183,7 +183,7 @@ class WaitingTasks:
         lines = []
         for worker in workers[:MOST_NAMED]:
             tasks = self.keys.get(worker, ())
-            worked_on = [key for key in tasks if running is not None and key in running]
+            worked_on = frozenset(tasks).intersection(running or ())
             now = named(worked_on)
             then = [each for each in named(tasks) if each not in now]
             listed = [*now, *then][:MOST_NAMED]

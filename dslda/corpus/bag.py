@@ -16,7 +16,7 @@ from dslda.corpus.partitioning import Partition, assemble, choose_partition_toke
 from dslda.corpus.passes import GivenVocabulary, plan_corpus
 from dslda.corpus.readers import BagRecords, Fields, FrameRows
 from dslda.corpus.runner import DaskRunner, Progress, Runner, guarded
-from dslda.corpus.summary import ResponseSummary, oov_share
+from dslda.corpus.summary import ResponseSummary, new_share, oov_share
 from dslda.corpus.text import Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
@@ -140,7 +140,7 @@ def blocks_from_bag(
         n_documents=plan.n_documents,
         n_tokens=plan.n_tokens,
         oov_share=oov_share(plan.n_tokens, plan.n_all_tokens),
-        new_share=oov_share(plan.n_tokens, (plan.n_all_tokens or 0) - (plan.n_too_frequent_tokens or 0)),
+        new_share=new_share(plan.n_tokens, plan.n_all_tokens, plan.n_too_frequent_tokens),
         too_frequent=plan.too_frequent,
     )
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.appended import APPENDED, AppendedGroup, Place, appended_from_json
-from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, sorted_names, text
+from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, optional, sorted_names, text
 from dslda.corpus.levels import are_levels
-from dslda.corpus.summary import ResponseSummary, oov_share
+from dslda.corpus.summary import ResponseSummary, new_share, oov_share
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
 
@@ -185,9 +185,7 @@ class Manifest:
     @property
     def new_share(self) -> float | None:
         """The same, terms that were left out as too frequent being counted nowhere."""
-        if self.n_all_tokens is None or self.n_too_frequent_tokens is None:
-            return None
-        return oov_share(self.n_tokens, self.n_all_tokens - self.n_too_frequent_tokens)
+        return new_share(self.n_tokens, self.n_all_tokens, self.n_too_frequent_tokens)
 
     @property
     def latest_group(self) -> str:
@@ -302,8 +300,8 @@ class Manifest:
             provenance=object_(data, "provenance", where),
             appended=appended,
             # corpora that were written before they were kept have none of these
-            n_all_tokens=_optional_count(data, "n_all_tokens", where),
-            n_too_frequent_tokens=_optional_count(data, "n_too_frequent_tokens", where),
+            n_all_tokens=optional(count, data, "n_all_tokens", where),
+            n_too_frequent_tokens=optional(count, data, "n_too_frequent_tokens", where),
             too_frequent=sorted_names(data, "too_frequent", where) if "too_frequent" in data else (),
         )
         if not partitions or manifest.n_terms < 1:
@@ -336,10 +334,6 @@ class Manifest:
                 f"{manifest.n_all_tokens}"
             )
         return manifest
-
-
-def _optional_count(data: Mapping[str, Any], name: str, where: str) -> int | None:
-    return None if data.get(name) is None else count(data, name, where)
 
 
 def _columns_from_json(

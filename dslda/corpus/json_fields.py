@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from dslda.exceptions import FormatError
 
@@ -18,11 +18,14 @@ __all__ = [
     "json_sha256",
     "number",
     "object_",
+    "optional",
     "parse_json",
     "positive",
     "sorted_names",
     "text",
 ]
+
+T = TypeVar("T")
 
 MOST = 2**53
 """Counts beyond this lose their last digit in many JSON libraries, and overflow sums of 64 bits here."""
@@ -97,6 +100,13 @@ def number(data: object, name: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise _refuse(name, "a finite number", value, where)
     return float(value)
+
+
+def optional(
+    check: Callable[[object, str, str], T], data: Mapping[str, Any], name: str, where: str
+) -> T | None:
+    """A field that one of these functions checks, or None where it is null or not there."""
+    return None if data.get(name) is None else check(data, name, where)
 
 
 def positive(data: object, name: str, where: str) -> float:

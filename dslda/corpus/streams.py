@@ -164,30 +164,30 @@ class Lines:
 
     def attempts(self) -> Iterator[tuple[str, InputError | None]]:
         """The lines, and of those that are not UTF-8 the error, with question marks where it is not."""
-        for line in self._raw_lines():
-            offset = self.end
-            self.count += 1
-            self.end += len(line)
-            marked = offset == 0 and line.startswith(BYTE_ORDER_MARK)
-            content = line[len(BYTE_ORDER_MARK) :] if marked else line
+        for begin, content in self._contents():
             try:
                 decoded, refused = content.decode("utf-8"), None
             except UnicodeDecodeError as error:
-                bad = error.start + (len(BYTE_ORDER_MARK) if marked else 0)
+                bad = _not_utf8(content[error.start], begin + error.start)
                 decoded = content.decode("utf-8", errors="replace")
-                refused = InputError(f"{self.place(self.count)}: {_not_utf8(line[bad], offset + bad)}")
+                refused = InputError(f"{self.place(self.count)}: {bad}")
             yield decoded, refused
 
     def raw_records(self) -> Iterator[bytes]:
-        """The lines that are more than white space, as they are."""
+        """The lines that are more than white space, as bytes."""
+        for _, content in self._contents():
+            # nearly all begin with a character that can be seen, so that few are decoded
+            if b"!" <= content[:1] <= b"~" or content.decode("utf-8", errors="replace").strip():
+                yield content
+
+    def _contents(self) -> Iterator[tuple[int, bytes]]:
+        """The lines, counted, without a byte order mark at the beginning of the file; each with the byte it begins at."""
         for line in self._raw_lines():
+            begin = self.end
             self.count += 1
-            if b"!" <= line[:1] <= b"~":  # nearly all, so that few are decoded
-                yield line
-                continue
-            content = line.removeprefix(BYTE_ORDER_MARK) if self.start == 0 and self.count == 1 else line
-            if content.decode("utf-8", errors="replace").strip():
-                yield line
+            self.end += len(line)
+            content = line.removeprefix(BYTE_ORDER_MARK) if begin == 0 else line
+            yield self.end - len(content), content
 
     def place(self, count: int) -> str:
         """Name the `count`-th line of the range, counted from 1, by file and line of the file."""

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from dslda.corpus.json_fields import boolean, count, items, number
 from dslda.exceptions import FormatError, InputError
 
-__all__ = ["DISTINCT_LIMIT", "ResponseSummary", "merged_moments", "oov_share"]
+__all__ = ["DISTINCT_LIMIT", "ResponseSummary", "merged_moments", "new_share", "oov_share"]
 
 LOOKS = {
     "missing": "no value",
@@ -194,6 +194,13 @@ class ResponseSummary:
 def oov_share(n_known: int, n_all: int | None) -> float | None:
     """Share of tokens that a vocabulary does not have, out of `n_all` that it has `n_known` of; None where not known."""
     return 1.0 - n_known / n_all if n_all else None
+
+
+def new_share(n_known: int, n_all: int | None, n_too_frequent: int | None) -> float | None:
+    """The same, `n_too_frequent` of the tokens, those of terms that were left out as too frequent, being counted nowhere."""
+    if n_all is None or n_too_frequent is None:
+        return None
+    return oov_share(n_known, n_all - n_too_frequent)
 
 
 def merged_moments(

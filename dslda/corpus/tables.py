@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["records_of_table"]
+from dslda.exceptions import InputError
+
+__all__ = ["check_no_table", "records_of_table"]
 
 _RECORDS = {"pandas": 'to_dict("records")', "polars": "to_dicts()", "pyarrow": "to_pylist()"}
 
@@ -24,3 +26,18 @@ def records_of_table(value: Any) -> str | None:
             kinds = [getattr(dtype, "kind", "O") for dtype in getattr(value, "dtypes", ["O"])]
             return None if all(kind in "iufb" for kind in kinds) else call
     return None
+
+
+def check_no_table(documents: Any) -> None:
+    """Refuse a DataFrame of texts where documents are to be predicted.
+
+    Raises
+    ------
+    InputError
+        It is one; the message has the call that gives its records.
+    """
+    if (call := records_of_table(documents)) is not None:
+        raise InputError(
+            f"documents must be a list of texts or records, a corpus or a count matrix, got a {type(documents).__name__}; "
+            f"give its records: table.{call}"
+        )

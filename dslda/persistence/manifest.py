@@ -16,6 +16,7 @@ from dslda.corpus.json_fields import (
     json_sha256,
     number,
     object_,
+    optional,
     positive,
     sorted_names,
     text,
@@ -209,33 +210,34 @@ def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:
         for f in fields(TrainingSummary)
         if f.name not in ("oov_share", "new_share", "held_out")
     }
-    measured = None if data.get("held_out") is None else _held_out(object_(data, "held_out", where), where)
+    # models that were written before these were kept have none
     return TrainingSummary(
         **found,
-        oov_share=_share(data, "oov_share", where),
-        new_share=_share(data, "new_share", where),
-        held_out=measured,
+        oov_share=optional(_share, data, "oov_share", where),
+        new_share=optional(_share, data, "new_share", where),
+        held_out=optional(_held_out, data, "held_out", where),
     )
 
 
-def _share(data: Mapping[str, Any], name: str, where: str) -> float | None:
-    """A share, or None where models do not know it, those too that were written before it was kept."""
-    share = None if data.get(name) is None else number(data, name, where)
-    if share is not None and not 0.0 <= share <= 1.0:
+def _share(data: object, name: str, where: str) -> float:
+    share = number(data, name, where)
+    if not 0.0 <= share <= 1.0:
         raise FormatError(f"{where}: field {name!r} must be in 0 to 1, got {share:g}")
     return share
 
 
-def _held_out(data: Mapping[str, Any], where: str) -> HeldOut:
-    where = f"{where}, held_out"
-    measure = text(data, "measure", where)
+def _held_out(data: object, name: str, where: str) -> HeldOut:
+    found, where = object_(data, name, where), f"{where}, {name}"
+    measure = text(found, "measure", where)
     if measure not in get_args(Measure):
         raise FormatError(
             f"{where}: field 'measure' must be 'predictive_r2' or 'accuracy', got {measure!r:.60}"
         )
-    error = None if data.get("standard_error") is None else number(data, "standard_error", where)
     return HeldOut(
-        count(data, "n_documents", where), cast(Measure, measure), number(data, "value", where), error
+        count(found, "n_documents", where),
+        cast(Measure, measure),
+        number(found, "value", where),
+        optional(number, found, "standard_error", where),
     )
 
 

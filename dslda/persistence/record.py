@@ -44,18 +44,18 @@ class HeldOut:
     standard_error: float | None
 
     @property
-    def told(self) -> str:
-        """In words, without the number of documents."""
-        if self.measure == "accuracy":
-            error = "" if self.standard_error is None else f" (s.e. {self.standard_error:.1%})"
-            return f"{self.value:.1%} of the classes are right{error}"
-        error = "" if self.standard_error is None else f" (s.e. {self.standard_error:.3f})"
-        return f"predictive R2 {self.value:.3f}{error}"
+    def is_worse_than_mean(self) -> bool:
+        """Whether the mean of the documents would have been closer to them; of classes never."""
+        return self.measure == "predictive_r2" and self.value < 0.0
 
     @property
     def in_words(self) -> str:
         """The measure and the documents that it is of."""
-        return f"{self.told}, on {number_of(self.n_documents, 'document')} kept from training"
+        classes = self.measure == "accuracy"
+        told = f"{self.value:.1%} of the classes are right" if classes else f"predictive R2 {self.value:.3f}"
+        if self.standard_error is not None:
+            told += f" (s.e. {self.standard_error:{'.1%' if classes else '.3f'}})"
+        return f"{told}, on {number_of(self.n_documents, 'document')} kept from training"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dslda.corpus.store import Corpus
-from dslda.corpus.tables import records_of_table
+from dslda.corpus.tables import check_no_table
 from dslda.exceptions import InputError
 from dslda.persistence.record import ModelRecord
 from dslda.prediction.alignment import aligned_block, blocks_of_matrix, corpus_alignment
@@ -49,11 +49,7 @@ def counted_documents(
         return
     if isinstance(documents, (str, bytes, Mapping)):
         raise InputError(f"documents must be a list of texts, got one {type(documents).__name__}; write [it]")
-    if (call := records_of_table(documents)) is not None:
-        raise InputError(
-            f"documents must be a list of texts or records, a corpus or a count matrix, got a {type(documents).__name__}; "
-            f"give its records: table.{call}"
-        )
+    check_no_table(documents)
     if hasattr(documents, "ndim") and documents.ndim == 2:
         blocks = blocks_of_matrix(documents, record, terms=terms, covariates=covariates)
     else:

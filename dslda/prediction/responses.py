@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.levels import level_name
-from dslda.corpus.tables import records_of_table
+from dslda.corpus.tables import check_no_table
 from dslda.exceptions import InputError
 from dslda.persistence.record import ModelRecord
 from dslda.wording import first_few
@@ -87,11 +87,7 @@ def responses_of_records(documents: Any, response: str | None) -> list[Any]:
     InputError
         No document has the field.
     """
-    if (call := records_of_table(documents)) is not None:
-        raise InputError(
-            f"documents must be a list of texts or records, a corpus or a count matrix, got a {type(documents).__name__}; "
-            f"give its records: table.{call}"
-        )
+    check_no_table(documents)
     # one document is a mapping too, and predicting it is refused with what to write
     several = isinstance(documents, Iterable) and not isinstance(documents, (str, bytes, Mapping))
     records = [document if isinstance(document, Mapping) else {} for document in documents] if several else []

@@ -4,16 +4,17 @@ share of tokens that the vocabulary does not have."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.summary import oov_share
+from dslda.corpus.summary import new_share
 from dslda.persistence.record import ModelRecord
 from dslda.scoring.tally import RunTally
 
-__all__ = ["drift_report", "new_share_warned_above", "stability_index", "warned_above"]
+__all__ = ["drift_figures", "drift_report", "new_share_warned_above", "stability_index", "warned_above"]
 
 STRONG = 0.25
 """An index above it is usually read as much changed, where documents are many."""
@@ -110,11 +111,11 @@ def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dic
         "prediction_warned_above": warned_above(len(reference.prediction_counts), tally.n_words, n_reference),
         "largest_topic_psi": max(topics),
         "topics_warned_above": warned_above(reference.topic_counts.shape[1], tally.n_words, n_reference),
-        "oov_share": oov_share(tally.known_tokens, tally.tokens),
+        "oov_share": tally.oov_share,
         "training_oov_share": training.oov_share if of_texts else None,
         "new_share": None
         if known is None
-        else oov_share(tally.known_tokens, tally.tokens - tally.n_too_frequent),
+        else new_share(tally.known_tokens, tally.tokens, tally.n_too_frequent),
         "training_new_share": known,
         "new_share_warned_above": limit,
         "topics": [
@@ -126,4 +127,18 @@ def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dic
             }
             for k, index in enumerate(topics)
         ],
+    }
+
+
+def drift_figures(manifest: Mapping[str, Any]) -> dict[str, float | None]:
+    """The figures of a complete run that are watched from one run to the next; None where one is not known."""
+    drift = manifest["drift"] or {}
+    return {
+        "oov_share": manifest["oov_share"],
+        "training_oov_share": drift.get("training_oov_share"),
+        "new_share": drift.get("new_share"),
+        "training_new_share": drift.get("training_new_share"),
+        "prediction_mean": manifest["predictions"]["mean"],
+        "prediction_psi": drift.get("prediction_psi"),
+        "largest_topic_psi": drift.get("largest_topic_psi"),
     }

@@ -172,7 +172,7 @@ class RunFolder:
 
     def ids_file(self, number: int) -> Location:
         """Where the hashes of the identifiers of a part are."""
-        return self.location.child(f"{PARTS}/{number:06d}.ids")
+        return self.location.child(_ids(number))
 
     def read_manifest(self) -> dict[str, Any] | None:
         """The manifest; None where no run was begun.
@@ -252,20 +252,10 @@ class RunFolder:
         Nor is there where it is damaged or follows another manifest than this one, as what is left of a run that was killed
         when it was complete does: all in it can be had again from the manifest and the inputs.
         """
-        raw = self._read(UNFINISHED) if manifest.get("status") == "complete" else None
-        if raw is None:
+        if manifest.get("status") != "complete":
             return None
-        try:
-            data = parse_json(raw)
-        except ValueError:
-            return None
-        if (
-            not isinstance(data, dict)
-            or data.get("follows") != manifest[MANIFEST_CHECKSUM]
-            or data.get(MANIFEST_CHECKSUM) != manifest_checksum(data)
-        ):
-            return None
-        return data
+        data = self._read_checked(UNFINISHED)
+        return data if data is not None and data.get("follows") == manifest[MANIFEST_CHECKSUM] else None
 
     def write_unfinished(self, state: RunState, counting: Mapping[str, Any] | None) -> None:
         """Remember what a run goes on from.
@@ -291,32 +281,19 @@ class RunFolder:
 
     def read_note(self, part: Part, key: str) -> dict[str, Any] | None:
         """What is known of a part that is done; None where it is not done, or not this part with its file."""
-        raw = self._read(f"{PARTS}/{part.number:06d}.json")
-        if raw is None:
-            return None
-        try:
-            note = parse_json(raw)
-        except ValueError:
-            return None
-        # what is summed up from a note that was damaged would be wrong without a word
-        if (
-            not isinstance(note, dict)
-            or note.get("key") != key
-            or note.get(MANIFEST_CHECKSUM) != manifest_checksum(note)
-        ):
-            return None
-        return note if self.has_files(part.number, note) else None
+        note = self._read_checked(_note(part.number))
+        is_of_part = note is not None and note.get("key") == key and self.has_files(part.number, note)
+        return note if is_of_part else None
 
     def has_files(self, number: int, done: Mapping[str, Any]) -> bool:
         """Whether the files of a part are there, of the sizes that they had when it was done."""
         found = [self.size(place) for place in (self.part_file(number), self.ids_file(number))]
-        noted = self.size(self.location.child(f"{PARTS}/{number:06d}.json"))
+        noted = self.size(self.location.child(_note(number)))
         return noted is not None and found == [done.get("bytes"), 8 * count(done, "rows", "part")]
 
     def write_note(self, part: Part, note: Mapping[str, Any]) -> None:
         """Remember a part that is done, with a checksum."""
-        checked = {**note, MANIFEST_CHECKSUM: manifest_checksum(note)}
-        self._write(f"{PARTS}/{part.number:06d}.json", checked)
+        self._write_checked(_note(part.number), note, indent=None)
 
     def size(self, file: Location) -> int | None:
         """Bytes of a file; None where there is none."""
@@ -336,11 +313,10 @@ class RunFolder:
 
     def clear(self, parts: Sequence[int]) -> None:
         """Remove what runs that were killed have left, and files of parts whose numbers are not among these."""
-        names = {self.part_name(number) for number in parts}
-        notes = {f"{number:06d}{ending}" for number in parts for ending in (".json", ".ids")}
-        for folder, ours, kept in (("", PART_FILE, names), (f"{PARTS}/", PART_NOTE, notes)):
+        kept = {name for n in parts for name in (self.part_name(n), _note(n), _ids(n))}
+        for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
             for name in self._names(folder):
-                if TEMPORARY.fullmatch(name) or (ours.fullmatch(name) and name not in kept):
+                if TEMPORARY.fullmatch(name) or (ours.fullmatch(name) and f"{folder}{name}" not in kept):
                     self._remove(f"{folder}{name}")
 
     def clear_unfinished(self) -> None:
@@ -353,13 +329,12 @@ class RunFolder:
 
     def forget(self, number: int) -> None:
         """Take a part for one that is not done; its rows stay until they are replaced."""
-        self._remove(f"{PARTS}/{number:06d}.json")
+        self._remove(_note(number))
 
     def remove_part(self, number: int) -> None:
         """Remove a part; what is known of it first, so that a removal that is cut short leaves no part that seems done."""
-        for name in (f"{PARTS}/{number:06d}.json", f"{PARTS}/{number:06d}.ids"):
+        for name in (_note(number), _ids(number), self.part_name(number)):
             self._remove(name)
-        self._remove(self.part_name(number))
 
     def remove_if_empty(self) -> None:
         """Remove the folders of a run that could not begin."""
@@ -398,12 +373,19 @@ class RunFolder:
                 "another folder"
             ) from None
 
-    def _write_checked(self, name: str, data: Mapping[str, Any]) -> None:
-        kept = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
-        self._write(name, kept | {MANIFEST_CHECKSUM: manifest_checksum(kept)}, indent=1)
+    def _read_checked(self, name: str) -> dict[str, Any] | None:
+        """What :meth:`_write_checked` has written; None where it is not that: what is summed up from it would be wrong."""
+        try:
+            data = parse_json(self._read(name) or b"")
+        except ValueError:
+            return None
+        is_whole = isinstance(data, dict) and data.get(MANIFEST_CHECKSUM) == manifest_checksum(data)
+        return data if is_whole else None
 
-    def _write(self, name: str, data: Mapping[str, Any], *, indent: int | None = None) -> None:
-        raw = json.dumps(data, indent=indent, allow_nan=False).encode()
+    def _write_checked(self, name: str, data: Mapping[str, Any], *, indent: int | None = 1) -> None:
+        kept = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
+        checked = kept | {MANIFEST_CHECKSUM: manifest_checksum(kept)}
+        raw = json.dumps(checked, indent=indent, allow_nan=False).encode()
         with writing(self.location.url):
             self.location.child(name).replace_content(raw)
 
@@ -411,3 +393,13 @@ class RunFolder:
         fs, root = self.location.file_system()
         with writing(self.location.url), contextlib.suppress(FileNotFoundError):
             fs.rm_file(f"{root}/{name}")
+
+
+def _note(number: int) -> str:
+    """Name of what is known of a part."""
+    return f"{PARTS}/{number:06d}.json"
+
+
+def _ids(number: int) -> str:
+    """Name of the hashes of its identifiers."""
+    return f"{PARTS}/{number:06d}.ids"

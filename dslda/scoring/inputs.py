@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
-from dslda.corpus.json_fields import count, json_sha256, text
+from dslda.corpus.json_fields import count, json_sha256, optional, text
 from dslda.corpus.readers import CsvLines, Fields, JsonLines, ParquetRows, Source, TextFile
 from dslda.corpus.sources import cut_file, needs_cutting
 from dslda.corpus.store import Corpus
@@ -112,8 +112,8 @@ class Input:
         return cls(
             path=text(data, "path", where),
             name=text(data, "name", where),
-            partition=None if data.get("partition") is None else count(data, "partition", where),
-            size=None if data.get("size") is None else count(data, "size", where),
+            partition=optional(count, data, "partition", where),
+            size=optional(count, data, "size", where),
             modified=text(data, "modified", where),
             sha256=text(data, "sha256", where),
             rows=count(data, "rows", where),

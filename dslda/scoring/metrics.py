@@ -11,6 +11,7 @@ from typing import Any
 from dslda.corpus.location import Location, check_not_in_store
 from dslda.corpus.output import check_writable, is_among, writing
 from dslda.exceptions import InputError
+from dslda.scoring.drift import drift_figures
 
 __all__ = ["MetricsFile"]
 
@@ -158,15 +159,6 @@ def _of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     yield "duplicate_ids", "", manifest["duplicate_ids"]["count"]
     for flag, count in manifest["flags"].items():
         yield "flagged_rows", flag, count
-    drift = manifest["drift"] or {}
-    for name, value in (
-        ("oov_share", manifest["oov_share"]),
-        ("training_oov_share", drift.get("training_oov_share")),
-        ("new_share", drift.get("new_share")),
-        ("training_new_share", drift.get("training_new_share")),
-        ("prediction_mean", manifest["predictions"]["mean"]),
-        ("prediction_psi", drift.get("prediction_psi")),
-        ("largest_topic_psi", drift.get("largest_topic_psi")),
-    ):
+    for name, value in drift_figures(manifest).items():
         if value is not None:
             yield name, "", value

@@ -6,11 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dslda.corpus.summary import oov_share
 from dslda.exceptions import InputError
 from dslda.model import Model
 from dslda.prediction.results import FLAG_MEANING
-from dslda.scoring.drift import drift_report
+from dslda.scoring.drift import drift_figures, drift_report
 from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.folder import Part, RunFolder, RunState
 from dslda.scoring.inputs import Input
@@ -71,7 +70,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         "flags": {flag: tally.flags.get(flag, 0) for flag in FLAG_MEANING},
         "tokens": tally.tokens,
         "known_tokens": tally.known_tokens,
-        "oov_share": oov_share(tally.known_tokens, tally.tokens),
+        "oov_share": tally.oov_share,
         "duplicate_ids": duplicates.to_json(),
         "predictions": {
             "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
@@ -163,7 +162,6 @@ def log_run(manifest: Mapping[str, Any], n_new_parts: int) -> None:
 
 def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
     """Say at the end how it is, also where there was nothing to do: one event that programs wait for."""
-    drift = manifest["drift"] or {}
     logger.info(
         "complete: %s of %s%s",
         number_of(manifest["rows_out"], "row"),
@@ -175,13 +173,7 @@ def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
             "rows": manifest["rows_out"],
             "skipped": manifest["skipped"]["count"],
             "unreadable_inputs": len(manifest["skipped"]["unreadable_inputs"]),
-            "oov_share": manifest["oov_share"],
-            "training_oov_share": drift.get("training_oov_share"),
-            "new_share": drift.get("new_share"),
-            "training_new_share": drift.get("training_new_share"),
-            "prediction_mean": manifest["predictions"]["mean"],
-            "prediction_psi": drift.get("prediction_psi"),
-            "largest_topic_psi": drift.get("largest_topic_psi"),
+            **drift_figures(manifest),
         },
     )
 

@@ -25,7 +25,15 @@ from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.metrics import MetricsFile
 from dslda.scoring.part import CorpusPart, FilePart, score_part
-from dslda.scoring.planning import compare, known_state, part_key, plan_files, plan_partitions, taken_up
+from dslda.scoring.planning import (
+    Comparison,
+    compare,
+    known_state,
+    part_key,
+    plan_files,
+    plan_partitions,
+    taken_up,
+)
 from dslda.scoring.report import (
     final_manifest,
     log_all_unreadable,
@@ -201,15 +209,7 @@ def _run(
         folder.check_kinds()
     versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
-        going_on = None if before is None else folder.read_unfinished(before)
-        state = RunState(job.identity, versions)
-        if before is not None:
-            state = known_state(going_on or before, job.identity, versions, job.location.url)
-        now, files = job.inputs_now()
-        order = state.inputs
-        if before is not None and going_on is not None:
-            state = taken_up(state, RunState.from_json(before, f"{job.location.url}: manifest"), now)
-        compared = compare(state, now, rescore_changed=rescore_changed, options=job.options, order=order)
+        compared, now, files = _compared(job, folder, before, versions, rescore_changed=rescore_changed)
         state = compared.state
         with contextlib.ExitStack() as stack:
             runner = None
@@ -222,15 +222,7 @@ def _run(
                 and not compared.new
                 and _all_there(folder, before["parts"])
             ):
-                if [each.to_json() for each in state.inputs] != before["inputs"]:  # some were touched
-                    before = before | {"inputs": [each.to_json() for each in state.inputs]}
-                    if job.refusal is None:
-                        folder.write_manifest(before)
-                if job.refusal is None:
-                    folder.tidy([part.number for part in state.parts])
-                log_all_unreadable(before)
-                log_complete(before, 0)
-                return ScoringRun(job.location.url, 0, before)
+                return _nothing_new(job, folder, before, state)
             n_open = len(compared.new) + sum(not found.verified for found in state.inputs)
             job.check_writable(
                 f"{number_of(n_open, 'input')} must be scored"
@@ -266,6 +258,41 @@ def _run(
         folder.remove_if_empty()
         raise
     return ScoringRun(job.location.url, n_new, manifest)
+
+
+def _compared(
+    job: Job,
+    folder: RunFolder,
+    before: Mapping[str, Any] | None,
+    versions: Mapping[str, str],
+    *,
+    rescore_changed: bool,
+) -> tuple[Comparison, list[Input], InputFiles | None]:
+    """The inputs of now against what there is to go on from; also as they are, and as files where they are such."""
+    going_on = None if before is None else folder.read_unfinished(before)
+    state = RunState(job.identity, versions)
+    if before is not None:
+        state = known_state(going_on or before, job.identity, versions, job.location.url)
+    now, files = job.inputs_now()
+    order = state.inputs
+    if before is not None and going_on is not None:
+        state = taken_up(state, RunState.from_json(before, f"{job.location.url}: manifest"), now)
+    compared = compare(state, now, rescore_changed=rescore_changed, options=job.options, order=order)
+    return compared, now, files
+
+
+def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: RunState) -> ScoringRun:
+    """Leave a complete run as it is, where one may write without what has been given up."""
+    inputs = [each.to_json() for each in state.inputs]
+    touched = inputs != before["inputs"]
+    manifest = {**before, "inputs": inputs} if touched else before
+    if job.refusal is None:
+        if touched:
+            folder.write_manifest(manifest)
+        folder.tidy([part.number for part in state.parts])
+    log_all_unreadable(manifest)
+    log_complete(manifest, 0)
+    return ScoringRun(job.location.url, 0, manifest)
 
 
 def _planned(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.levels import encodable
+from dslda.corpus.summary import oov_share
 from dslda.persistence.reference import Reference
 from dslda.prediction.results import Predictions
 from dslda.scoring.new_words import FrequentWords
@@ -175,6 +176,11 @@ class RunTally:
     def unreadable(self) -> list[dict[str, Any]]:
         """The files that cannot be scored to their end."""
         return list(self._unreadable.values())
+
+    @property
+    def oov_share(self) -> float | None:
+        """Share of the tokens that the model does not know; None where there are none."""
+        return oov_share(self.known_tokens, self.tokens)
 
     @property
     def mean_prediction(self) -> float | None:

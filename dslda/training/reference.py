@@ -184,7 +184,7 @@ class _Collected:
             if measured.standard_error is not None:
                 numbers[f"{measured.measure}_standard_error"] = measured.standard_error
         logger.info(told, extra={"event": "held_out", "documents": len(y), **numbers})
-        if measured is not None and measured.measure == "predictive_r2" and measured.value < 0.0:
+        if measured is not None and measured.is_worse_than_mean:
             logger.warning(f"these documents are predicted worse than by their mean: {WHEN_WORSE}")
         elif (
             measured is not None
