@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from dslda.corpus.json_fields import count, json_sha256, optional, text
-from dslda.corpus.readers import CsvLines, Fields, JsonLines, ParquetRows, Source, TextFile
-from dslda.corpus.sources import cut_file, needs_cutting
+from dslda.corpus.readers import CsvLines, JsonLines, ParquetRows, Source, TextFile
 from dslda.corpus.store import Corpus
-from dslda.corpus.streams import InputFile, Lines, compression_of
+from dslda.corpus.streams import InputFile, compression_of
 from dslda.exceptions import FormatError, InputError
 
 if TYPE_CHECKING:
@@ -23,13 +22,12 @@ __all__ = [
     "FileSource",
     "Input",
     "Piece",
-    "Scanned",
     "changed",
     "check_unchanged",
     "content_sha256",
     "partition_inputs",
+    "range_of",
     "reason_of",
-    "scan_files",
     "sha256_of",
     "source_of",
     "state_of",
@@ -153,21 +151,6 @@ class Piece:
         return cls(count(data, "input", where), count(data, "rows", where), found)
 
 
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """A file that was read once: its state, and how it is cut.
-
-    Attributes
-    ----------
-    input : Input
-    pieces : tuple of (mapping, int, int)
-        Of each its range, its records and about how many bytes of text it has.
-    """
-
-    input: Input
-    pieces: tuple[tuple[Mapping[str, Any], int, int], ...]
-
-
 def state_of(file: InputFile) -> tuple[int, str]:
     """Size of a file and when it was changed last, now.
 
@@ -213,53 +196,6 @@ def content_sha256(file: InputFile) -> str:
             return sha256_of(raw)
     except OSError as error:
         raise InputError(f"{file.name}: cannot be read: {error}") from error
-
-
-def scan_files(
-    sources: Sequence[tuple[Source, int]], fields: Fields, target: int, skip: bool
-) -> list[Scanned]:
-    """Read whole files once: for their hash, the number of their records, and where they can be cut.
-
-    With `skip` a file that cannot be read to its end is left in one piece, of which is scored what can be read.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, or changes while it is.
-    """
-    return [_scan(source, cost, fields, target, skip) for source, cost in sources]
-
-
-def _scan(source: Source, cost: int, fields: Fields, target: int, skip: bool) -> Scanned:
-    assert isinstance(source, FileSource)
-    file = source.file
-    name = source.id if isinstance(source, TextFile) else ""
-    size: int | None = None
-    modified = ""
-    try:
-        size, modified = state_of(file)
-        sha256 = content_sha256(file)
-        pieces: list[tuple[Source, int]] = [(source, cost)]
-        try:
-            if needs_cutting(source, cost, target):
-                pieces = cut_file(source, fields, target)
-            counted = [(range_of(piece), _rows(piece), n_bytes) for piece, n_bytes in pieces]
-        except InputError as error:
-            if not skip:
-                raise
-            counted = [({}, _rows(source, skip=True), cost)]
-            if not counted[0][1]:
-                reason = reason_of(error, file.name)
-                return Scanned(Input(file.url, name, None, size, modified, sha256, unreadable=reason), ())
-    except InputError as error:
-        if not skip:
-            raise
-        reason = reason_of(error, file.name)
-        return Scanned(Input(file.url, name, None, size, modified, unreadable=reason), ())
-    found = Input(file.url, name, None, size, modified, sha256, sum(rows for _, rows, _ in counted))
-    if state_of(file) != (size, modified):
-        raise changed(found)
-    return Scanned(found, tuple(counted))
 
 
 def reason_of(error: InputError, place: str) -> str:
@@ -342,28 +278,3 @@ def source_of(found: Input, piece: Piece, *, format: str, options: Mapping[str, 
 
 def _given(source: Source, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
-
-
-def _rows(source: Source, *, skip: bool = False) -> int:
-    """Records of a piece, those that cannot be read one by one too; with `skip` those before the end of what can be read."""
-    n = 0
-    try:
-        if isinstance(source, JsonLines):
-            for _ in Lines(source.file, source.start, source.stop).raw_records():
-                n += 1
-        elif isinstance(source, CsvLines):
-            n = -1 if source.columns is None else 0
-            for _ in source.tried_rows(source.lines()):
-                n += 1
-            n = max(n, 0)
-        elif isinstance(source, ParquetRows):
-            if source.stop is not None:
-                return source.stop - source.start
-            with source.file.open() as raw:
-                n = int(source.parquet(raw).metadata.num_rows)
-        else:
-            n = 1
-    except InputError:
-        if not skip:
-            raise
-    return max(n, 0)

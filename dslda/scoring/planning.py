@@ -10,11 +10,12 @@ from typing import Any
 from dslda.corpus.json_fields import json_sha256
 from dslda.corpus.readers import Fields
 from dslda.corpus.runner import Runner
-from dslda.corpus.sources import OPENING_BYTES, InputFiles, group_sources, target_bytes, whole_files
+from dslda.corpus.sources import OPENING_BYTES, InputFiles, group_sources, target_bytes
 from dslda.corpus.streams import InputFile
 from dslda.exceptions import InputError
 from dslda.scoring.folder import Part, RunState
-from dslda.scoring.inputs import Input, Piece, Scanned, content_sha256, scan_files, state_of
+from dslda.scoring.inputs import Input, Piece, content_sha256, state_of
+from dslda.scoring.scanning import scan
 from dslda.wording import first_few, number_of
 
 __all__ = [
@@ -236,21 +237,17 @@ def plan_files(
         A file cannot be read, and may not be skipped.
     """
     target = 1 << (target_bytes(files).bit_length() - 1)  # the same for inputs of about the same size
-    sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=0)]
-    rows = [(group, fields, target, skip) for group in group_sources(sized, target)]
-    scanned: dict[int, list[Scanned]] = dict(runner.stream(scan_files, rows, n=len(rows), stage="scan"))
     inputs: list[Input] = list(state.inputs)
     pieces: list[tuple[Piece, int]] = []
-    for i in sorted(scanned):
-        for each in scanned[i]:
-            if each.input.unreadable:
-                log_unreadable(each.input.label, each.input.unreadable)
-            pieces += [
-                (Piece(len(inputs), n_rows, where), cost + OPENING_BYTES)
-                for where, n_rows, cost in each.pieces
-                if n_rows
-            ]
-            inputs.append(each.input)
+    for each in scan(runner, files, fields, target=target, skip=skip):
+        if each.input.unreadable:
+            log_unreadable(each.input.label, each.input.unreadable)
+        pieces += [
+            (Piece(len(inputs), n_rows, where), cost + OPENING_BYTES)
+            for where, n_rows, cost in each.pieces
+            if n_rows
+        ]
+        inputs.append(each.input)
     if files.format != "text":  # two documents may well be the same
         _report_same(inputs, len(state.inputs))
     return _with_parts(replace(state, inputs=tuple(inputs)), group_sources(pieces, target))

@@ -6,9 +6,11 @@ import collections
 import csv
 import io
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from dslda.corpus.location import Location
 from dslda.corpus.readers import Fields
 from dslda.corpus.runner import SerialRunner
 from dslda.corpus.sources import list_files
-from dslda.exceptions import FormatError
+from dslda.exceptions import FormatError, InputError
 from dslda.persistence.manifest import MANIFEST_CHECKSUM
 from dslda.persistence.reference import Reference
 from dslda.scoring.drift import stability_index, warned_above
@@ -26,6 +28,7 @@ from dslda.scoring.folder import RunFolder, RunState
 from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.new_words import FrequentWords
 from dslda.scoring.planning import compare, plan_files, taken_up
+from dslda.scoring.scanning import scan
 from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
 
 
@@ -127,6 +130,49 @@ def test_a_plan_gives_every_record_once_and_survives_json(tmp_path: Path) -> Non
     data["parts"][0]["pieces"][0]["input"] = 99
     with pytest.raises(FormatError, match="must name inputs that are there"):
         RunState.from_json(data, "manifest")
+
+
+def _lines(path: Path, n: int) -> Path:
+    """Large enough to be cut."""
+    path.write_text("".join(json.dumps({"text": "word " * 200, "n": i}) + "\n" for i in range(n)))
+    return path
+
+
+def test_of_a_large_file_with_a_line_that_cannot_be_read_what_is_before_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _lines(tmp_path / "a.jsonl", 3000)
+    with path.open("a") as stream:
+        stream.write("x" * 30_000 + '\n{"text": "late"}\n')
+    files, fields = list_files(tmp_path), Fields(text="text")
+    (sound,) = scan(SerialRunner(), files, fields, target=1 << 20, skip=True)
+    assert len(sound.pieces) > 2
+    assert sound.input.rows == 3002
+    monkeypatch.setattr("dslda.corpus.streams.MAX_LINE_BYTES", 20_000)
+    with pytest.raises(InputError, match=r"a\.jsonl, line 3001: a line must be at most"):
+        scan(SerialRunner(), files, fields, target=1 << 20, skip=False)
+    (found,) = scan(SerialRunner(), files, fields, target=1 << 20, skip=True)
+    assert not found.input.unreadable
+    assert found.input.sha256 == sound.input.sha256
+    ((where, n_rows, _),) = found.pieces
+    assert (where, n_rows, found.input.rows) == ({}, 3000, 3000)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_large_file_that_changes_after_it_was_cut_is_refused(tmp_path: Path, skip: bool) -> None:
+    path = _lines(tmp_path / "a.jsonl", 3000)
+
+    class Disturbed(SerialRunner):
+        def stream(
+            self, function: Callable[..., Any], rows: Iterable[tuple[Any, ...]], *, n: int, stage: str
+        ) -> Iterator[tuple[int, Any]]:
+            for i, value in super().stream(function, rows, n=n, stage=stage):
+                if isinstance(value, int):
+                    path.write_text('{"text": "another"}\n')
+                yield i, value
+
+    with pytest.raises(InputError, match="must stay as it is while it is scored"):
+        scan(Disturbed(), list_files(tmp_path), Fields(text="text"), target=1 << 20, skip=skip)
 
 
 def test_a_run_that_is_given_up_gives_way_to_what_is_complete_and_leaves_its_order() -> None:
