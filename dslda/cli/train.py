@@ -257,6 +257,7 @@ def command(
         from dslda.training.roles import named_roles
 
         chosen = named_family(family)
+        _check_apart(out, checkpoint)
         corpus = open_corpus(corpus_path)
         documents = None if hold_out is None else _kept(corpus, hold_out)
         here = _model_of_fit(out, checkpoint) if resume and checkpoint is not None and not overwrite else None
@@ -267,10 +268,9 @@ def command(
         options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=anew)
         if options is not None and here is not None and _is_complete(here.training, max_iter):
             options = dataclasses.replace(options, before_going_on=_end)
-        _check_apart(out, checkpoint)
         if documents is not None:
             roles = named_roles(names_in(covariates), weight, exposure, trials, event, class_weight)
-            _check_all(corpus, response, chosen, roles)
+            _check_kept_and_held_out(corpus, response, chosen, roles, documents)
         progress = JsonProgress() if json_logs else default_progress()
         try:
             model = train(
@@ -327,17 +327,25 @@ def _kept(corpus: Corpus, share: float) -> NDArray[np.bool_]:
     return ~chosen
 
 
-def _check_all(corpus: Corpus, response: str, family: str | Family, roles: Roles) -> None:
+def _check_kept_and_held_out(
+    corpus: Corpus, response: str, family: str | Family, roles: Roles, kept: NDArray[np.bool_]
+) -> None:
     """Refuse in all documents what training refuses in its own: those that are kept from it are measured."""
     from dslda.training.checks import check_response
     from dslda.training.documents import training_set_of_corpus
     from dslda.training.response import response_model
 
-    every = training_set_of_corpus(corpus, response, None, roles)
-    check_response(every)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # training warns of its own documents
-        response_model(family, every, roles)
+        for documents in (None, kept):
+            chosen = training_set_of_corpus(corpus, response, documents, roles)
+            try:
+                check_response(chosen)
+                response_model(family, chosen, roles)
+            except InputError as error:
+                if documents is not None:
+                    error.add_note("all documents together would do: keep fewer of them with --hold-out")
+                raise
 
 
 class _CompleteAlready(Exception):

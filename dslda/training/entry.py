@@ -275,6 +275,15 @@ def train(
                 data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
             )
             return fitted_model(training_set, family, roles, spec, nullcontext(ours), progress, options)
+    call = records_of_table(data)
+    is_matrix = getattr(data, "ndim", None) == 2 and call is None
+    if not isinstance(data, Corpus) and not is_matrix:
+        raise InputError(
+            "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
+            f"{type(data).__name__}; of documents in memory make a bag of records, "
+            f"dask.bag.from_sequence({'records' if call is None else f'table.{call}'}), "
+            "and name the fields with text= and response="
+        )
     extra = [
         name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
     ]
@@ -306,33 +315,25 @@ def train(
                 options,
                 prepare=_works_here(client),
             )
-    call = records_of_table(data)
-    if getattr(data, "ndim", None) == 2 and call is None:
-        if client is not None:
-            raise InputError(
-                "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
-            )
-        roles, arrays = roles_of_arrays(covariates, weight, exposure, trials, event, class_weight)
-        named = chosen_family(family)
-        training_set = training_set_of_matrix(
-            data,
-            response,
-            terms,
-            documents,
-            arrays,
-            roles,
-            classes=named is None or named.name in CLASS_FAMILIES,
+    if client is not None:
+        raise InputError(
+            "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
         )
-        with alone(options):
-            return fitted_model(
-                training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True
-            )
-    raise InputError(
-        "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
-        f"{type(data).__name__}; of documents in memory make a bag of records, "
-        f"dask.bag.from_sequence({'records' if call is None else f'table.{call}'}), "
-        "and name the fields with text= and response="
+    roles, arrays = roles_of_arrays(covariates, weight, exposure, trials, event, class_weight)
+    named = chosen_family(family)
+    training_set = training_set_of_matrix(
+        data,
+        response,
+        terms,
+        documents,
+        arrays,
+        roles,
+        classes=named is None or named.name in CLASS_FAMILIES,
     )
+    with alone(options):
+        return fitted_model(
+            training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True
+        )
 
 
 def _works_here(client: Client | ClientLater | None) -> bool:

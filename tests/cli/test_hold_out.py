@@ -73,6 +73,21 @@ def test_what_documents_held_out_cannot_tell_is_said(
     assert re.search(r"intervals: +none", shown)
 
 
+def test_a_response_of_which_too_little_is_kept_names_the_option(dslda: Dslda, tmp_path: Path) -> None:
+    kept = held_out(30, 0.1, seed=0)
+    with (tmp_path / "r.jsonl").open("w") as stream:
+        for i in range(30):
+            stream.write(json.dumps({"text": " ".join(WORDS[i % 3][:5]), "y": float(kept[i])}) + "\n")
+    corpus = library.ingest(
+        tmp_path / "r.jsonl", tmp_path / "r.corpus", text="text", response="y", min_df=1, max_df=1.0
+    )
+    done = dslda("train", corpus.path, "--response", "y", "--hold-out", "0.1", "--out", tmp_path / "m.model")
+    assert done.code == 2
+    assert "at least two distinct values" in done.error
+    assert "all documents together would do: keep fewer of them with --hold-out" in done.error
+    assert not (tmp_path / "m.model").exists()
+
+
 def test_documents_held_out_give_intervals_that_cover_what_they_say(
     corpus: Path, dslda: Dslda, tmp_path: Path
 ) -> None:

@@ -338,6 +338,16 @@ def test_bad_matrices_and_responses_are_refused(
         train(data, response=response)
 
 
+def test_a_table_of_texts_is_told_what_to_make_of_it_whatever_the_keywords() -> None:
+    import pandas as pd
+
+    table = pd.DataFrame({"text": ["one", "two"], "y": [0.0, 1.0]})
+    with pytest.raises(
+        InputError, match=r"got DataFrame; .* make a bag of records, dask\.bag\.from_sequence\(table\."
+    ):
+        train(table, text="text", response="y")
+
+
 @pytest.mark.parametrize("scale", [1e-90, 1e90])
 def test_units_of_the_response_change_the_units_of_what_is_found(
     simulated: tuple[sparse.csr_array, np.ndarray], scale: float
