@@ -1,8 +1,9 @@
-"""How far a fit is: on a terminal, in the log, or as the caller wishes."""
+"""How far a fit is: on a terminal, in a notebook, in the log, or as the caller wishes."""
 
 from __future__ import annotations
 
 import logging
+import math
 import statistics
 import sys
 import threading
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from dslda.engine.em import IterationRecord, remaining_iterations
 from dslda.variational.parameters import FitSpec
@@ -19,7 +20,14 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["FitProgress", "LogProgress", "TerminalProgress", "default_progress", "telling_after"]
+__all__ = [
+    "FitProgress",
+    "LogProgress",
+    "NotebookProgress",
+    "TerminalProgress",
+    "default_progress",
+    "telling_after",
+]
 
 logger = logging.getLogger("dslda.engine")
 
@@ -140,13 +148,11 @@ class TerminalProgress:
     def iteration(self, record: IterationRecord) -> None:
         assert self._task is not None
         self._trace.append(record)
-        change = "" if len(self._trace) < 2 else f" (changed by {record.relative_change:.1e})"
         self._progress.update(
             self._task,
             completed=0,
             number=min(record.iteration + 1, self._spec.max_iter),
-            text=f"{record.documents_per_second:,.0f} documents/s, ELBO {record.elbo:.6g}{change}"
-            f"{_to_go(self._trace, self._spec, self._n_documents)}",
+            text=_state(self._trace, self._spec, self._n_documents),
         )
 
     def __enter__(self) -> Self:
@@ -159,9 +165,77 @@ class TerminalProgress:
         self._progress.stop()
 
 
+class NotebookProgress:
+    """A line below the cell of a notebook that changes as the fit goes on, and stays when it has ended."""
+
+    EVERY_SECONDS = 0.5
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._trace: list[IterationRecord] = []
+        self._done = 0
+        self._said = -math.inf
+        self._handle: Any = None
+
+    def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
+        self._n_documents, self._spec = n_documents, spec
+        self._show()
+
+    def resumed(self, trace: Sequence[IterationRecord]) -> None:
+        self._trace.extend(trace)
+
+    def partition(self, n_documents: int) -> None:
+        with self._lock:
+            self._done += n_documents
+            if time.monotonic() - self._said >= self.EVERY_SECONDS:
+                self._show()
+
+    def iteration(self, record: IterationRecord) -> None:
+        with self._lock:
+            self._trace.append(record)
+            self._done = 0
+            if time.monotonic() - self._said >= self.EVERY_SECONDS:
+                self._show()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._trace:
+            last, change = self._trace[-1], _change(self._trace)
+            self._display(f"EM: {number_of(last.iteration, 'iteration')}, ELBO {last.elbo:.6g}{change}")
+
+    def _show(self) -> None:
+        self._said = time.monotonic()
+        number = min(len(self._trace) + 1, self._spec.max_iter)
+        state = _state(self._trace, self._spec, self._n_documents) if self._trace else ""
+        self._display(
+            f"EM iteration {number}: {self._done:,}/{self._n_documents:,} documents{state and f'; {state}'}"
+        )
+
+    def _display(self, line: str) -> None:
+        from IPython.display import display
+
+        shown = {"text/plain": line}
+        if self._handle is None:
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+
 def default_progress() -> FitProgress:
-    """A bar where standard error is a terminal, log lines otherwise."""
+    """A line in a notebook, a bar where standard error is a terminal, log lines otherwise."""
+    if _in_notebook():
+        return NotebookProgress()
     return TerminalProgress() if sys.stderr is not None and sys.stderr.isatty() else LogProgress()
+
+
+def _in_notebook() -> bool:
+    # where IPython was not imported, this is none
+    found = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(found, "kernel", None) is not None
 
 
 @contextmanager
@@ -174,6 +248,19 @@ def telling_after(seconds: float, message: str) -> Iterator[None]:
         yield
     finally:
         told.cancel()
+
+
+def _state(trace: Sequence[IterationRecord], spec: FitSpec, n_documents: int) -> str:
+    """What the last iteration was like, and how long the rest takes."""
+    last = trace[-1]
+    return (
+        f"{last.documents_per_second:,.0f} documents/s, ELBO {last.elbo:.6g}{_change(trace)}"
+        f"{_to_go(trace, spec, n_documents)}"
+    )
+
+
+def _change(trace: Sequence[IterationRecord]) -> str:
+    return "" if len(trace) < 2 else f" (changed by {trace[-1].relative_change:.1e})"
 
 
 def _line(record: IterationRecord) -> str:

@@ -179,7 +179,8 @@ def train(
     partition_tokens : int, optional
         Tokens of a partition of a bag, about.
     progress : FitProgress, optional
-        Is told of every iteration; by default a bar on a terminal and log lines (``dslda.engine``) elsewhere.
+        Is told of every iteration; by default a bar on a terminal, a line below the cell in a notebook, and log lines
+        (``dslda.engine``) elsewhere.
     checkpoint : str, path or CheckpointOptions, optional
         Directory, local or any fsspec URL, that is to hold what it takes to go on after an iteration. It is replaced as
         a whole: whenever the process is killed, one complete checkpoint is there. It is written once more when the fit
