@@ -12,7 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.appended import APPENDED, AppendedGroup, Place, appended_from_json
-from dslda.corpus.json_fields import boolean, count, items, json_sha256, object_, optional, sorted_names, text
+from dslda.corpus.json_fields import (
+    MANIFEST_CHECKSUM,
+    boolean,
+    count,
+    is_whole,
+    items,
+    json_sha256,
+    object_,
+    optional,
+    sorted_names,
+    text,
+    with_checksum,
+)
 from dslda.corpus.levels import are_levels
 from dslda.corpus.summary import ResponseSummary, new_share, oov_share
 from dslda.corpus.text import TextSettings
@@ -33,7 +45,6 @@ ENCODING_TYPE = "dslda-corpus"
 ENCODING_VERSION = "1"
 APPENDED_VERSION = "2"
 """Of a corpus that was appended to: releases that know only one group of arrays must not read it as theirs."""
-MANIFEST_CHECKSUM = "manifest_sha256"
 
 MAX_CHUNK_BYTES = 2**31 - 1024
 """Blosc compresses buffers of less than 2 GB, so no row is larger."""
@@ -244,7 +255,7 @@ class Manifest:
         }
         if self.appended:
             data[APPENDED] = [asdict(group) for group in self.appended]
-        return data | {MANIFEST_CHECKSUM: json_sha256(data)}
+        return with_checksum(data)
 
     def _columns_to_json(self, columns: Mapping[str, ResponseSummary]) -> list[dict[str, Any]]:
         return [
@@ -271,8 +282,7 @@ class Manifest:
         """
         _check_encoding(data, path)
         where = f"{path}: manifest"
-        rest = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
-        if MANIFEST_CHECKSUM in data and json_sha256(rest) != data[MANIFEST_CHECKSUM]:
+        if MANIFEST_CHECKSUM in data and not is_whole(data):
             raise FormatError(
                 f"{where} does not agree with its own checksum, so it was damaged or edited; copy zarr.json "
                 "again or ingest again"

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 from dslda.exceptions import FormatError
 
 __all__ = [
+    "MANIFEST_CHECKSUM",
     "boolean",
     "canonical_json",
     "count",
+    "is_whole",
     "items",
     "json_sha256",
     "number",
@@ -23,10 +25,13 @@ __all__ = [
     "positive",
     "sorted_names",
     "text",
+    "with_checksum",
 ]
 
 T = TypeVar("T")
 
+MANIFEST_CHECKSUM = "manifest_sha256"
+"""The field of a manifest that has the checksum of all its others."""
 MOST = 2**53
 """Counts beyond this lose their last digit in many JSON libraries, and overflow sums of 64 bits here."""
 DEEPEST = 50
@@ -70,6 +75,17 @@ def canonical_json(data: Any) -> bytes:
 def json_sha256(data: Any) -> str:
     """SHA-256 (hexadecimal) of :func:`canonical_json`."""
     return hashlib.sha256(canonical_json(data)).hexdigest()
+
+
+def with_checksum(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest with its checksum at the end, in the place of one that is there."""
+    fields = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
+    return fields | {MANIFEST_CHECKSUM: json_sha256(fields)}
+
+
+def is_whole(data: Mapping[str, Any]) -> bool:
+    """Whether a manifest has the checksum of its fields."""
+    return MANIFEST_CHECKSUM in data and with_checksum(data)[MANIFEST_CHECKSUM] == data[MANIFEST_CHECKSUM]
 
 
 def _get(data: object, name: str, where: str) -> Any:

@@ -83,7 +83,7 @@ def fit(
     on_iteration : callable, optional
         Called with the record of each complete iteration and its parameters, in this thread.
     progress : FitProgress, optional
-        Shows how far the fit is; by default a bar on a terminal, log lines otherwise.
+        Shows how far the fit is; by default that of :func:`~dslda.engine.progress.default_progress`.
     stop_requested : callable, optional
         Asked after each iteration; EM stops when it returns True.
 

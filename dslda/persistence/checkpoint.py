@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.json_fields import count, items, json_sha256, object_, text
+from dslda.corpus.json_fields import count, is_whole, items, json_sha256, object_, text, with_checksum
 from dslda.corpus.location import METADATA, Location, check_not_in_store
 from dslda.corpus.lock import LOCK_INSIDE, only_writer
 from dslda.corpus.output import check_writable, writing
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.persistence.arrays import damaged, entries, read_arrays, write_array
-from dslda.persistence.manifest import MANIFEST_CHECKSUM, manifest_checksum
 
 __all__ = ["ENCODING_TYPE", "CheckpointRecord", "CheckpointStore", "read_checkpoint"]
 
@@ -297,7 +296,7 @@ def _attributes(
         "trace": list(record.trace),
         "arrays": entries(arrays),
     }
-    return data | {MANIFEST_CHECKSUM: manifest_checksum(data)}
+    return with_checksum(data)
 
 
 def _check_manifest(data: Mapping[str, Any], path: str) -> None:
@@ -310,7 +309,7 @@ def _check_manifest(data: Mapping[str, Any], path: str) -> None:
             f"{path} is a checkpoint of version {version!r}, this release of dslda reads version {ENCODING_VERSION!r}; go "
             "on with the release that wrote it"
         )
-    if data.get(MANIFEST_CHECKSUM) != manifest_checksum(data):
+    if not is_whole(data):
         raise FormatError(
             f"{path}: the attributes do not agree with their checksum, the checkpoint was damaged or edited; copy it "
             "again, or train from the beginning"

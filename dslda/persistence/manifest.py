@@ -12,14 +12,15 @@ import numpy as np
 from dslda.corpus.json_fields import (
     boolean,
     count,
+    is_whole,
     items,
-    json_sha256,
     number,
     object_,
     optional,
     positive,
     sorted_names,
     text,
+    with_checksum,
 )
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -31,9 +32,7 @@ from dslda.variational.parameters import FitSpec, Scaling
 __all__ = [
     "ENCODING_TYPE",
     "ENCODING_VERSION",
-    "MANIFEST_CHECKSUM",
     "check_manifest",
-    "manifest_checksum",
     "read_fields",
     "settings_to_json",
     "to_json",
@@ -41,7 +40,6 @@ __all__ = [
 
 ENCODING_TYPE = "dslda-model"
 ENCODING_VERSION = "1"
-MANIFEST_CHECKSUM = "manifest_sha256"
 
 
 def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -75,8 +73,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "versions": dict(record.versions),
         "arrays": {name: dict(entry) for name, entry in arrays.items()},
     }
-    data[MANIFEST_CHECKSUM] = manifest_checksum(data)
-    return data
+    return with_checksum(data)
 
 
 def check_manifest(data: Mapping[str, Any], path: str) -> None:
@@ -93,7 +90,7 @@ def check_manifest(data: Mapping[str, Any], path: str) -> None:
             f"{path} is a model of version {version!r}, this release of dslda reads version "
             f"{ENCODING_VERSION!r}; update dslda"
         )
-    if data.get(MANIFEST_CHECKSUM) != manifest_checksum(data):
+    if not is_whole(data):
         raise FormatError(
             f"{path}: the attributes do not agree with their checksum, the model was damaged or edited; copy "
             "it again or train again"
@@ -254,8 +251,3 @@ def _name(value: object) -> str | None:
 
 def _known(record: type[Any], data: Mapping[str, Any]) -> Any:
     return record(**{f.name: data[f.name] for f in fields(record)})
-
-
-def manifest_checksum(data: Mapping[str, Any]) -> str:
-    """Of all attributes but the checksum itself, for models and checkpoints."""
-    return json_sha256({name: value for name, value in data.items() if name != MANIFEST_CHECKSUM})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.json_fields import count, items, object_
+from dslda.corpus.json_fields import MANIFEST_CHECKSUM, count, items, object_
 from dslda.corpus.location import Location, check_output, move_into_place
 from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.corpus.vocabulary import Vocabulary
@@ -17,7 +17,6 @@ from dslda.exceptions import FormatError, InputError
 from dslda.persistence.arrays import damaged, entries, read_arrays, write_array
 from dslda.persistence.manifest import (
     ENCODING_TYPE,
-    MANIFEST_CHECKSUM,
     check_manifest,
     read_fields,
     to_json,

@@ -10,11 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dslda.corpus.json_fields import count, items, object_, parse_json, text
+from dslda.corpus.json_fields import (
+    MANIFEST_CHECKSUM,
+    count,
+    is_whole,
+    items,
+    object_,
+    parse_json,
+    text,
+    with_checksum,
+)
 from dslda.corpus.location import Location
 from dslda.corpus.output import writing
 from dslda.exceptions import DsldaError, FormatError, OutputExistsError
-from dslda.persistence.manifest import MANIFEST_CHECKSUM, manifest_checksum
 from dslda.scoring.inputs import Input, Piece
 from dslda.scoring.tables import ENDINGS
 
@@ -206,7 +214,7 @@ class RunFolder:
                 f"{where} is of version {data.get('encoding-version')!r}, this release of dslda reads version "
                 f"{ENCODING_VERSION!r}; update dslda"
             )
-        if data.get(MANIFEST_CHECKSUM) != manifest_checksum(data):
+        if not is_whole(data):
             raise FormatError(
                 f"{where} does not agree with its checksum, it was damaged or edited; put it back from a copy, or choose "
                 "another folder"
@@ -379,13 +387,10 @@ class RunFolder:
             data = parse_json(self._read(name) or b"")
         except ValueError:
             return None
-        is_whole = isinstance(data, dict) and data.get(MANIFEST_CHECKSUM) == manifest_checksum(data)
-        return data if is_whole else None
+        return data if isinstance(data, dict) and is_whole(data) else None
 
     def _write_checked(self, name: str, data: Mapping[str, Any], *, indent: int | None = 1) -> None:
-        kept = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
-        checked = kept | {MANIFEST_CHECKSUM: manifest_checksum(kept)}
-        raw = json.dumps(checked, indent=indent, allow_nan=False).encode()
+        raw = json.dumps(with_checksum(data), indent=indent, allow_nan=False).encode()
         with writing(self.location.url):
             self.location.child(name).replace_content(raw)
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dslda.corpus.json_fields import MANIFEST_CHECKSUM
 from dslda.corpus.location import Location
 from dslda.corpus.readers import Fields
 from dslda.corpus.runner import SerialRunner
 from dslda.corpus.sources import list_files
 from dslda.exceptions import FormatError, InputError
-from dslda.persistence.manifest import MANIFEST_CHECKSUM
 from dslda.persistence.reference import Reference
 from dslda.scoring.drift import stability_index, warned_above
 from dslda.scoring.duplicates import find_duplicates
