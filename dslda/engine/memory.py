@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dslda.engine.reduction import FAN_IN
 from dslda.engine.sources import Source
+from dslda.exceptions import InputError
 from dslda.variational.parameters import FitSpec
+from dslda.wording import number_of
 
-__all__ = ["WorkerMemory", "room_for_documents", "working_memory"]
+__all__ = [
+    "WorkerMemory",
+    "check_here",
+    "check_parameters_fit",
+    "in_words",
+    "room_for_documents",
+    "working_memory",
+]
 
 PROCESS_BYTES = 300 << 20
 """Of a worker before it works: the interpreter, Dask and compiled kernels."""
 
 ENTRY_BYTES = 8
 """Of a (document, term) entry."""
+
+COPIES = 2
+"""Of what has a row for each topic, in every process at least: what it works with, and the sums that come of it."""
+
+ALWAYS_THERE = 1 << 30
+"""What any machine has: less than that is not looked at."""
 
 READ_COPIES = 3
 """Times its size that a partition takes while it is read: as stored, as decoded, and as trained on."""
@@ -66,3 +82,50 @@ def room_for_documents(
         max(worker.limit - working_memory(source, spec, threads=worker.threads, level=level), 0.0)
         for worker in workers
     )
+
+
+def check_parameters_fit(spec: FitSpec, n_terms: int, available: float, *, who: str) -> None:
+    """Refuse so many topics that the least there can be, topics by terms and topics by topics, has no room.
+
+    Parameters
+    ----------
+    spec : FitSpec
+    n_terms : int
+    available : float
+        Bytes of memory that the process has.
+    who : str
+        It, for the message.
+
+    Raises
+    ------
+    InputError
+        With the most topics there is room for.
+    """
+    if _least_memory(spec.n_topics, n_terms) <= available:
+        return
+    room = max(available - PROCESS_BYTES, 0.0) / (8 * COPIES)
+    most = int((math.sqrt(n_terms**2 + 4.0 * room) - n_terms) / 2.0)
+    raise InputError(
+        f"n_topics must be at most {most:,} with {number_of(n_terms, 'term')} where {who} has {in_words(available)}, got "
+        f"{spec.n_topics:,}: parameters and sums take {in_words(_least_memory(spec.n_topics, n_terms))} at least; choose "
+        "fewer topics or a smaller vocabulary, or give it more memory"
+    )
+
+
+def check_here(spec: FitSpec, n_terms: int) -> None:
+    """As :func:`check_parameters_fit`, for this process, which may have what its container or machine has."""
+    if _least_memory(spec.n_topics, n_terms) > ALWAYS_THERE:
+        from distributed.system import MEMORY_LIMIT
+
+        check_parameters_fit(spec, n_terms, MEMORY_LIMIT, who="this machine")
+
+
+def in_words(n_bytes: float) -> str:
+    """A size as people say it."""
+    from dask.utils import format_bytes
+
+    return "any size" if math.isinf(n_bytes) else format_bytes(int(n_bytes))
+
+
+def _least_memory(n_topics: int, n_terms: int) -> int:
+    return PROCESS_BYTES + COPIES * 8 * n_topics * (n_terms + n_topics)

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.cluster.futures import release, wait_for
-from dslda.engine.memory import WorkerMemory, room_for_documents, working_memory
+from dslda.engine.memory import (
+    WorkerMemory,
+    check_parameters_fit,
+    in_words,
+    room_for_documents,
+    working_memory,
+)
 from dslda.engine.sources import FutureSource, Source
 from dslda.engine.tasks import Reading, read_bundle
 from dslda.engine.training_view import TrainingBlock
@@ -260,19 +266,26 @@ def place(
         Of the tree of sums that one task goes over.
     resident_fraction : float
         Share that documents may fill of what parameters and sums leave of the workers' memory.
+
+    Raises
+    ------
+    InputError
+        Parameters and sums alone have no room in a worker.
     """
+    workers = _workers(client)
+    least = min((worker.limit for worker in workers), default=math.inf)
+    check_parameters_fit(spec, source.n_terms, least, who="a worker")
     if isinstance(source, FutureSource):
         return BorrowedPartitions(client, source)
-    workers = _workers(client)
     size = int(source.nbytes.sum())
     room = room_for_documents(workers, source, spec, level=level, fraction=resident_fraction)
     resident = size <= room
     logger.info(
         "the documents take %s, and there is room for %s beside parameters and sums in %s of %s: %s",
-        _bytes(size),
-        _bytes(room),
+        in_words(size),
+        in_words(room),
         number_of(len(workers), "worker"),
-        " or ".join(_bytes(limit) for limit in sorted({w.limit for w in workers})),
+        " or ".join(in_words(limit) for limit in sorted({w.limit for w in workers})),
         "they stay in memory" if resident else "each partition is read again in every iteration",
     )
     short = [
@@ -285,9 +298,9 @@ def place(
         logger.warning(
             "a worker of %s with %s may need %s for parameters, sums and the partitions it is reading: give it "
             "more memory or fewer threads, or choose fewer topics or terms",
-            _bytes(worker.limit),
+            in_words(worker.limit),
             number_of(worker.threads, "thread"),
-            _bytes(needed),
+            in_words(needed),
         )
     if not resident:
         return StreamedPartitions(source)
@@ -362,9 +375,3 @@ def _wait_a_little(client: Client, futures: Sequence[Future[Any]]) -> None:
 def _workers(client: Client) -> list[WorkerMemory]:
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     return [WorkerMemory(w["memory_limit"] or math.inf, w["nthreads"]) for w in workers]
-
-
-def _bytes(n: float) -> str:
-    from dask.utils import format_bytes
-
-    return "any size" if math.isinf(n) else format_bytes(int(n))

@@ -15,6 +15,7 @@ from dslda._version import library_versions
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
+from dslda.engine.memory import check_here
 from dslda.engine.sources import Source
 from dslda.exceptions import DataWarning
 from dslda.families.answers import check_answers
@@ -108,6 +109,7 @@ def fitted_model(
     )
     spec = replace(spec, family=family.name, family_options=family.options)
     source = training_set.source.with_design(design)
+    check_here(spec, source.n_terms)
 
     def initial() -> Parameters:
         return initial_parameters(

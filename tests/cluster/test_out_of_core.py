@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import dask.config
 import numpy as np
 import pytest
 from distributed import Client, Worker
+from scipy.sparse import csr_array
 
 from dslda.cluster.opening import LEAST_MEMORY, ClusterOptions, cluster
 from dslda.corpus.block import DocumentBlock
@@ -20,11 +22,13 @@ from dslda.corpus.store import Corpus, CorpusWriter, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.dask_executor import DaskExecutor
-from dslda.engine.memory import WorkerMemory, room_for_documents, working_memory
+from dslda.engine.memory import WorkerMemory, check_parameters_fit, room_for_documents, working_memory
 from dslda.engine.placement import StreamedPartitions
 from dslda.engine.sources import CorpusSource
+from dslda.exceptions import DataWarning, InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
+from dslda.training import train
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec
@@ -130,9 +134,37 @@ def test_a_worker_too_small_for_the_topics_is_told(
 ) -> None:
     with caplog.at_level(logging.WARNING, "dslda.engine"), problem.executor(in_process):
         assert caplog.text == ""
-    large = replace(problem.spec, n_topics=90_000)
+    (worker,) = in_process.scheduler_info()["workers"].values()
+    # eight statistics wait to be added up, two there must be at least
+    large = replace(problem.spec, n_topics=int((worker["memory_limit"] / 32) ** 0.5))
     with (
         caplog.at_level(logging.WARNING, "dslda.engine"),
         DaskExecutor(in_process, problem.source, problem.family, large),
     ):
         assert "give it more memory or fewer threads, or choose fewer topics or terms" in caplog.text
+
+
+def test_more_topics_than_there_can_be_are_refused_with_the_most_there_can(
+    problem: Any, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_terms = problem.source.n_terms
+    (worker,) = in_process.scheduler_info()["workers"].values()
+    for available in (LEAST_MEMORY, 2 * 2**30):
+        with pytest.raises(InputError) as raised:
+            check_parameters_fit(FitSpec(n_topics=90_000), n_terms, available, who="a worker")
+        most = int(re.search("at most ([0-9,]+) with", str(raised.value))[1].replace(",", ""))
+        check_parameters_fit(FitSpec(n_topics=most), n_terms, available, who="a worker")
+        with pytest.raises(InputError):
+            check_parameters_fit(FitSpec(n_topics=most + 1), n_terms, available, who="a worker")
+    many = replace(problem.spec, n_topics=int((worker["memory_limit"] / 16) ** 0.5))
+    with (
+        pytest.raises(InputError, match=r"where a worker has .*, got .*; choose fewer topics"),
+        DaskExecutor(in_process, problem.source, problem.family, many),
+    ):
+        pass
+    monkeypatch.setattr("distributed.system.MEMORY_LIMIT", 2 * 2**30)
+    with (
+        pytest.warns(DataWarning, match="cannot be told apart"),
+        pytest.raises(InputError, match=r"at most 10,\d+ with 4 terms where this machine has 2\.00 GiB"),
+    ):
+        train(csr_array(np.eye(4)), response=np.arange(4.0), n_topics=100_000)
