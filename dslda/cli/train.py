@@ -266,7 +266,7 @@ def command(
         # now, and not when a cluster has started
         anew = overwrite and not resume and checkpoint is not None
         options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=anew)
-        if options is not None and here is not None and _is_complete(here.training, max_iter):
+        if options is not None and here is not None and _is_complete(here, max_iter):
             options = dataclasses.replace(options, before_going_on=_end)
         if documents is not None:
             roles = named_roles(names_in(covariates), weight, exposure, trials, event, class_weight)
@@ -295,7 +295,7 @@ def command(
                 granularity=granularity,
                 max_iter=max_iter,
                 tol=tol,
-                progress=HoldWhenDone(progress, session.interrupts),
+                progress=HoldWhenDone(progress, session.interrupts, json_logs=json_logs),
                 checkpoint=options,
             )
         except _CompleteAlready:
@@ -361,9 +361,11 @@ def _outcome(n_topics: int, training: TrainingSummary) -> str:
     return f"{number_of(n_topics, 'topic')}, {number_of(training.n_iterations, 'iteration')} ({how})"
 
 
-def _is_complete(training: TrainingSummary, max_iter: int) -> bool:
-    """Whether a fit with this cap ends with such a model."""
-    return training.converged or (not training.interrupted and training.n_iterations >= max_iter)
+def _is_complete(model: ModelRecord, max_iter: int) -> bool:
+    """Whether a fit with this cap ends with such a model, and could measure it when it had ended."""
+    training = model.training
+    at_its_end = training.converged or (not training.interrupted and training.n_iterations >= max_iter)
+    return at_its_end and model.reference is not None
 
 
 def _model_of_fit(out: str, checkpoint: str) -> ModelRecord | None:
