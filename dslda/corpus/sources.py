@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+from dslda.corpus.reach import is_of_file_system
 from dslda.corpus.readers import (
     CsvLines,
     Fields,
@@ -295,7 +296,9 @@ def _expand(given: str, options: dict[str, Any]) -> Iterator[tuple[InputFile, st
         else:
             listed = filesystem.glob(path, detail=True)
             listed = {name: info for name, info in listed.items() if _is_file(name, info)}
-    except (OSError, ImportError, ValueError) as error:
+    except Exception as error:
+        if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
+            raise
         raise InputError(f"{given}: cannot be read: {error}") from error
     if not listed:
         raise NoFileError(f"{given}: no file is there")
