@@ -157,7 +157,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
     topic_estimation : {"map", "variational"}
         Whether the topics are points, their posterior mode, or distributions; `topic_prior` must then be at least 0.005.
     response_weight : float, default 1
-        Weight rho of the response in the E-step. 1 is the paper's model; 2 to 8 predict better where words
+        Weight rho of the response in the E-step. 1 is the paper's model; 2 or 3 predict better where words
         say much of the response, worse where they say little.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.

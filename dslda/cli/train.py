@@ -61,7 +61,7 @@ class _Alpha(click.ParamType):
     epilog="""\b
 Examples:
   dslda train reviews.corpus --response rating --out stars.model
-  dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 4
+  dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 3
   dslda train reviews.corpus --response rating --out stars.model --hold-out 0.1
   dslda train bills.corpus --response cosponsors --family negative_binomial --covariates party --out bills.model
   dslda train waits.corpus --response wait --family waits:Exponential --out waits.model
@@ -129,7 +129,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     type=float,
     default=DEFAULTS.rho,
     show_default=True,
-    help="Weight of the response against the words. Where words say much of it, 2 to 8 predict better than 1; where they "
+    help="Weight of the response against the words. Where words say much of it, 2 or 3 predict better than 1; where they "
     "say little, worse, often far: compare with --hold-out.",
 )
 @click.option(

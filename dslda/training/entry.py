@@ -158,7 +158,7 @@ def train(
         topics of the model are then their means.
     response_weight : float, default 1
         Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the one
-        response by hundreds, and a weight of 2 to 8 trades their likelihood for prediction, where words say much of the
+        response by hundreds, and a weight of 2 or 3 trades their likelihood for prediction, where words say much of the
         response; where they say little it predicts worse.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
