@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -27,7 +26,7 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import predictive_r2
-from dslda.exceptions import DataWarning, InputError
+from dslda.exceptions import DataWarning, InputError, warn
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import model_checksum, read_model, write_model
 from dslda.prediction.contributions import check_is_a_sum, contributions
@@ -539,12 +538,11 @@ class Model:
         flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
         if without:
-            warnings.warn(
+            warn(
                 f"{len(without):,} of {number_of(len(flags), 'document')} have no prediction (the first: "
                 f"{', '.join(map(repr, without[:3]))}): a covariate is missing, or has a level that training did not "
                 "see; the flags of score_table tell which",
                 DataWarning,
-                stacklevel=3,
             )
         return parts
 
