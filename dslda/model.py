@@ -287,9 +287,9 @@ class Model:
 
         Parameters
         ----------
-        documents : iterable of str, of (words, counts) or of mappings; Corpus; sparse matrix or array
-            Texts are tokenised as in training. A corpus is read partition by partition. A matrix holds
-            counts, documents by terms.
+        documents : iterable of str, of (words, counts) or of mappings; DataFrame; Corpus; sparse matrix or array
+            Texts are tokenised as in training. A DataFrame (pandas, polars) or pyarrow table is taken as mappings. A corpus is
+            read partition by partition. A matrix holds counts, documents by terms.
         text, words, counts : str, optional
             Fields of the mappings that hold the text, or the words and their counts. By default those of the
             documents trained on, else "text", "words" and "counts".
@@ -378,7 +378,8 @@ class Model:
         ----------
         documents
         ids : iterable of str, optional
-            Identifiers of the documents; those of the corpus, or else their positions, by default.
+            Identifiers of the documents. By default those of the corpus, or of the field that the training records had them
+            in; else their positions.
 
         Returns
         -------

@@ -16,7 +16,7 @@ from dslda.cluster.opening import cluster, worker_per_core
 from dslda.corpus.already_there import already_there
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
-from dslda.corpus.bag import check_fields, count_collection, is_dask_collection
+from dslda.corpus.bag import check_columns, check_fields, count_collection, is_dask_collection
 from dslda.corpus.counting import count_chunk
 from dslda.corpus.growth import NamedFields, grown_settings, with_fields_of
 from dslda.corpus.leftovers import clear_leftovers
@@ -24,7 +24,7 @@ from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
 from dslda.corpus.partitioning import choose_partition_tokens
 from dslda.corpus.passes import plan_corpus
-from dslda.corpus.readers import Fields, Source
+from dslda.corpus.readers import BagRecords, Fields, Source
 from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.corpus.sources import (
     InputFiles,
@@ -37,6 +37,7 @@ from dslda.corpus.sources import (
     whole_files,
 )
 from dslda.corpus.store import Corpus, open_corpus
+from dslda.corpus.tables import columns_of_table, records_in_memory
 from dslda.corpus.text import Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.write_plan import write_plan
@@ -110,11 +111,12 @@ def ingest(
 
     Parameters
     ----------
-    inputs : path, glob or URL, or several; scipy sparse matrix; dask Bag; dask DataFrame
+    inputs : path, glob or URL, or several; DataFrame; list of mappings; scipy sparse matrix; dask Bag or DataFrame
         Files are JSON lines (.jsonl, .ndjson, .json), CSV with a header, Parquet, LDA-C (.ldac, .dat), each
         but Parquet also as .gz or .zst; or text files (.txt), each one document whose identifier is its path
         in the folder given. Records of a bag are texts, pairs (text, response), or mappings. Workers must be
-        able to open the same paths.
+        able to open the same paths. A DataFrame (pandas, polars) or table (pyarrow) holds texts, not counts; it is
+        counted in this process, as mappings and matrices are.
     out : path or URL, optional
         Where to write. By default the corpus is kept in the memory of this process.
     text : str, optional
@@ -214,10 +216,9 @@ def ingest(
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
     check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
     is_matrix = hasattr(inputs, "tocsr")
-    is_collection = not is_matrix and is_dask_collection(inputs)
-    files = (
-        None if is_matrix or is_collection else list_files(inputs, format, storage_options=storage_options)
-    )
+    records = None if is_matrix else records_in_memory(inputs)
+    listed = not is_matrix and records is None and not is_dask_collection(inputs)
+    files = list_files(inputs, format, storage_options=storage_options) if listed else None
     by_position = is_matrix or (files is not None and files.format == "ldac")
     if by_position and stop_words is not None:
         raise InputError("stop_words must be None where documents hold positions in a vocabulary")
@@ -259,11 +260,17 @@ def ingest(
 
         if files is not None:
             check_first_records(files, fields)  # before workers start
-        elif not is_matrix:
+        elif (columns := columns_of_table(inputs)) is not None:
+            check_columns(columns, fields)
+        elif records is None and not is_matrix:
             check_fields(inputs, fields)
-        with _runner(files, inputs, client, progress) as runner:
+        here = is_matrix or records is not None
+        with _runner(files, client, progress, here=here) as runner:
             if is_matrix:
                 counted = runner.map(count_chunk, [[rows]], [fields], [analyzer], stage="read")
+            elif records is not None:
+                source = BagRecords(records, type(inputs).__name__)
+                counted = runner.map(count_chunk, [[source]], [fields], [analyzer], stage="read")
             elif files is None:
                 counted = count_collection(runner, inputs, fields, settings)
             else:
@@ -328,14 +335,14 @@ def _settings(kind: Literal["text", "counts"], given: Mapping[str, Any], *, filt
 
 @contextlib.contextmanager
 def _runner(
-    files: InputFiles | None, inputs: Any, client: Client | ClientLater | None, progress: Progress | None
+    files: InputFiles | None, client: Client | ClientLater | None, progress: Progress | None, *, here: bool
 ) -> Iterator[Runner]:
     """Choose where to work, and give up what is running when anything fails."""
     with contextlib.ExitStack() as stack:
         runner: Runner
         if files is None:
-            # a matrix is in this process, and moving it would take longer than counting it
-            client = None if hasattr(inputs, "tocsr") else client or _current_client()
+            # what is in this process would take longer to be moved than to be counted
+            client = None if here else client or _current_client()
         elif any(is_in_memory(file.url) for file in files.files):
             client = None
         elif client is None and files.text_bytes > IN_PROCESS_BYTES:

@@ -22,7 +22,6 @@ from dslda.corpus.readers import (
     fields_there_are,
 )
 from dslda.corpus.streams import InputFile, compression_of, read_blocks
-from dslda.corpus.tables import records_of_table
 from dslda.exceptions import InputError
 
 __all__ = [
@@ -134,10 +133,10 @@ def list_files(
     """
     if format != "auto" and format not in get_args(FileFormat):
         raise InputError(f"format must be 'auto' or one of {', '.join(get_args(FileFormat))}, got {format!r}")
-    if (call := records_of_table(inputs)) is not None:
+    if hasattr(inputs, "columns") or hasattr(inputs, "__array__"):
         raise InputError(
-            f"inputs must be paths or URLs, or what Dask holds, got a {type(inputs).__name__} in memory; write it to a file, "
-            f"or give dask.bag.from_sequence(table.{call}) and name its fields"
+            f"inputs must be paths or URLs, got a {type(inputs).__name__} in memory; write it to a file, or give "
+            "dslda.ingest a DataFrame with a column of texts, or a scipy sparse matrix of counts"
         )
     given = listed(inputs)
     if not given:
@@ -149,8 +148,8 @@ def list_files(
             raise InputError(f"an input must be a path or URL that is not empty, got {one!r}")
         if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
             raise InputError(
-                "inputs must be paths or URLs, a sparse matrix, a dask bag or a dask DataFrame, got "
-                f"{repr(one) if isinstance(one, str) else type(one).__name__}"
+                "inputs must be paths or URLs, a DataFrame of texts, mappings, a sparse matrix, or a dask bag or DataFrame, "
+                f"got {repr(one) if isinstance(one, str) else type(one).__name__}"
             )
         for file, doc_id in _expand(os.fspath(one), dict(storage_options or {})):
             files.append(file)

@@ -1,43 +1,54 @@
-"""DataFrames in memory, which are told from matrices of counts without loading what makes them."""
+"""Records in memory: DataFrames of texts, told from matrices of counts without loading what makes them, and lists."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from dslda.exceptions import InputError
+__all__ = ["columns_of_table", "is_table", "records_in_memory"]
 
-__all__ = ["check_no_table", "records_of_table"]
-
-_RECORDS = {"pandas": 'to_dict("records")', "polars": "to_dicts()", "pyarrow": "to_pylist()"}
+_LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
-def records_of_table(value: Any) -> str | None:
-    """The call that gives the records of a table in memory; None of all else, and of a DataFrame of numbers alone.
+def is_table(value: Any) -> bool:
+    """Whether a value is a DataFrame or table in memory; not one of numbers alone, which may be a matrix of counts."""
+    return _library(value) is not None
+
+
+def columns_of_table(value: Any) -> list[Any] | None:
+    """The names of the columns of a table; None of all else."""
+    if not is_table(value):
+        return None
+    return list(value.column_names if hasattr(value, "column_names") else value.columns)
+
+
+def records_in_memory(value: Any) -> list[Any] | None:
+    """The records of a table, as mappings in which None is missing, and those of a list of mappings; None of all else.
 
     Parameters
     ----------
     value : object
-        Such as a pandas DataFrame of texts, beside which there may be numbers. One of numbers may be a matrix of counts.
+        Such as a pandas or polars DataFrame of texts, beside which there may be numbers, or a pyarrow Table.
     """
-    # by the names of its modules, so that none of them need be loaded to say no
-    for base in type(value).__mro__:
-        call = _RECORDS.get(base.__module__.partition(".")[0])
-        if call is not None and hasattr(value, "columns"):
-            kinds = [getattr(dtype, "kind", "O") for dtype in getattr(value, "dtypes", ["O"])]
-            return None if all(kind in "iufb" for kind in kinds) else call
+    library = _library(value)
+    if library == "pandas":
+        # one kind of missing, and Python's own numbers and strings
+        columns = [column.astype(object).where(column.notna(), None).tolist() for _, column in value.items()]
+        names = [str(name) for name in value.columns]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    if library is not None:
+        records: list[Any] = value.to_dicts() if library == "polars" else value.to_pylist()
+        return records
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+        return list(value)
     return None
 
 
-def check_no_table(documents: Any) -> None:
-    """Refuse a DataFrame of texts where documents are to be predicted.
-
-    Raises
-    ------
-    InputError
-        It is one; the message has the call that gives its records.
-    """
-    if (call := records_of_table(documents)) is not None:
-        raise InputError(
-            f"documents must be a list of texts or records, a corpus or a count matrix, got a {type(documents).__name__}; "
-            f"give its records: table.{call}"
-        )
+def _library(value: Any) -> str | None:
+    # by the names of its modules, so that none of them need be loaded to say no
+    for base in type(value).__mro__:
+        library = base.__module__.partition(".")[0]
+        if library in _LIBRARIES and hasattr(value, "columns"):
+            kinds = [getattr(dtype, "kind", "O") for dtype in getattr(value, "dtypes", ["O"])]
+            return None if all(kind in "iufb" for kind in kinds) else library
+    return None

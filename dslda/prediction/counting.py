@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dslda.corpus.block import DocumentBlock
+from dslda.corpus.levels import encodable
 from dslda.corpus.text import Analyzer, Document, TextSettings, count_documents
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
@@ -22,6 +23,7 @@ __all__ = [
     "blocks_of_documents",
     "count_batch",
     "fields_of_documents",
+    "identifier_of",
     "settings_of_texts",
 ]
 
@@ -35,12 +37,14 @@ def blocks_of_documents(
     text: str | None = None,
     words: str | None = None,
     counts: str | None = None,
+    id: str | None = None,
     covariates: Mapping[str, ArrayLike] | None = None,
     place: Callable[[int], str] = "document {}".format,
 ) -> Iterator[CountedBlock]:
     """Count texts, (words, counts) pairs or mappings that hold them, a batch at a time; `place` names one.
 
-    Covariates of the model are looked for in the mappings, unless they are given as arrays.
+    Covariates of the model are looked for in the mappings, unless they are given as arrays; identifiers in their field `id`,
+    or that of the training records.
     """
     settings = settings_of_texts(record)
     for use, given in (("text", text), ("words", words), ("counts", counts)):
@@ -52,6 +56,7 @@ def blocks_of_documents(
             f"{type(documents).__name__}"
         )
     fields = fields_of_documents(record, text=text, words=words, counts=counts)
+    named = record.fields.get("id") if id is None else id
     # one analyzer for all batches: its regular expression is compiled once
     analyze = Analyzer(settings)
     arrays = None
@@ -66,7 +71,8 @@ def blocks_of_documents(
         else:
             first = batch[0][0]
             columns = {name: values[first : first + len(batch)] for name, values in arrays.items()}
-        yield replace(counted, columns=columns)
+        doc_id = tuple(identifier_of(document, named, position) for position, document in batch)
+        yield replace(counted, block=replace(counted.block, doc_id=doc_id), columns=columns)
 
 
 def settings_of_texts(record: ModelRecord) -> TextSettings:
@@ -84,6 +90,13 @@ def settings_of_texts(record: ModelRecord) -> TextSettings:
             "pipeline, if it is of one), or train with terms="
         )
     return record.text_settings
+
+
+def identifier_of(document: Any, name: str | None, position: int) -> str:
+    """What identifies a document: its field of that name, or its position where there is none or it is missing."""
+    given = document.get(name) if name is not None and isinstance(document, Mapping) else None
+    missing = given is None or given == "" or given != given
+    return str(position) if missing else encodable(str(given))
 
 
 def fields_of_documents(

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dslda.corpus.store import Corpus
-from dslda.corpus.tables import check_no_table
+from dslda.corpus.tables import records_in_memory
 from dslda.exceptions import InputError
 from dslda.persistence.record import ModelRecord
 from dslda.prediction.alignment import aligned_block, blocks_of_matrix, corpus_alignment
@@ -48,16 +48,16 @@ def counted_documents(
             yield replace(aligned_block(block, alignment), columns=columns), block.doc_id or ()
         return
     if isinstance(documents, (str, bytes, Mapping)):
-        raise InputError(f"documents must be a list of texts, got one {type(documents).__name__}; write [it]")
-    check_no_table(documents)
-    if hasattr(documents, "ndim") and documents.ndim == 2:
-        blocks = blocks_of_matrix(documents, record, terms=terms, covariates=covariates)
-    else:
-        blocks = blocks_of_documents(
-            documents, record, text=text, words=words, counts=counts, covariates=covariates
+        raise InputError(
+            f"documents must be a list of texts, got one {type(documents).__name__}; write [it], or use dslda.score for files"
         )
-    first = 0
-    for counted in blocks:
-        last = first + counted.block.n_documents
-        yield counted, tuple(map(str, range(first, last)))
-        first = last
+    records = records_in_memory(documents)
+    if records is not None or getattr(documents, "ndim", 0) != 2:
+        given = documents if records is None else records
+        for counted in blocks_of_documents(
+            given, record, text=text, words=words, counts=counts, covariates=covariates
+        ):
+            yield counted, counted.block.doc_id or ()
+        return
+    for counted in blocks_of_matrix(documents, record, terms=terms, covariates=covariates):
+        yield counted, tuple(map(str, range(counted.block.n_documents)))

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dslda.corpus.levels import encodable
 from dslda.corpus.readers import Fields, Record, Source
 from dslda.corpus.sources import InputFiles, check_first_records, list_files, whole_files
 from dslda.exceptions import InputError
@@ -19,7 +18,7 @@ from dslda.prediction.predict import predict_block
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["fields_of_records", "identifier_of", "predict_files"]
+__all__ = ["fields_of_records", "predict_files"]
 
 
 def predict_files(
@@ -82,10 +81,11 @@ def _tables(record: ModelRecord, files: InputFiles, fields: Fields) -> Iterator[
         text=fields.text,
         words=fields.words,
         counts=fields.counts,
+        id=fields.id,
         place=reader.place,
     )
     for counted in batches:
-        yield predict_block(record, counted, reader.take_ids(counted.block.n_documents)).table()
+        yield predict_block(record, counted, counted.block.doc_id or ()).table()
 
 
 class _Reader:
@@ -94,7 +94,6 @@ class _Reader:
     def __init__(self, files: InputFiles, fields: Fields) -> None:
         self._files = files
         self._fields = fields
-        self._ids: deque[str] = deque()
         self._origins: deque[tuple[int, Source, int]] = deque(maxlen=2 * BATCH_DOCUMENTS)
 
     def records(self) -> Iterator[Record]:
@@ -102,25 +101,14 @@ class _Reader:
         for source, _ in whole_files(self._files, n_terms=0):
             for number, record in source.records(self._fields):
                 self._origins.append((position, source, number))
-                self._ids.append(identifier_of(record, self._fields, position))
                 yield record
                 position += 1
-
-    def take_ids(self, n: int) -> tuple[str, ...]:
-        return tuple(self._ids.popleft() for _ in range(n))
 
     def place(self, position: int) -> str:
         for known, source, number in self._origins:
             if known == position:
                 return source.place(number)
         return f"document {position}"
-
-
-def identifier_of(record: Record, fields: Fields, position: int) -> str:
-    """What identifies the document of a record: its field, or its position where that is missing."""
-    given = None if fields.id is None else record.get(fields.id)
-    missing = given is None or given == "" or given != given
-    return str(position) if missing else encodable(str(given))
 
 
 def fields_of_records(

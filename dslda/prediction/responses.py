@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.levels import level_name
-from dslda.corpus.tables import check_no_table
+from dslda.corpus.tables import records_in_memory
 from dslda.exceptions import InputError
 from dslda.persistence.record import ModelRecord
 from dslda.wording import first_few
@@ -87,7 +87,8 @@ def responses_of_records(documents: Any, response: str | None) -> list[Any]:
     InputError
         No document has the field.
     """
-    check_no_table(documents)
+    in_memory = records_in_memory(documents)
+    documents = documents if in_memory is None else in_memory
     # one document is a mapping too, and predicting it is refused with what to write
     several = isinstance(documents, Iterable) and not isinstance(documents, (str, bytes, Mapping))
     records = [document if isinstance(document, Mapping) else {} for document in documents] if several else []

@@ -26,8 +26,13 @@ from dslda.persistence.record import ModelRecord
 from dslda.prediction.alignment import aligned_block
 from dslda.prediction.columns import columns_of_corpus, columns_of_records
 from dslda.prediction.counted_block import CountedBlock
-from dslda.prediction.counting import BATCH_DOCUMENTS, count_batch, fields_of_documents, settings_of_texts
-from dslda.prediction.files import identifier_of
+from dslda.prediction.counting import (
+    BATCH_DOCUMENTS,
+    count_batch,
+    fields_of_documents,
+    identifier_of,
+    settings_of_texts,
+)
 from dslda.prediction.predict import predict_block, predict_nothing
 from dslda.prediction.results import Predictions
 from dslda.scoring.inputs import FileSource, Input, check_unchanged, reason_of, sha256_of
@@ -297,7 +302,7 @@ class _Records:
                 self._skipping.skip(place, reason_of(record, place))
                 continue
             self._numbers[position] = number
-            self.ids[position] = identifier_of(record, self._fields, position)
+            self.ids[position] = identifier_of(record, self._fields.id, position)
             batch.append((position, record))
         return batch
 

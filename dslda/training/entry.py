@@ -14,7 +14,7 @@ from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_m
 from dslda.cluster.opening import cluster
 from dslda.corpus.bag import is_dask_collection
 from dslda.corpus.store import Corpus, open_corpus
-from dslda.corpus.tables import records_of_table
+from dslda.corpus.tables import is_table
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.families.categorical import Categorical
@@ -275,14 +275,12 @@ def train(
                 data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
             )
             return fitted_model(training_set, family, roles, spec, nullcontext(ours), progress, options)
-    call = records_of_table(data)
-    is_matrix = getattr(data, "ndim", None) == 2 and call is None
+    is_matrix = getattr(data, "ndim", None) == 2 and not is_table(data)
     if not isinstance(data, Corpus) and not is_matrix:
         raise InputError(
             "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
-            f"{type(data).__name__}; of documents in memory make a bag of records, "
-            f"dask.bag.from_sequence({'records' if call is None else f'table.{call}'}), "
-            f"and name the fields with {'text=' if words is counts is None else 'words=, counts='} and response="
+            f"{type(data).__name__}; dslda.ingest makes a corpus of records and DataFrames in memory: name their fields "
+            f"there with {'text=' if words is counts is None else 'words=, counts='} and response="
         )
     extra = [
         name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None

@@ -6,9 +6,9 @@ import csv
 import json
 from pathlib import Path
 
-import dask.bag
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from dslda.arrays import matrix_block
 from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.datasets import load_clothing
-from dslda.exceptions import InputError, VocabularyMismatchError
+from dslda.exceptions import DataWarning, InputError, VocabularyMismatchError
 from dslda.families.registry import get_family
 from dslda.model import Model, load_model
 from dslda.prediction.files import predict_files
@@ -358,27 +358,51 @@ def test_training_topic_proportions_have_seen_the_response_and_predictions_have_
     assert_array_equal(without, unseen)
 
 
-def test_a_table_of_texts_in_memory_is_refused_with_what_to_give(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["pandas", "pyarrow", "records"])
+def test_tables_and_records_in_memory_are_ingested_and_predicted_with_their_identifiers(
+    tmp_path: Path, form: str
+) -> None:
+    frame = pd.DataFrame(
+        {
+            "key": [f"k{i}" for i in range(8)],
+            "text": ["lovely dress", "poor fit"] * 3 + [None, "lovely fit"],
+            "y": [5.0, 1.0, None, 2.0] + [4.0, 1.0] * 2,
+        }
+    )
+    records = [{k: None if v != v else v for k, v in row.items()} for row in frame.to_dict("records")]
+    documents = {"pandas": frame, "pyarrow": pa.Table.from_pandas(frame), "records": records}[form]
+    settings = {"text": "text", "id": "key", "response": "y", "min_df": 1, "max_df": 1.0}
+    written = tmp_path / "r.jsonl"
+    written.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.warns(DataWarning, match="1 of 8 documents have no term"):
+        corpus = ingest(documents, tmp_path / "c", **settings)
+    with pytest.warns(DataWarning):
+        assert corpus.content_hash == ingest(written, tmp_path / "f", **settings).content_hash
+    model = train(corpus, n_topics=2, tol=1.0)
+    table = model.score_table(documents)
+    assert table["id"].to_pylist() == [f"k{i}" for i in range(8)]
+    assert table.equals(model.score_table(corpus))
+    assert model.predict(documents).tobytes() == model.predict(corpus).tobytes()
+    assert model.score(documents) == model.score(corpus)
+
+
+def test_what_is_no_table_of_texts_is_told_what_to_give() -> None:
     frame = pd.DataFrame({"text": ["lovely dress", "poor fit"] * 4, "y": [5.0, 1.0, 4.0, 2.0] * 2})
-    records = frame.to_dict("records")
-    bag = dask.bag.from_sequence(records, npartitions=1)
-    model = train(bag, text="text", response="y", n_topics=2, tol=1.0, min_df=1, max_df=1.0)
-    for refused in (
-        lambda: model.predict(frame),
-        lambda: model.score(frame),
-        lambda: model.score(frame, frame.y),
-        lambda: ingest(frame, tmp_path / "c", text="text"),
-        lambda: train(frame, response="y"),
+    for call, message in (
+        (
+            lambda: ingest(frame, text="txt"),
+            "the DataFrame has no field 'txt' for the text; .* are: 'text', 'y'",
+        ),
+        (lambda: ingest(frame, text="y"), "DataFrame, record 0: text 'y' must be a string, got 5"),
+        (lambda: ingest(frame[["y"]], text="y"), "got a DataFrame in memory; .* with a column of texts"),
+        (
+            lambda: train(frame, text="text", response="y"),
+            r"got DataFrame; dslda\.ingest makes a corpus .* text=",
+        ),
+        (lambda: train(frame.text, response=frame.y), r"got Series; dslda\.ingest makes a corpus"),
     ):
-        with pytest.raises(InputError, match=r'got a? ?DataFrame.*table\.to_dict\("records"\)'):
-            refused()
-    with pytest.raises(
-        InputError, match=r"got Series; .*bag\.from_sequence\(records\), and name the fields with"
-    ):
-        train(frame.text, response=frame.y)
-    # and what they say works, as the bag has
-    assert_array_equal(model.predict(records), model.predict(frame.text))
-    assert model.score(records) == model.score(frame.text, frame.y)
+        with pytest.raises(InputError, match=message):
+            call()
 
 
 def test_a_model_without_terms_says_what_it_cannot_do(

@@ -329,7 +329,7 @@ def test_bad_settings_are_refused_before_any_work(corpus: Corpus, arguments: dic
         (lambda x, y: (x[:, :0], y), "at least one column"),
         (
             lambda x, y: ([{"text": "a"}], "y"),
-            r"data must be a corpus, .*got list; .*\(records\), and .* text= and",
+            r"data must be a corpus, .*got list; dslda\.ingest makes .* text= and",
         ),
     ],
 )
@@ -339,16 +339,6 @@ def test_bad_matrices_and_responses_are_refused(
     data, response = change(*simulated)
     with pytest.raises(InputError, match=message):
         train(data, response=response)
-
-
-def test_a_table_of_texts_is_told_what_to_make_of_it_whatever_the_keywords() -> None:
-    import pandas as pd
-
-    table = pd.DataFrame({"text": ["one", "two"], "y": [0.0, 1.0]})
-    with pytest.raises(
-        InputError, match=r"got DataFrame; .* make a bag of records, dask\.bag\.from_sequence\(table\."
-    ):
-        train(table, text="text", response="y")
 
 
 @pytest.mark.parametrize("scale", [1e-90, 1e90])
