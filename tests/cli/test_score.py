@@ -31,7 +31,8 @@ from dslda.scoring.folder import RunFolder, RunState
 Dslda = Callable[..., Any]
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-c", "from dslda.cli import main; main()"]
+CODE = "from dslda.cli import main; main()"
+PROGRAM = [sys.executable, "-c", CODE]
 WORDS = ("good", "fine", "lovely", "great", "bad", "poor", "awful", "sad", "unheard", "of")
 
 
@@ -382,6 +383,30 @@ def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
     write(other / "b.jsonl", 1, first=9, repeat=1)
     assert dslda("score", made / "stars.model", inputs, f"{other}/*", "--out", out).code == 0
     assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n9"]
+
+
+def test_a_folder_of_inputs_that_is_gone_or_cannot_be_read_is_no_week_without_a_file(
+    dslda: Dslda, made: Path, tmp_path: Path, without_rights: Dslda
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    (inputs / "sub").mkdir(parents=True)
+    write(inputs / "a.jsonl", 3, repeat=1)
+    write(inputs / "sub" / "b.jsonl", 3, first=3, repeat=1)
+    score = ("score", made / "stars.model")
+    assert dslda(*score, inputs, "--out", out).code == 0
+    before = content(out)
+    gone = dslda(*score, f"{tmp_path}/nowhere/*.jsonl", "--out", out)
+    assert (gone.code, f"the folder {tmp_path}/nowhere is not there" in gone.error) == (2, True)
+    for folder in (inputs / "sub", inputs):
+        rights = folder.stat().st_mode
+        try:
+            folder.chmod(0)
+            refused = without_rights(CODE, *score, inputs, "--out", out, "--on-error", "skip")
+        finally:
+            folder.chmod(rights)
+        assert refused.returncode == 2, refused.stderr
+        assert f"the folder {folder} cannot be read: Permission denied" in refused.stderr
+    assert content(out) == before
 
 
 def test_a_renamed_input_is_scored_again_with_a_warning_that_names_both(
@@ -864,21 +889,8 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
     assert "does not agree with its checksum" in dslda(*score, "--out", out).error
 
 
-def without_rights(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the program as a user whom the rights of files bind, as they do not bind the system's own."""
-    bound = []
-    if os.geteuid() == 0:
-        bound = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-        if shutil.which("setpriv") is None or subprocess.run([*bound, "true"], check=False).returncode:
-            pytest.skip("no way here to be bound by the rights of files")
-    return subprocess.run(
-        [*bound, *PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
 def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
-    dslda: Dslda, made: Path, tmp_path: Path
+    dslda: Dslda, made: Path, tmp_path: Path, without_rights: Dslda
 ) -> None:
     inputs, out = tmp_path / "in", tmp_path / "out"
     inputs.mkdir()
@@ -891,17 +903,17 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
         for folder in folders:
             folder.chmod(0o500)
         os.utime(inputs / "a.jsonl", (1, 1))  # its new time would be noted
-        done = without_rights(*score, "--verify")
+        done = without_rights(CODE, *score, "--verify")
         assert done.returncode == 0, done.stderr
         assert "1 part read again: all are what was written" in done.stderr
         assert "complete: 5 rows of 5 records, nothing was new" in done.stderr
         damage(out / "part-000000.parquet")
-        refused = without_rights(*score, "--verify")
+        refused = without_rights(CODE, *score, "--verify")
         assert refused.returncode == 2
         assert "cannot be written: Permission denied" in refused.stderr
         assert "; 1 part is not what was written: part-000000.parquet" in refused.stderr
         write(inputs / "b.jsonl", 5, first=5, repeat=1)
-        refused = without_rights(*score)
+        refused = without_rights(CODE, *score)
         assert refused.returncode == 2
         assert "cannot be written: Permission denied" in refused.stderr
         assert "; 1 input must be scored" in refused.stderr
@@ -912,11 +924,11 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
         assert dslda(*score).code == 2
         for folder in folders:
             folder.chmod(0o500)
-        refused = without_rights(*score)  # nor can what is unfinished be gone on with
+        refused = without_rights(CODE, *score)  # nor can what is unfinished be gone on with
         assert refused.returncode == 2
         assert "; 1 input must be scored" in refused.stderr
         (inputs / "b.jsonl").unlink()
-        assert without_rights(*score).returncode == 0
+        assert without_rights(CODE, *score).returncode == 0
     finally:
         for folder in folders:
             folder.chmod(0o700)

@@ -354,7 +354,14 @@ def test_links_to_folders_are_never_taken_for_files(tmp_path: Path, caplog: pyte
     assert [record.args for record in caplog.records] == [
         (str(tmp_path / name),) for name in ("pipe.txt", "self.txt", "sub/up")
     ]
-    assert list_files(str(tmp_path / "*.txt")).ids == ("a.txt", "b.txt")
+    caplog.clear()
+    with caplog.at_level("WARNING", "dslda"):
+        assert list_files(str(tmp_path / "*")).ids == ("a.txt", "b.txt")
+    assert [record.args for record in caplog.records] == [
+        (str(tmp_path / name),) for name in ("pipe.txt", "self.txt")
+    ]
+    with pytest.raises(InputError, match=r"no file is there; passed over, .*: .*/pipe\.txt"):
+        list_files(tmp_path / "p*")
     (tmp_path / "nowhere.txt").symlink_to("no such file")
     with pytest.raises(InputError, match=r"nowhere\.txt: cannot be opened"):
         list(TextFile(list_files(tmp_path).files[2], "x").records(Fields()))
