@@ -171,8 +171,9 @@ def compare(
         together = set(changed).union(*of_parts)
         if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in places]:
             raise InputError(
-                f"inputs that share a part with one that changed must be there to be scored again, {missing[0]} is not; "
-                "name it again, or choose another folder"
+                "inputs that share a part with one that changed must be there to be scored again, "
+                f"{number_of(len(missing), 'of them is', 'of them are')} not: {first_few(missing, SHOWN)}; put them back as "
+                "they were and name them for this run, or score into another folder"
             )
         for i in together:
             inputs[i] = replace(inputs[i], verified=False)

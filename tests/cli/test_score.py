@@ -470,7 +470,9 @@ def test_what_shares_a_part_with_a_changed_input_is_scored_again_too(
     write(inputs / "b.jsonl", 1, first=10, repeat=1)
     (inputs / "c.jsonl").rename(tmp_path / "c.jsonl")
     before = content(out)
-    assert f"{inputs}/c.jsonl is not; name it again" in dslda(*score, "--rescore-changed").error
+    refused = dslda(*score, "--rescore-changed")
+    assert refused.code == 2
+    assert f"1 of them is not: {inputs}/c.jsonl; put them back as they were and name them" in refused.error
     assert content(out) == before
     (tmp_path / "c.jsonl").rename(inputs / "c.jsonl")
     assert dslda(*score, "--rescore-changed").code == 0
