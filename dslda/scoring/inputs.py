@@ -25,6 +25,7 @@ __all__ = [
     "changed",
     "check_unchanged",
     "content_sha256",
+    "opens",
     "partition_inputs",
     "range_of",
     "reason_of",
@@ -196,6 +197,16 @@ def content_sha256(file: InputFile) -> str:
             return sha256_of(raw)
     except OSError as error:
         raise InputError(f"{file.name}: cannot be read: {error}") from error
+
+
+def opens(file: InputFile) -> bool:
+    """Whether a file can be opened and read from, now."""
+    try:
+        with file.open() as raw:
+            raw.read(1)
+    except (InputError, OSError):
+        return False
+    return True
 
 
 def reason_of(error: InputError, place: str) -> str:

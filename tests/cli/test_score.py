@@ -690,6 +690,27 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     assert [row["id"] for row in rows(out)] == ["a1", "a2", "c1", "c2", "b1", "b2"]
 
 
+def test_a_file_that_could_not_be_opened_is_scored_as_soon_as_it_can_be(
+    dslda: Dslda, made: Path, tmp_path: Path, without_rights: Dslda
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    write(inputs / "a.jsonl", 2, repeat=1)
+    write(inputs / "b.jsonl", 2, first=2, repeat=1).chmod(0)
+    score = ("score", made / "stars.model", inputs, "--out", out, "--on-error", "skip")
+    done = without_rights(CODE, *score)
+    assert "2 rows in 1 part, 1 of them scored now, 1 input unreadable" in done.stdout
+    complete = content(out)
+    assert "nothing was new, 1 input unreadable" in without_rights(CODE, *score).stdout
+    assert content(out) == complete
+    (inputs / "b.jsonl").chmod(0o600)  # which changes neither its size nor its time
+    done = dslda(*score)
+    assert "4 rows in 2 parts, 1 of them scored now, mean" in done.out
+    assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n3"]
+    assert content(out)["part-000000.parquet"] == complete["part-000000.parquet"]
+    assert "nothing was new" in dslda(*score).out
+
+
 @pytest.mark.parametrize("name", ["a", "b"])
 @pytest.mark.parametrize("output_format", ["parquet", "csv"])
 def test_a_file_without_the_field_is_told_once_and_its_records_are_counted(
