@@ -13,7 +13,7 @@ from dslda.corpus.json_fields import count, json_sha256, optional, text
 from dslda.corpus.readers import CsvLines, JsonLines, ParquetRows, Source, TextFile
 from dslda.corpus.store import Corpus
 from dslda.corpus.streams import InputFile, compression_of
-from dslda.exceptions import FormatError, InputError
+from dslda.exceptions import FormatError, InputChangedError, InputError
 
 if TYPE_CHECKING:
     from io import BufferedIOBase
@@ -217,9 +217,9 @@ def reason_of(error: InputError, place: str) -> str:
     return said.partition("; name its fields with ")[0]
 
 
-def changed(found: Input) -> InputError:
+def changed(found: Input) -> InputChangedError:
     """The error of a file that is not what it was when it was read first."""
-    return InputError(
+    return InputChangedError(
         f"{found.label} must stay as it is while it is scored, it was changed meanwhile; nothing of it is kept: run again "
         "when nothing writes to it any more"
     )
@@ -230,7 +230,7 @@ def check_unchanged(found: Input, options: Mapping[str, Any]) -> None:
 
     Raises
     ------
-    InputError
+    InputChangedError
         They are others.
     """
     if found.partition is None and state_of(found.file(options)) != (found.size, found.modified):

@@ -147,9 +147,11 @@ def score(
     ------
     InputError
         An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
-        not; was changed since it was scored, or while it was; or the folder is a run of another model or of other settings,
+        not; was changed since it was scored; or the folder is a run of another model or of other settings,
         or nothing can be written there and something must be. Finished parts stay; where the folder had a complete run, that
         counts until the next one is complete, else the manifest says that nothing does.
+    InputChangedError
+        An input was changed while it was scored; the same call goes on when nothing writes to it any more.
     VocabularyMismatchError
         A corpus is counted over another vocabulary.
     OutputExistsError

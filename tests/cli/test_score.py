@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +25,7 @@ import pytest
 import dslda
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
-from dslda.exceptions import InputError
+from dslda.exceptions import InputChangedError, InputError
 from dslda.model import Model, load_model
 from dslda.scoring.folder import RunFolder, RunState
 
@@ -1031,7 +1032,7 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
             if when == "content":
                 os.utime(changing, ns=times)
 
-    with pytest.raises(InputError, match=r"in/a\.jsonl must stay as it is while it is scored"):
+    with pytest.raises(InputChangedError, match=r"in/a\.jsonl must stay as it is while it is scored"):
         dslda.score(made / "stars.model", inputs, out, progress=change)
     assert later or manifest(out)["status"] == "unfinished"
     assert complete.items() <= content(out).items()
@@ -1043,6 +1044,30 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
     assert content(out) == content(fresh)
 
 
+def test_an_input_that_changes_while_it_is_scored_is_no_reason_to_call_somebody(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    changing, ended = write(tmp_path / "a.jsonl", 9, repeat=1), threading.Event()
+    score = ("score", made / "stars.model", changing, "--out", tmp_path / "out")
+
+    def touch() -> None:
+        moment = 0
+        while not ended.wait(0.001):
+            moment += 1
+            os.utime(changing, ns=(moment, moment))
+
+    toucher = threading.Thread(target=touch)
+    toucher.start()
+    try:
+        done = dslda(*score)
+    finally:
+        ended.set()
+        toucher.join()
+    assert f"{changing} must stay as it is while it is scored" in done.error
+    assert done.code == 1
+    assert dslda(*score).code == 0
+
+
 def test_no_number_of_parts_is_promised_of_an_input_that_was_changed(made: Path, tmp_path: Path) -> None:
     changing, out = write(tmp_path / "a.jsonl", 6, repeat=12000), tmp_path / "out"
 
@@ -1051,7 +1076,7 @@ def test_no_number_of_parts_is_promised_of_an_input_that_was_changed(made: Path,
             with changing.open("ab") as stream:
                 stream.write(b"\n")
 
-    with pytest.raises(InputError, match="must stay as it is while it is scored") as raised:
+    with pytest.raises(InputChangedError, match="must stay as it is while it is scored") as raised:
         dslda.score(made / "stars.model", changing, out, progress=change)
     assert len(manifest(out)["parts"]) > 1
     assert not [*out.glob("part-*"), *out.glob("parts/*")]
