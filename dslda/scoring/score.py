@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -98,6 +98,7 @@ def score(
     storage_options: Mapping[str, Any] | None = None,
     client: Client | ClientLater | None = None,
     progress: Progress | None = None,
+    tell: Callable[[ScoringRun], None] | None = None,
 ) -> ScoringRun:
     """Score documents and write one row for each, in their order, into a folder that can be gone on with.
 
@@ -138,6 +139,9 @@ def score(
         (``memory://``), beyond that on one worker process per core, started and closed here.
     progress : callable, optional
         Called with a stage ("verify", "scan", "score", "check"), tasks done and tasks in all.
+    tell : callable, optional
+        Called with the run when all is written, and before logs and metrics say that it is complete, which they do not where
+        this raises.
 
     Returns
     -------
@@ -186,6 +190,8 @@ def score(
         # where nothing can be written, it is only looked whether anything needs to be
         with only_writer(job.location, inside=True) if job.refusal is None else contextlib.nullcontext():
             done = _run(job, client, progress, rescore_changed=rescore_changed, verify=verify)
+        if tell is not None:
+            tell(done)
     except BaseException:
         if reported is not None:
             with contextlib.suppress(DsldaError):  # what has failed first matters more
@@ -194,6 +200,7 @@ def score(
         raise
     if reported is not None:
         reported.write(done.manifest, done.n_new_parts)
+    log_complete(done.manifest, done.n_new_parts)
     return done
 
 
@@ -253,7 +260,7 @@ def _run(
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
         folder.tidy([part.number for part in state.parts])
-        log_run(manifest, n_new)
+        log_run(manifest)
     except BaseException:
         if client is None or (isinstance(client, ClientLater) and client.here):
             folder.clear_unfinished()  # by now the workers have ended; those of others end what they write
@@ -293,7 +300,6 @@ def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: 
             folder.write_manifest(manifest)
         folder.tidy([part.number for part in state.parts])
     log_all_unreadable(manifest)
-    log_complete(manifest, 0)
     return ScoringRun(job.location.url, 0, manifest)
 
 

@@ -1198,6 +1198,29 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     assert words == {"zzz": 1, "yyy": 1}
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_run_that_cannot_tell_of_itself_is_not_said_to_be_complete(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    metrics, out = tmp_path / "m.prom", tmp_path / "out"
+    given = ("score", made / "stars.model", made / "reviews.jsonl", "--out", out)
+    score = (*given, "--metrics", metrics, "--json")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, *map(str, score)], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 1
+    *others, last = map(json.loads, done.stderr.splitlines())
+    assert (last["level"], last["exit_code"]) == ("error", 1)
+    assert "standard output: No space left on device" in last["message"]
+    assert not [each for each in others if each.get("event") == "complete"]
+    assert f'dslda_score_success{{run="{out}"}} 0.0\n' in metrics.read_text()
+    again = dslda(*score)
+    assert (again.code, "nothing was new" in again.out) == (0, True)
+    assert json.loads(again.err.splitlines()[-1])["event"] == "complete"
+    assert f'dslda_score_success{{run="{out}"}} 1.0\n' in metrics.read_text()
+
+
 def test_stop_words_are_no_new_words(made: Path, tmp_path: Path) -> None:
     record = dslda.load_model(made / "stars.model").record
     assert record.text_settings is not None
