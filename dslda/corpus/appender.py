@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dslda.corpus.appended import APPENDED, AppendedGroup
 from dslda.corpus.format import Manifest, ResponseSummary
 from dslda.corpus.location import Location
+from dslda.corpus.lock import UNLOCKED, Lock
 from dslda.corpus.output import writing
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition, create_array
 from dslda.corpus.rows import BlockColumns
@@ -108,20 +109,22 @@ class CorpusAppender(PartitionWriter):
                 array = create_array(group, "document_frequency", self._document_frequency.shape, {})
                 array[:] = self._document_frequency
 
-    def finish(self, written: Iterable[WrittenPartition]) -> None:
+    def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
         """Replace the manifest by one that names the new partitions.
 
         Parameters
         ----------
         written : iterable of WrittenPartition
             Of every new partition once, in any order.
+        lock : Lock
+            On the corpus.
 
         Raises
         ------
         InputError
             A partition is missing or comes twice.
         OutputError
-            It cannot be written, or the corpus has changed since it was opened.
+            It cannot be written, or the corpus has changed since it was opened, or the lock was lost.
         """
         self._prepared()
         parts = self._in_order(written)
@@ -144,12 +147,13 @@ class CorpusAppender(PartitionWriter):
             n_all_tokens=_sum(old.n_all_tokens, self._n_all_tokens),
             n_too_frequent_tokens=_sum(old.n_too_frequent_tokens, self._n_too_frequent_tokens),
         )
+        lock.check()
         with writing(self._location.url):
             self._location.replace_attributes(manifest.to_json())
         self._target = None
 
-    def abort(self) -> None:
-        """Remove what was written, and nothing else."""
+    def abort(self, lock: Lock = UNLOCKED) -> None:
+        """Remove what was written, and nothing else; it has a name of its own, so that no `lock` is needed."""
         if self._target is None:
             return
         # Ctrl-C can come when the manifest is in its place: then the new partitions are part of the corpus

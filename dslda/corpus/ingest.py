@@ -176,8 +176,8 @@ def ingest(
 
     Notes
     -----
-    One run at a time writes a local corpus: another one gets an :class:`~dslda.exceptions.OutputError`. What a
-    killed run has left is removed by the next. Object stores have no locks: there the last one to end wins.
+    One run at a time writes a corpus: another one gets an :class:`~dslda.exceptions.OutputError`. What a killed run has
+    left is removed by the next, which in an object store first looks for 45 seconds whether that run is at work.
 
     Examples
     --------
@@ -225,10 +225,11 @@ def ingest(
     named = NamedFields(text, words, counts, id, response, covariates, weight, categorical)
     location = Location.of(target, storage_options)
 
-    with only_writer(location) as alone:
-        if alone:
+    with only_writer(location) as lock:
+        if lock.alone:
             clear_leftovers(location)
-            check_corpus_output(target, overwrite=overwrite, append=append)  # one may be back in its place
+            # one may be back in its place
+            check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
         before = open_corpus(target, storage_options=storage_options) if append else None
         given = given_vocabulary(vocabulary, by_position, storage_options, before)
         if before is not None and not is_matrix and (files is None or files.format not in ("text", "ldac")):
@@ -285,7 +286,7 @@ def ingest(
                 "storage_options": storage_options,
             }
             if before is not None:
-                write_plan(runner, CorpusAppender(before, vocabulary=plan.vocabulary, **sizes), plan)
+                write_plan(runner, CorpusAppender(before, vocabulary=plan.vocabulary, **sizes), plan, lock)
             else:
                 writer = CorpusWriter(
                     target,
@@ -299,7 +300,7 @@ def ingest(
                     overwrite=overwrite,
                     **sizes,
                 )
-                write_plan(runner, writer, plan)
+                write_plan(runner, writer, plan, lock)
         corpus = open_corpus(target, storage_options=storage_options)
     if there is not None and there.n_known:
         warnings.warn(there.message(corpus.path), DataWarning, stacklevel=2)

@@ -26,9 +26,9 @@ def clear_leftovers(location: Location) -> None:
     Parameters
     ----------
     location : Location
-        Of a local corpus, which nobody is writing: the caller has locked it.
+        Of a corpus, which nobody is writing: the caller has locked it.
     """
-    for old in location.hidden("old"):
+    for old in location.hidden("old") if location.local else ():  # object stores have no renames
         # between its two renames a run that replaces has nothing in the place
         if not location.holds() and _manifest(old) is not None:
             with contextlib.suppress(OSError):
@@ -43,10 +43,10 @@ def clear_leftovers(location: Location) -> None:
         named = {group.path for group in manifest.appended}
         folder = location.child(APPENDED)
         # what is called otherwise is not of ours
-        groups = [f"{APPENDED}/{entry}" for entry in _entries(folder) if GROUP.fullmatch(entry)]
+        groups = [f"{APPENDED}/{entry}" for entry in folder.entries() if GROUP.fullmatch(entry)]
         unfinished += [location.child(group) for group in groups if group not in named]
         for place in (location, folder):
-            unfinished += [place.child(entry) for entry in _entries(place) if _is_temporary(entry)]
+            unfinished += [place.child(entry) for entry in place.entries() if _is_temporary(entry)]
     for left in unfinished:
         logger.info("removing %s, left by a run that was killed", left.url)
         left.remove()
@@ -57,10 +57,6 @@ def _manifest(location: Location) -> Manifest | None:
         return Manifest.from_json(location.read_attributes(), location.url)
     except (InputError, FormatError):
         return None
-
-
-def _entries(location: Location) -> list[str]:
-    return sorted(os.listdir(location.url)) if os.path.isdir(location.url) else []
 
 
 def _is_temporary(entry: str) -> bool:

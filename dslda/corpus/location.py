@@ -10,11 +10,12 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.corpus.json_fields import parse_json
+from dslda.corpus.reach import reaching
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 
 if TYPE_CHECKING:
@@ -105,23 +106,43 @@ class Location:
 
     def sibling(self, suffix: str) -> Location:
         """A new place beside this one: ``.<name>.<random>.<suffix>``."""
-        # a URL may be that of a name alone, whose slashes are part of its protocol
-        parent, name = os.path.split(self.url) if self.local else self.url.rpartition("/")[::2]
+        parent, name = self._split()
         return replace(self, url=f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.{suffix}")
 
     def child(self, name: str) -> Location:
         """The place of a group in the store."""
         return replace(self, url=f"{self.url}/{name}")
 
-    def hidden(self, *suffixes: str) -> list[Location]:
-        """The places beside this local one that :meth:`sibling` has named, where something is."""
-        folder, name = os.path.split(self.url)
-        pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.({'|'.join(suffixes)})")
+    @property
+    def inside(self) -> str:
+        """What the whole name of everything in this place begins with, however the user wrote it."""
+        if self.local:
+            return os.path.join(self.url, "")
+        fs, root = self.file_system()
+        return f"{fs.unstrip_protocol(root)}/"
+
+    def entries(self) -> list[str]:
+        """The names of what is in the folder here, sorted; none where nothing can be listed."""
+        fs, root = self.file_system()
+        fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
         try:
-            found = sorted(entry for entry in os.listdir(folder) if pattern.fullmatch(entry))
+            found = [entry.rstrip("/") for entry in fs.ls(root, detail=False)]
         except OSError:
             return []
-        return [replace(self, url=os.path.join(folder, entry)) for entry in found]
+        # folders of object stores may list themselves
+        return sorted(entry.rpartition("/")[2] for entry in found if entry != root)
+
+    def hidden(self, *suffixes: str) -> list[Location]:
+        """The places beside this one that :meth:`sibling` has named, where something is."""
+        folder, name = self._split()
+        pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.({'|'.join(suffixes)})")
+        found = [entry for entry in replace(self, url=folder).entries() if pattern.fullmatch(entry)]
+        return [replace(self, url=f"{folder.rstrip('/')}/{entry}") for entry in found]
+
+    def _split(self) -> tuple[str, str]:
+        """The place of the folder above, and the name in it."""
+        # a URL may be that of a name alone, whose slashes are part of its protocol
+        return os.path.split(self.url) if self.local else self.url.rpartition("/")[::2]
 
     def holds(self, name: str = "") -> bool:
         """Whether anything is there: a file, or a folder that is not empty.
@@ -134,12 +155,13 @@ class Location:
         fs, root = self.file_system()
         path = f"{root}/{name}" if name else root
         fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
-        if fs.isfile(path):
-            return True
-        try:
-            return any(entry.rstrip("/") != path for entry in fs.ls(path, detail=False))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        with reaching(self.url):
+            if fs.isfile(path):
+                return True
+            try:
+                return any(entry.rstrip("/") != path for entry in fs.ls(path, detail=False))
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def read_attributes(self) -> dict[str, Any]:
         """Attributes of the zarr group at this place.
@@ -153,7 +175,8 @@ class Location:
         """
         fs, root = self.file_system()
         try:
-            raw = fs.cat_file(f"{root}/{METADATA}")
+            with reaching(self.url):
+                raw = fs.cat_file(f"{root}/{METADATA}")
         except (FileNotFoundError, NotADirectoryError):
             if not self.holds():
                 message = f"{self.url} does not exist, or is an empty folder"
@@ -364,11 +387,19 @@ def _listed(fs: Any, root: str) -> list[tuple[str, bool]]:
     ]
 
 
-def move_into_place(source: Location, target: Location, *, encoding_type: str, overwrite: bool) -> None:
+def move_into_place(
+    source: Location,
+    target: Location,
+    *,
+    encoding_type: str,
+    overwrite: bool,
+    before_manifest: Callable[[], None] | None = None,
+) -> None:
     """Give a complete store its name; what it replaces is removed only then.
 
     On a local disk these are renames. An object store has none: the objects are copied, the manifest last, so
-    that a reader finds the old one, or none, or the new one, but never a mixture.
+    that a reader finds the old one, or none, or the new one, but never a mixture. What `before_manifest` raises before that
+    leaves none.
 
     Raises
     ------
@@ -387,6 +418,8 @@ def move_into_place(source: Location, target: Location, *, encoding_type: str, o
     manifest = f"{source_root}/{METADATA}"
     names = [name for name in fs.find(source_root) if name != manifest]
     fs.copy(names, [target_root + name.removeprefix(source_root) for name in names])
+    if before_manifest is not None:  # copying may take long
+        before_manifest()
     fs.copy(manifest, f"{target_root}/{METADATA}")
     source.remove()
 

@@ -1,4 +1,7 @@
-"""One writer at a time: a lock on an output that the operating system gives up with the process that holds it."""
+"""One writer at a time: a lock on an output that the operating system gives up with the process that holds it.
+
+In an object store, where no system does, it is a :mod:`lease <dslda.corpus.lease>`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from dslda.cluster.client import is_in_memory
+from dslda.corpus.lease import Lease, NoExclusiveCreationError, leased
 from dslda.corpus.location import Location
-from dslda.corpus.output import writing
+from dslda.corpus.output import writing, written_by_another
 from dslda.exceptions import OutputError
 
-__all__ = ["LOCK_INSIDE", "only_writer"]
+__all__ = ["LOCK_INSIDE", "UNLOCKED", "Lock", "only_writer"]
 
 logger = logging.getLogger("dslda.output")
 
@@ -22,29 +28,68 @@ NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF,
 """What the system says where a file system has no locks."""
 
 LOCK_INSIDE = ".lock"
-"""The file of a lock inside an output."""
+"""The file of a lock inside an output, in an object store its folder."""
 
 ATTEMPTS = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What is known of a lock while it is entered.
+
+    Attributes
+    ----------
+    alone : bool
+        Nobody else is writing: not known where nothing could be locked.
+    lease : Lease or None
+        Of an output in an object store, which alone can be lost while it is entered.
+    """
+
+    alone: bool
+    lease: Lease | None = None
+
+    def check(self) -> None:
+        """Refuse to go on where the lock was lost: to be asked before a manifest is written.
+
+        Raises
+        ------
+        OutputError
+            Another run writes there now.
+        """
+        if self.lease is not None:
+            self.lease.check()
+
+    def is_lost(self) -> bool:
+        """Whether what is in the place may be another run's by now."""
+        try:
+            self.check()
+        except OutputError:
+            return True
+        return False
+
+
+UNLOCKED = Lock(alone=False)
+
+
 @contextlib.contextmanager
-def only_writer(location: Location, *, inside: bool = False) -> Iterator[bool]:
+def only_writer(location: Location, *, inside: bool = False) -> Iterator[Lock]:
     """Keep other processes, and other threads of this one, from writing an output while this is entered.
 
     The lock is on the file ``.<name>.lock`` beside the output, or ``.lock`` inside. It is the operating system's: it ends
-    with its process, however that ends, and a file that a killed process has left locks nothing. Workers need none.
+    with its process, however that ends, and a file that a killed process has left locks nothing. In an object store these
+    are folders, of a :class:`~dslda.corpus.lease.Lease`: a lock that a killed process has left is given to the next run when
+    that has looked at it for a while. Workers need none.
 
     Parameters
     ----------
     location : Location
-        Where it is not local nothing is locked: object stores have no locks that end with their owner.
+        In the memory of this process nothing is locked.
     inside : bool
         The output is a folder that stays while it is written, and may be all of a disk that one may write to.
 
     Yields
     ------
-    bool
-        Nobody else is writing: not known where nothing could be locked.
+    Lock
 
     Raises
     ------
@@ -52,19 +97,38 @@ def only_writer(location: Location, *, inside: bool = False) -> Iterator[bool]:
         Another run is writing, or the file of the lock cannot be made.
     """
     if not location.local:
-        yield False
+        with _remotely(location, inside=inside) as lock:
+            yield lock
         return
     folder, name = (location.url, "") if inside else os.path.split(location.url)
     path = os.path.join(folder, LOCK_INSIDE if inside else f".{name}.lock")
     with _folders(folder, location.url):
         descriptor, locked = _acquire(path, location.url)
         try:
-            yield locked
+            yield Lock(locked)
         finally:
             # while it is still locked: afterwards the file may be another's
             with contextlib.suppress(OSError):
                 os.remove(path)
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _remotely(location: Location, *, inside: bool) -> Iterator[Lock]:
+    if is_in_memory(location.url):
+        yield UNLOCKED
+        return
+    fs, root = location.file_system()
+    parent, _, name = root.rpartition("/")
+    folder = f"{root}/{LOCK_INSIDE}" if inside else f"{parent}/.{name}.lock"
+    with contextlib.ExitStack() as stack:
+        try:
+            if "::" in location.url:  # a cache shows what others renew as it was
+                raise NoExclusiveCreationError("it is written through another file system")
+            lock = Lock(True, stack.enter_context(leased(fs, folder, location.url)))
+        except NoExclusiveCreationError as error:
+            lock = Lock(_without_lock(location.url, str(error)))
+        yield lock
 
 
 def _acquire(path: str, output: str) -> tuple[int, bool]:
@@ -102,9 +166,7 @@ def _lock(descriptor: int, path: str, output: str) -> bool:
         # not lockf: that lock would be lost with any other descriptor of the file
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OutputError(
-            f"{output} is being written by another run{_signature(path)}; wait for it to end, or choose another path"
-        ) from None
+        raise written_by_another(output, *_signature(path)) from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
@@ -131,13 +193,13 @@ def _sign(descriptor: int) -> None:
         os.write(descriptor, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode())
 
 
-def _signature(path: str) -> str:
+def _signature(path: str) -> tuple[object, object]:
     try:
         with open(path, "rb") as file:
             holder = json.load(file)
-        return f" (process {holder['process']} on {holder['host']})"
+        return holder["process"], holder["host"]
     except (OSError, ValueError, KeyError, TypeError):  # it is just being written
-        return ""
+        return None, None
 
 
 @contextlib.contextmanager

@@ -10,9 +10,10 @@ import os
 from collections.abc import Iterator
 
 from dslda.corpus.location import Location
+from dslda.corpus.reach import is_of_file_system, reason_of
 from dslda.exceptions import DsldaError, InputError, OutputError
 
-__all__ = ["FULL", "check_writable", "report_leftovers", "writing"]
+__all__ = ["FULL", "check_writable", "report_leftovers", "writing", "written_by_another"]
 
 logger = logging.getLogger("dslda.output")
 
@@ -54,7 +55,7 @@ def check_writable(location: Location) -> None:
     except Exception as error:
         where = f" in {folder}" if location.local else ""
         raise InputError(
-            f"{location.url} cannot be written: {_reason(error)}{where}; choose another path"
+            f"{location.url} cannot be written: {reason_of(error)}{where}; choose another path"
         ) from error
 
 
@@ -70,15 +71,18 @@ def writing(path: str) -> Iterator[None]:
     Raises
     ------
     OutputError
-        In the place of an OSError that is none of dslda.
+        In the place of what the system says, or a library beneath a file system.
     """
     try:
         yield
     except (DsldaError, BrokenPipeError):  # a reader that has all it wants is no error
         raise
-    except OSError as error:
-        remedy = "make room there, or choose another path" if error.errno in FULL else "choose another path"
-        raise OutputError(f"{path} could not be written: {_reason(error)}; {remedy}") from error
+    except Exception as error:
+        if not is_of_file_system(error):
+            raise
+        is_full = isinstance(error, OSError) and error.errno in FULL
+        remedy = "make room there, or choose another path" if is_full else "choose another path"
+        raise OutputError(f"{path} could not be written: {reason_of(error)}; {remedy}") from error
 
 
 def is_among(path: str, given: str) -> bool:
@@ -108,6 +112,9 @@ def report_leftovers(path: str) -> None:
         )
 
 
-def _reason(error: Exception) -> str:
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or str(error) or type(error).__name__
+def written_by_another(path: str, process: object = None, host: object = None) -> OutputError:
+    """The error of an output that another run is writing: which, where that is known."""
+    holder = "" if process is None else f" (process {process} on {host})"
+    return OutputError(
+        f"{path} is being written by another run{holder}; wait for it to end, or choose another path"
+    )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+from dslda.corpus.reach import is_of_file_system
 from dslda.corpus.readers import (
     CsvLines,
     Fields,
@@ -316,7 +317,9 @@ def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, 
         listed = {name: info for name, info in found.items() if _is_file(name, info)}
     except InputError:
         raise
-    except (OSError, ImportError, ValueError) as error:
+    except Exception as error:
+        if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
+            raise
         raise InputError(f"{given}: cannot be read: {error}") from error
     others = sorted(found.keys() - listed.keys())
     if not listed:

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal, TypeAlias
 
+from dslda.corpus.reach import is_of_file_system
 from dslda.exceptions import InputError
 
 __all__ = ["Compression", "InputFile", "Lines", "compression_of", "read_blocks", "read_text"]
@@ -57,7 +58,10 @@ class InputFile:
         try:
             filesystem, path = fsspec.core.url_to_fs(self.url, **self.options)
             opened: IO[bytes] = filesystem.open(path, "rb")
-        except (OSError, ImportError, ValueError) as error:  # ValueError: a NUL, or an unknown protocol
+        except Exception as error:
+            # ValueError: a NUL, or an unknown protocol
+            if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
+                raise
             raise InputError(f"{self.name}: cannot be opened: {error}") from error
         return opened
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dslda.cluster.client import is_in_memory
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.block import DocumentBlock
+from dslda.corpus.lock import Lock
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
 from dslda.corpus.partitioning import Piece, assemble
 from dslda.corpus.passes import PlannedCorpus
@@ -16,7 +17,9 @@ from dslda.corpus.writer import CorpusWriter
 __all__ = ["write_plan"]
 
 
-def write_plan(runner: Runner, writer: CorpusWriter | CorpusAppender, plan: PlannedCorpus) -> None:
+def write_plan(
+    runner: Runner, writer: CorpusWriter | CorpusAppender, plan: PlannedCorpus, lock: Lock
+) -> None:
     """Write every partition where its blocks are, then the manifest; or leave nothing.
 
     Parameters
@@ -25,11 +28,13 @@ def write_plan(runner: Runner, writer: CorpusWriter | CorpusAppender, plan: Plan
     writer : CorpusWriter or CorpusAppender
     plan : PlannedCorpus
         Its blocks are given up, so that they can be freed once they are written.
+    lock : Lock
+        On the corpus.
 
     Raises
     ------
     OutputError
-        It cannot be written.
+        It cannot be written, or the lock was lost.
     """
     pieces = [partition.pieces for partition in plan.partitions]
     blocks = [[plan.blocks[b] for b in partition.blocks] for partition in plan.partitions]
@@ -45,11 +50,11 @@ def write_plan(runner: Runner, writer: CorpusWriter | CorpusAppender, plan: Plan
             plan.blocks.clear()
             blocks.clear()
             written = runner.results(tasks, stage="write")
-        writer.finish(written)
+        writer.finish(written, lock)
     except BaseException:
         # workers first, so that none writes into what is being removed
         runner.cancel()
-        writer.abort()
+        writer.abort(lock)
         raise
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dslda.corpus.format import ENCODING_TYPE, ENCODING_VERSION, Manifest, ResponseSummary
 from dslda.corpus.levels import are_levels
 from dslda.corpus.location import Location, check_output, move_into_place
+from dslda.corpus.lock import UNLOCKED, Lock
 from dslda.corpus.output import check_writable, report_leftovers, writing
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition, create_array
 from dslda.corpus.rows import BlockColumns
@@ -197,13 +198,15 @@ class CorpusWriter(PartitionWriter):
             array = create_array(root, name, (max(len(values), 1),), {})
             array[: len(values)] = values
 
-    def finish(self, written: Iterable[WrittenPartition]) -> None:
+    def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
         """Write the manifest and give the corpus its name.
 
         Parameters
         ----------
         written : iterable of WrittenPartition
             Of every partition once, in any order.
+        lock : Lock
+            On the corpus.
 
         Raises
         ------
@@ -212,7 +215,7 @@ class CorpusWriter(PartitionWriter):
         OutputExistsError
             Somebody wrote the same output in the meantime.
         OutputError
-            It cannot be written.
+            It cannot be written, or the lock was lost.
         """
         target = self._prepared()
         parts = self._in_order(written)
@@ -238,19 +241,27 @@ class CorpusWriter(PartitionWriter):
             too_frequent=self._too_frequent,
             n_too_frequent_tokens=self._n_too_frequent_tokens,
         )
+        lock.check()
         with writing(self._location.url):
             target.replace_attributes(manifest.to_json())
             if target != self._location:
                 move_into_place(
-                    target, self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite
+                    target,
+                    self._location,
+                    encoding_type=ENCODING_TYPE,
+                    overwrite=self._overwrite,
+                    before_manifest=lock.check,
                 )
         self._target = None
 
-    def abort(self) -> None:
-        """Remove what was written, and nothing else: a corpus that was to be replaced stays."""
-        if self._target is not None:
+    def abort(self, lock: Lock = UNLOCKED) -> None:
+        """Remove what was written, and nothing else: a corpus that was to be replaced stays.
+
+        Nor is anything removed from the place itself where the `lock` on it was lost: another run writes there.
+        """
+        if self._target is not None and not (self._target == self._location and lock.is_lost()):
             self._target.remove()
-            self._target = None
+        self._target = None
 
     def __getstate__(self) -> dict[str, Any]:
         # workers need neither vocabulary nor names of levels, and these can be large

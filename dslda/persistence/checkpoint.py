@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from dslda.corpus.json_fields import count, is_whole, items, json_sha256, object_, text, with_checksum
 from dslda.corpus.location import METADATA, Location, check_not_in_store
-from dslda.corpus.lock import LOCK_INSIDE, only_writer
+from dslda.corpus.lock import LOCK_INSIDE, UNLOCKED, Lock, only_writer
 from dslda.corpus.output import check_writable, writing
+from dslda.corpus.reach import reaching
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.persistence.arrays import damaged, entries, read_arrays, write_array
 
@@ -68,10 +69,13 @@ class CheckpointStore:
     ----------
     path : str or path
         Local directory or fsspec URL; a missing local parent directory is made.
+    lock : Lock
+        On the place.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], lock: Lock = UNLOCKED) -> None:
         self._location = Location.of(path)
+        self._lock = lock
         # what may be here without another fit having written it
         self._known: set[str | None] = {None}
 
@@ -80,7 +84,7 @@ class CheckpointStore:
         """The absolute path or URL."""
         return self._location.url
 
-    def alone(self) -> AbstractContextManager[bool]:
+    def alone(self) -> AbstractContextManager[Lock]:
         """Keep other fits from this place while it is entered: from :meth:`check` to the last :meth:`write`.
 
         Of two that begin in the same moment neither could tell by the files that the other is there, and each would remove
@@ -187,16 +191,18 @@ class CheckpointStore:
         """Names of all that is here, but for the lock."""
         fs, root = self._location.file_system()
         fs.invalidate_cache()
-        if fs.isfile(root):
-            return [""]
-        try:
-            found = fs.ls(root, detail=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        with reaching(self.url):
+            if fs.isfile(root):
+                return [""]
+            try:
+                found = fs.ls(root, detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
         names = (os.path.basename(entry.rstrip("/")) for entry in found if entry.rstrip("/") != root)
         return [name for name in names if name and name != LOCK_INSIDE]
 
     def _check_owner(self) -> None:
+        self._lock.check()
         found = self._manifest()
         if (None if found is None else _identity(found)) not in self._known:
             raise OutputError(

@@ -21,7 +21,9 @@ from dslda.corpus.json_fields import (
     with_checksum,
 )
 from dslda.corpus.location import Location
+from dslda.corpus.lock import UNLOCKED, Lock
 from dslda.corpus.output import writing
+from dslda.corpus.reach import reaching
 from dslda.exceptions import DsldaError, FormatError, OutputExistsError
 from dslda.scoring.inputs import Input, Piece
 from dslda.scoring.tables import ENDINGS
@@ -38,7 +40,8 @@ PARTS = "parts"
 
 PART_FILE = re.compile(r"part-\d{6,}\.(parquet|csv|jsonl)")
 PART_NOTE = re.compile(r"\d{6,}\.(json|ids)")
-TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.partial")
+TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.(partial|probe)")
+"""What is being written, and what was written to see whether it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +167,13 @@ class RunFolder:
     ----------
     location : Location
     output_format : {"parquet", "csv", "jsonl"}
+    lock : Lock
+        On the folder, asked before anything in it is replaced or removed.
     """
 
-    def __init__(self, location: Location, output_format: str) -> None:
+    def __init__(self, location: Location, output_format: str, lock: Lock = UNLOCKED) -> None:
         self.location = location
+        self._lock = lock
         self._ending = ENDINGS[output_format]
 
     def part_file(self, number: int) -> Location:
@@ -309,7 +315,8 @@ class RunFolder:
         if not file.local:
             fs.invalidate_cache()
         try:
-            return int(fs.size(path))
+            with reaching(file.url):
+                return int(fs.size(path))
         except FileNotFoundError:
             return None
 
@@ -323,8 +330,9 @@ class RunFolder:
         """Remove what runs that were killed have left, and files of parts whose numbers are not among these."""
         kept = {name for n in parts for name in (self.part_name(n), _note(n), _ids(n))}
         for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
-            for name in self._names(folder):
-                if TEMPORARY.fullmatch(name) or (ours.fullmatch(name) and f"{folder}{name}" not in kept):
+            for name, kind in self._entries(folder).items():
+                is_temporary = kind != "directory" and TEMPORARY.fullmatch(name)
+                if is_temporary or (ours.fullmatch(name) and f"{folder}{name}" not in kept):
                     self._remove(f"{folder}{name}")
 
     def clear_unfinished(self) -> None:
@@ -361,7 +369,8 @@ class RunFolder:
         if not self.location.local:
             fs.invalidate_cache()
         try:
-            listed = fs.ls(path, detail=True)
+            with reaching(self.location.url):
+                listed = fs.ls(path, detail=True)
         except FileNotFoundError:
             return {}
         except NotADirectoryError:
@@ -372,7 +381,8 @@ class RunFolder:
     def _read(self, name: str) -> bytes | None:
         fs, root = self.location.file_system()
         try:
-            return bytes(fs.cat_file(f"{root}/{name}"))
+            with reaching(self.location.url):
+                return bytes(fs.cat_file(f"{root}/{name}"))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except IsADirectoryError:
@@ -391,10 +401,12 @@ class RunFolder:
 
     def _write_checked(self, name: str, data: Mapping[str, Any], *, indent: int | None = 1) -> None:
         raw = json.dumps(with_checksum(data), indent=indent, allow_nan=False).encode()
+        self._lock.check()
         with writing(self.location.url):
             self.location.child(name).replace_content(raw)
 
     def _remove(self, name: str) -> None:
+        self._lock.check()
         fs, root = self.location.file_system()
         with writing(self.location.url), contextlib.suppress(FileNotFoundError):
             fs.rm_file(f"{root}/{name}")

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from dslda.corpus.json_fields import count, json_sha256, optional, text
+from dslda.corpus.reach import is_of_file_system
 from dslda.corpus.readers import CsvLines, JsonLines, ParquetRows, Source, TextFile
 from dslda.corpus.store import Corpus
 from dslda.corpus.streams import InputFile, compression_of
@@ -172,7 +173,10 @@ def state_of(file: InputFile) -> tuple[int, str]:
             return found.st_size, f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
         filesystem.invalidate_cache()
         info = filesystem.info(path)
-    except (OSError, ImportError, ValueError) as error:
+    except Exception as error:
+        # ValueError: a NUL, or an unknown protocol
+        if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
+            raise
         raise InputError(f"{file.name}: cannot be opened: {error}") from error
     marks = (info.get(name) for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "created"))
     return int(info["size"] or 0), " ".join(str(mark) for mark in marks if mark is not None)
@@ -195,7 +199,9 @@ def content_sha256(file: InputFile) -> str:
     try:
         with file.open() as raw:
             return sha256_of(raw)
-    except OSError as error:
+    except Exception as error:
+        if not is_of_file_system(error):
+            raise
         raise InputError(f"{file.name}: cannot be read: {error}") from error
 
 

@@ -80,7 +80,7 @@ class Job:
                 check_columns(corpus, model.record)
         else:
             files = _files(inputs, format, RunFolder(location, output_format), options)
-            _check_apart(files, inputs, location)
+            _check_apart(files, inputs, location, options)
             fields = fields_of_records(model.record, files, **named)
         record = model.scoring_record
         settings = {
@@ -222,19 +222,22 @@ def _no_news(one: Any, options: Mapping[str, Any]) -> str | None:
         return None
 
 
-def _check_apart(files: InputFiles, inputs: Sequence[Any], location: Location) -> None:
+def _check_apart(
+    files: InputFiles, inputs: Sequence[Any], location: Location, options: Mapping[str, Any]
+) -> None:
     """Refuse a folder whose files would be inputs of the next run."""
-    if not location.local:
-        return
-    inside = location.url + os.sep
+    inside = location.inside
     for file in files.files:
-        path = os.path.realpath(file.name)
-        if path.startswith(inside):
+        # other URLs are whole names already
+        place = os.path.realpath(file.name) if file.url.startswith("file://") else file.url
+        if place.startswith(inside):
             raise InputError(
                 f"inputs must not lie in the folder of the run, got {file.name} in {location.url}; choose another folder"
             )
     for one in map(os.fspath, inputs):
-        if os.path.isdir(one) and inside.startswith(os.path.join(os.path.realpath(one), "")):
+        given = Location.of(one, options)
+        fs, path = given.file_system()
+        if inside.startswith(given.inside) and fs.isdir(path):
             raise InputError(
                 f"the folder of the run must not lie in an input, got {location.url} in {one}: the next run would "
                 "score its own output; choose another folder"

@@ -13,7 +13,7 @@ from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_memory
 from dslda.cluster.opening import cluster, worker_per_core
 from dslda.corpus.location import Location
-from dslda.corpus.lock import only_writer
+from dslda.corpus.lock import UNLOCKED, Lock, only_writer
 from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.corpus.sources import InputFiles, check_first_records, listed
 from dslda.exceptions import DsldaError, EngineError, InputError
@@ -188,8 +188,13 @@ def score(
         )
         check_reach(job.paths, client)
         # where nothing can be written, it is only looked whether anything needs to be
-        with only_writer(job.location, inside=True) if job.refusal is None else contextlib.nullcontext():
-            done = _run(job, client, progress, rescore_changed=rescore_changed, verify=verify)
+        locked = (
+            only_writer(job.location, inside=True)
+            if job.refusal is None
+            else contextlib.nullcontext(UNLOCKED)
+        )
+        with locked as lock:
+            done = _run(job, lock, client, progress, rescore_changed=rescore_changed, verify=verify)
         if tell is not None:
             tell(done)
     except BaseException:
@@ -206,13 +211,14 @@ def score(
 
 def _run(
     job: Job,
+    lock: Lock,
     client: Client | ClientLater | None,
     progress: Progress | None,
     *,
     rescore_changed: bool,
     verify: bool,
 ) -> ScoringRun:
-    folder = RunFolder(job.location, job.scorer.output_format)
+    folder = RunFolder(job.location, job.scorer.output_format, lock)
     before = folder.read_manifest()
     if before is not None:
         folder.check_kinds()

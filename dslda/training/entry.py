@@ -271,7 +271,7 @@ def train(
         )
         if _works_here(client):
             kernel_of(chosen_family(family) or Categorical())
-        with alone(options), cluster(client) as ours:
+        with alone(options) as options, cluster(client) as ours:
             training_set = training_set_of_bag(
                 data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
             )
@@ -305,7 +305,7 @@ def train(
                 "it with out= to have all"
             )
         here = client is None and (in_memory or training_set.source.n_partitions == 1)
-        with alone(options):
+        with alone(options) as options:
             return fitted_model(
                 training_set,
                 family,
@@ -331,7 +331,7 @@ def train(
         roles,
         classes=named is None or named.name in CLASS_FAMILIES,
     )
-    with alone(options):
+    with alone(options) as options:
         return fitted_model(
             training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from dslda.corpus.lock import UNLOCKED, Lock
 from dslda.engine.checkpoints import Checkpoints
 from dslda.engine.em import IterationRecord, Position, trace_columns
 from dslda.exceptions import FormatError, InputError
@@ -41,6 +42,8 @@ class CheckpointOptions:
     before_going_on : callable, optional
         Called without arguments when the checkpoint that is there is known to be of the fit, and before any work: what it
         raises ends the fit.
+    lock : Lock
+        On the place, while the fit is entered.
     """
 
     path: str | os.PathLike[str]
@@ -48,6 +51,7 @@ class CheckpointOptions:
     resume: bool = False
     overwrite: bool = False
     before_going_on: Callable[[], None] | None = None
+    lock: Lock = UNLOCKED
 
     @classmethod
     def of(
@@ -92,18 +96,28 @@ class CheckpointOptions:
         return options
 
     def store(self) -> CheckpointStore:
-        return CheckpointStore(self.path)
+        return CheckpointStore(self.path, self.lock)
 
 
-def alone(options: CheckpointOptions | None) -> AbstractContextManager[object]:
+@contextmanager
+def alone(options: CheckpointOptions | None) -> Iterator[CheckpointOptions | None]:
     """Keep other fits from the place of the checkpoint, where there is one, for as long as the fit is entered.
+
+    Yields
+    ------
+    CheckpointOptions or None
+        Those of the fit that is entered.
 
     Raises
     ------
     OutputError
         Another fit writes there now: which process, and where.
     """
-    return nullcontext() if options is None else options.store().alone()
+    if options is None:
+        yield None
+        return
+    with options.store().alone() as lock:
+        yield replace(options, lock=lock)
 
 
 class FitCheckpoint:

@@ -242,8 +242,8 @@ HOLDER = """
     import sys
     from dslda.corpus.location import Location
     from dslda.corpus.lock import only_writer
-    with only_writer(Location.of(sys.argv[1])) as alone:
-        print(alone, flush=True)
+    with only_writer(Location.of(sys.argv[1])) as lock:
+        print(lock.alone, flush=True)
         sys.stdin.read()
 """
 
@@ -289,14 +289,14 @@ def test_a_second_writer_is_refused_and_a_killed_one_locks_nothing(made: Path, t
 
 def test_a_second_writer_in_the_same_process_is_refused_and_the_first_ends_the_lock(tmp_path: Path) -> None:
     location = Location.of(tmp_path / "deep" / "er" / "c.corpus")
-    with only_writer(location) as alone:
-        assert alone
+    with only_writer(location) as lock:
+        assert lock.alone
         refused = pytest.raises(OutputError, match=rf"written by another run \(process {os.getpid()} on")
         with refused, only_writer(location):
             pass
     assert list(tmp_path.iterdir()) == []
-    with only_writer(location) as alone:
-        assert alone
+    with only_writer(location) as lock:
+        assert lock.alone
 
 
 def test_without_locks_a_warning_asks_for_care_and_nothing_of_others_is_removed(
