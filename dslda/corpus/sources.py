@@ -353,7 +353,9 @@ def _format_by_ending(files: Sequence[InputFile]) -> FileFormat:
         found.setdefault(ENDINGS[ending], file)
     if len(found) > 1:
         each = ", ".join(f"{kind} ({file.name})" for kind, file in found.items())
-        raise InputError(f"the inputs must be of one format, got {each}; ingest one, or name it with format=")
+        raise InputError(
+            f"the inputs must be of one format, got {each}; give those of one alone, or name it with format="
+        )
     return next(iter(found))
 
 

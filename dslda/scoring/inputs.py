@@ -13,7 +13,7 @@ from dslda.corpus.json_fields import count, json_sha256, optional, text
 from dslda.corpus.reach import is_of_file_system
 from dslda.corpus.readers import CsvLines, JsonLines, ParquetRows, Source, TextFile
 from dslda.corpus.store import Corpus
-from dslda.corpus.streams import InputFile, compression_of
+from dslda.corpus.streams import InputFile, compression_of, why_not_opened
 from dslda.exceptions import FormatError, InputChangedError, InputError
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def state_of(file: InputFile) -> tuple[int, str]:
         # ValueError: a NUL, or an unknown protocol
         if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
             raise
-        raise InputError(f"{file.name}: cannot be opened: {error}") from error
+        raise InputError(f"{file.name}: cannot be opened: {why_not_opened(file.name, error)}") from error
     marks = (info.get(name) for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "created"))
     return int(info["size"] or 0), " ".join(str(mark) for mark in marks if mark is not None)
 
@@ -218,7 +218,8 @@ def opens(file: InputFile) -> bool:
 def reason_of(error: InputError, place: str) -> str:
     """What an error says, without the place that it begins with, and without advice on the fields of all records."""
     said = str(error)
-    for beginning in (f"{place}: ", f"{place} "):  # the latter of a file that has no such field
+    # a file has no such field; a record of several lines is wrong in one of the others
+    for beginning in (f"{place}: ", f"{place} ", f"{place.rpartition(', line ')[0]}, "):
         said = said.removeprefix(beginning)
     return said.partition("; name its fields with ")[0]
 

@@ -595,7 +595,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
          "line 2: must have the field 'text'", 2, ["a", "d"]),
         ("x.jsonl", b'{"key":"a","text":"good"}\n\xff\xfe\n[1]\n{"key":"d","text":"bad"}\n',
          "line 2: not UTF-8: byte 0xff", 2, ["a", "d"]),
-        ("x.csv", b'key,text\na,good\nb,"bad"x\nc,fine,more\nd,\xff\ne,bad\n', "line 3: not CSV", 3, ["a", "e"]),
+        ("x.csv", b'key,text\na,good\nb,"bad"x\nc,fine,more\nd,"x\n\xff"\ne,bad\n', "line 3: not CSV", 3, ["a", "e"]),
         ("x.jsonl.gz", gzip.compress(b"".join(b'{"text":"%d"}\n' % 7**i for i in range(900)), mtime=0)[:-9000],
          "the gzip file is cut short", 0, None),
     ],
@@ -644,7 +644,7 @@ def test_what_is_wrong_with_all_records_is_an_error_all_the_same(
     done = dslda("score", model, tmp_path / "x.jsonl", "--out", out, "--on-error", "skip")
     assert done.code == 2
     assert "some record must be one that can be scored, all were skipped; the first: " in done.error
-    assert f"the first: {tmp_path}/x.jsonl, line 1: a document must be" in done.error
+    assert f"the first: {tmp_path}/x.jsonl, line 1: text 'text' must be a string" in done.error
     (tmp_path / "x.parquet").write_bytes(b"no Parquet")
     done = dslda("score", model, tmp_path / "x.parquet", "--out", tmp_path / "o2", "--on-error", "skip")
     assert done.code == 2
