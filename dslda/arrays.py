@@ -65,7 +65,9 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
     )
 
 
-def response_array(values: Any, n_documents: int, *, what: str = "response") -> NDArray[np.float64]:
+def response_array(
+    values: Any, n_documents: int, *, what: str = "response", advice: str | None = None
+) -> NDArray[np.float64]:
     """Responses as an array of float64, NaN where missing.
 
     Parameters
@@ -76,6 +78,8 @@ def response_array(values: Any, n_documents: int, *, what: str = "response") -> 
         D.
     what : str
         What messages call it.
+    advice : str, optional
+        What to do where a value is no number, for a caller who takes no missing ones.
 
     Raises
     ------
@@ -96,9 +100,9 @@ def response_array(values: Any, n_documents: int, *, what: str = "response") -> 
         )
     missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
     if given.dtype.kind == "O":
-        given, missing = _numbers(given, what=what)
+        given, missing = _numbers(given, what=what, advice=advice)
     elif given.dtype.kind not in "biuf":
-        raise _no_number(given[0], 0, what)
+        raise _no_number(given[0], 0, what, advice)
     with np.errstate(over="ignore"):  # of numbers wider than a double
         y = given.astype(np.float64)
     if missing is not None:
@@ -109,7 +113,9 @@ def response_array(values: Any, n_documents: int, *, what: str = "response") -> 
     return y
 
 
-def _numbers(values: NDArray[np.object_], *, what: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _numbers(
+    values: NDArray[np.object_], *, what: str, advice: str | None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Python objects as numbers, and which of them are missing."""
     import pandas as pd
 
@@ -118,7 +124,7 @@ def _numbers(values: NDArray[np.object_], *, what: str) -> tuple[NDArray[np.floa
     for row in np.flatnonzero(~missing).tolist():
         value = values[row]
         if not isinstance(value, (Real, Decimal, np.bool_)):
-            raise _no_number(value, row, what)
+            raise _no_number(value, row, what, advice)
         try:
             numbers[row] = float(value)
         except OverflowError:
@@ -126,13 +132,13 @@ def _numbers(values: NDArray[np.object_], *, what: str) -> tuple[NDArray[np.floa
     return numbers, missing
 
 
-def _no_number(value: object, row: int, what: str) -> InputError:
+def _no_number(value: object, row: int, what: str, advice: str | None) -> InputError:
     plain = value.item() if isinstance(value, np.generic) else value
-    hint = "; names of classes are for family categorical (binomial, where there are two)"
-    return InputError(
-        f"{what} must hold numbers, got {plain!r:.60} in row {row}; give a number for each document, NaN where it is "
-        f"missing{hint if what in ('response', 'y') else ''}"
-    )
+    if advice is None:
+        advice = "give a number for each document, NaN where it is missing"
+        if what in ("response", "y"):
+            advice += "; names of classes are for family categorical (binomial, where there are two)"
+    return InputError(f"{what} must hold numbers, got {plain!r:.60} in row {row}; {advice}")
 
 
 def vocabulary_of(terms: Any) -> Vocabulary:

@@ -85,8 +85,10 @@ class Topic(NamedTuple):
     Attributes
     ----------
     topic : int
-    coefficient : float
+    coefficient, standard_error : float
         See :class:`Coefficient`.
+    prevalence : float or None
+        Share of the training tokens in the topic; None for models saved by a release that did not keep it.
     words : tuple of str
         The most probable first. Numbers of columns for a model without vocabulary.
     probabilities : tuple of float
@@ -97,6 +99,8 @@ class Topic(NamedTuple):
 
     topic: int
     coefficient: float
+    standard_error: float
+    prevalence: float | None
     words: tuple[str, ...]
     probabilities: tuple[float, ...]
     class_name: str | None = None
@@ -165,13 +169,15 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
     """As :meth:`dslda.model.Model.topics`."""
     _check_top(top)
     found = []
-    for topic, coefficient, _, class_name in topic_coefficients(record):
+    for topic, coefficient, error, class_name in topic_coefficients(record):
         weights = record.parameters.topics[:, topic]
         best = np.argsort(-weights, kind="stable")[:top]
         words = tuple(
             str(t) if record.vocabulary is None else record.vocabulary.terms[t] for t in best.tolist()
         )
-        found.append(Topic(topic, coefficient, words, tuple(weights[best].tolist()), class_name))
+        share = None if record.prevalence is None else float(record.prevalence[topic])
+        probabilities = tuple(weights[best].tolist())
+        found.append(Topic(topic, coefficient, error, share, words, probabilities, class_name))
     return tuple(found)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, chec
 from dslda.arrays import response_array
 from dslda.corpus.levels import encodable
 from dslda.engine.progress import LogProgress
-from dslda.exceptions import DataWarning, InputError
+from dslda.exceptions import DataWarning, InputError, warn
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
 from dslda.training.entry import DEFAULTS, train
@@ -157,7 +156,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
     topic_estimation : {"map", "variational"}
         Whether the topics are points, their posterior mode, or distributions; `topic_prior` must then be at least 0.005.
     response_weight : float, default 1
-        Weight rho of the response in the E-step. 1 is the paper's model; 2 to 8 predict better where words
+        Weight rho of the response in the E-step. 1 is the paper's model; 2 or 3 predict better where words
         say much of the response, worse where they say little.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
@@ -588,7 +587,12 @@ def _check_classes(y: Any) -> None:
 
 def _responses(y: Any) -> NDArray[np.float64]:
     """Responses as numbers, none of which may be missing."""
-    responses = response_array(y, len(y), what="y")
+    responses = response_array(
+        y,
+        len(y),
+        what="y",
+        advice="give a number for each document; names of classes are for SLDAClassifier",
+    )
     if np.isnan(responses).any():
         # begins as scikit-learn's own message does
         raise InputError(
@@ -620,11 +624,10 @@ def _counts(X: Any) -> Any:
             f"X must hold counts, got weights: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers, "
             "and rows have length 1, as TfidfVectorizer makes them; use CountVectorizer"
         )
-    warnings.warn(
+    warn(
         f"X must hold counts: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers and "
         "were rounded; give counts (CountVectorizer), not TF-IDF or frequencies",
         DataWarning,
-        stacklevel=3,
     )
     rounded = sparse.csr_array((whole, csr.indices, csr.indptr), shape=csr.shape)
     rounded.eliminate_zeros()

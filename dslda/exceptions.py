@@ -4,6 +4,9 @@ Every error a user can cause derives from :class:`DsldaError` and, where one fit
 anyway. Messages say what is wrong, what must be, what was found, and what to do.
 """
 
+import sys
+import warnings
+
 
 class DsldaError(Exception):
     """Root of all errors raised on purpose by dslda."""
@@ -47,3 +50,15 @@ class DataWarning(DsldaWarning):
 
 class ConvergenceWarning(DsldaWarning):
     """EM stopped at its iteration cap, or many documents stopped at their sweep cap."""
+
+
+BETWEEN = frozenset({"dslda", "sklearn", "joblib"})
+"""Packages whose lines a warning passes over: pipelines and searches of scikit-learn call the estimators."""
+
+
+def warn(message: str, category: type[DsldaWarning]) -> None:
+    """Warn at the line that called dslda, however deep in it this is found out."""
+    level, frame = 1, sys._getframe()
+    while str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -27,9 +26,11 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import predictive_r2
-from dslda.exceptions import DataWarning, InputError
+from dslda.exceptions import DataWarning, InputError, warn
 from dslda.persistence.record import ModelRecord, TrainingSummary
 from dslda.persistence.store import model_checksum, read_model, write_model
+from dslda.prediction.contributions import check_is_a_sum, contributions
+from dslda.prediction.counted_block import no_documents
 from dslda.prediction.documents import counted_documents
 from dslda.prediction.predict import predict_block, predict_nothing, training_proportions
 from dslda.prediction.responses import (
@@ -252,6 +253,9 @@ class Model:
     def topics(self, top: int = 10) -> tuple[Topic, ...]:
         """Topics with their most probable words, ordered by coefficient from low to high.
 
+        ``pandas.DataFrame(model.topics())`` is a table of them, ``pandas.DataFrame(model.covariate_coefficients())`` one of
+        the covariates.
+
         Parameters
         ----------
         top : int, default 10
@@ -360,7 +364,9 @@ class Model:
         Returns
         -------
         ndarray of float64, shape (n_documents, n_topics)
-            Rows sum to 1.
+            Posterior means of theta; rows sum to 1. They are not what predictions are made of: those are the shares of the
+            known words by topic, which :meth:`contributions` multiplies with the coefficients. With N known words and
+            `doc_topic_prior` alpha these are ``(proportions * (N + alpha.sum()) - alpha) / N``.
         """
         parts = self._predictions(documents, **options)
         return np.concatenate([np.zeros((0, self.n_topics)), *(p.topic_proportions for p in parts)])
@@ -380,7 +386,8 @@ class Model:
             One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the
             model does not know; see :class:`~dslda.prediction.results.Predictions` for what counts as one), `flag`
             ("empty", "no_known_word", "not_converged" or ""), `probability_<class>` for each class or level of the
-            response, `topic_0`, `topic_1`, ...
+            response, `topic_0`, `topic_1`, ... (as :meth:`transform` has them; docs/scoring.md says how to come from them
+            to the predictions).
         """
         import pyarrow as pa
 
@@ -398,6 +405,34 @@ class Model:
     def score_tables(self, documents: Any, **options: Any) -> Iterator[pa.Table]:
         """As :meth:`score_table`, a batch or partition at a time, for more documents than memory holds."""
         return (part.table() for part in self._predictions(documents, **options))
+
+    def contributions(self, documents: Any, **options: Any) -> pa.Table:
+        """What each topic and covariate adds to the linear predictor; documents and options as in :meth:`predict`.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row a document: `id`, `linear_predictor` in the units of the coefficients, and what adds up to it:
+            `topic_0`, `topic_1`, ..., the coefficient of the topic times the share of the document's known words that are of
+            it; `covariate_<name>`, how far the covariate is from its average times its coefficient, all levels of a
+            categorical one together; `log_exposure`. Where the link is the identity the sum is the prediction; else the
+            prediction also averages over how surely the topics of the words are known (docs/families.md).
+            Of a document without a known word topics are null, and `linear_predictor` is the base rate's; of one without a
+            prediction all is null but topics.
+
+        Raises
+        ------
+        InputError
+            The response has a predictor for each class, which is no sum over topics; or as :meth:`predict`.
+        """
+        import pyarrow as pa
+
+        check_is_a_sum(self.record)
+        parts = counted_documents(documents, self.record, **options)
+        return pa.concat_tables(
+            contributions(self.scoring_record, counted, doc_id)
+            for counted, doc_id in ((no_documents(), ()), *parts)
+        )
 
     def score(self, documents: Any, y: ArrayLike | None = None, **options: Any) -> float:
         """How well documents with known responses are predicted; documents and options as in :meth:`predict`.
@@ -503,12 +538,11 @@ class Model:
         flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
         if without:
-            warnings.warn(
+            warn(
                 f"{len(without):,} of {number_of(len(flags), 'document')} have no prediction (the first: "
                 f"{', '.join(map(repr, without[:3]))}): a covariate is missing, or has a level that training did not "
                 "see; the flags of score_table tell which",
                 DataWarning,
-                stacklevel=3,
             )
         return parts
 

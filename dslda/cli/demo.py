@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 import time
 import warnings
@@ -97,10 +98,21 @@ def _show(result: DemoResult, seconds: float) -> None:
         shlex.quote(path if "://" in path else os.path.relpath(path))
         for path in (result.corpus_path, result.model_path)
     )
+    dslda = _program()
     click.echo(
         f"\nDone in {seconds:.0f} s. The model is in {model}, the corpus in {corpus}. Try next:\n"
-        f"  dslda topics {model} --top 20\n"
-        f"  dslda predict {model} {corpus} --out predictions.csv\n"
-        f"  dslda train {corpus} --response age --topics 10 --out age.model\n"
-        "  dslda ingest --help                      to bring your own texts"
+        f"  {dslda} topics {model} --top 20\n"
+        f"  {dslda} predict {model} {corpus} --out predictions.csv\n"
+        f"  {dslda} train {corpus} --response age --topics 10 --out age.model\n"
+        f"  {dslda} ingest --help                      to bring your own texts"
     )
+
+
+def _program() -> str:
+    """What a shell finds this program by: its name alone where that is on the path, else as it was started."""
+    started = sys.argv[0]
+    if os.path.basename(started) == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m dslda"
+    found = shutil.which("dslda")
+    on_path = found is not None and os.path.exists(started) and os.path.samefile(found, started)
+    return "dslda" if on_path or not os.path.basename(started).startswith("dslda") else shlex.quote(started)

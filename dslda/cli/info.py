@@ -104,7 +104,9 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield (
         "response",
         f"{model.response or 'not named'}: "
-        + _response(model.response_summary, numbers=model.classes is None),
+        + _response(
+            model.response_summary, numbers=model.classes is None, needed=model.record.design.columns
+        ),
     )
     yield "topics", model.n_topics
     yield "terms", f"{model.n_terms:,}"
@@ -296,11 +298,15 @@ def _classes(names: Sequence[str], summary: ResponseSummary, numbers: Sequence[f
     return _listed([f"{name} ({share:.1%})" for name, share in zip(names, shares, strict=True)])
 
 
-def _response(summary: ResponseSummary, *, numbers: bool = True) -> str:
-    """Of a response of classes, whose `numbers` are codes, only of how many there are."""
+def _response(summary: ResponseSummary, *, numbers: bool = True, needed: Sequence[str] = ()) -> str:
+    """Of a response of classes, whose `numbers` are codes, only of how many there are.
+
+    Responses are left out, as if they were missing, of documents that lack one of the columns `needed`.
+    """
     if not summary.n:
         return "no value"
-    missing = f", {summary.missing:,} missing" if summary.missing else ""
+    without = f" or left out, in documents without {' or '.join(map(repr, needed))}" if needed else ""
+    missing = f", {summary.missing:,} missing{without}" if summary.missing else ""
     if not numbers:
         return f"{number_of(summary.n, 'value')}{missing}"
     return (

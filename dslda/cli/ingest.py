@@ -119,10 +119,10 @@ def command(
 ) -> None:
     """Count the words of documents and write them as a corpus.
 
-    INPUT is one or more files, folders, globs or URLs: JSON lines, CSV, Parquet, LDA-C (each but Parquet also
-    .gz or .zst), or folders of text files. Name the field of the texts with --text, or those of counted words
-    with --words and --counts. Terms are filtered over the whole corpus; --min-df and --max-df take a number
-    of documents (5) or a share of them (0.25).
+    INPUT is one or more files, folders, globs or URLs: JSON lines, CSV (separated by commas, with a header),
+    Parquet, LDA-C (each but Parquet also .gz or .zst), or folders of text files; text is UTF-8. Name the field
+    of the texts with --text, or those of counted words with --words and --counts. Terms are filtered over the
+    whole corpus; --min-df and --max-df take a number of documents (5) or a share of them (0.25).
     """
     with logging_to_stderr(json_logs=json_logs):
         from dslda.cli.progress import ingest_progress
@@ -173,8 +173,17 @@ def _stop_words(given: str | None) -> str | list[str] | None:
     if given is None or given == "english":
         return given
     from dslda.corpus.streams import InputFile, compression_of, read_text
+    from dslda.exceptions import InputError
 
-    return read_text(InputFile(given, 0, compression_of(given))).split()
+    try:
+        return read_text(InputFile(given, 0, compression_of(given))).split()
+    except InputError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise InputError(
+            "stop_words must be english, the only list that is known by name, or a file with a word a line, got "
+            f"{given!r:.60}: no file is there"
+        ) from None
 
 
 def _vocabulary(given: str) -> str | Sequence[str] | Vocabulary | Corpus:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dslda.cli.logs import information
+
 if TYPE_CHECKING:
     from dslda.engine.em import IterationRecord
     from dslda.engine.progress import FitProgress
@@ -34,6 +36,7 @@ class Interrupts:
         self.seen: int | None = None
         self._n_seen = 0
         self._held = False
+        self._json_logs = False
         self._before: dict[signal.Signals, Any] = {}
 
     @property
@@ -41,9 +44,9 @@ class Interrupts:
         """What a shell reports of a process that the signal ended: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + (signal.SIGINT if self.seen is None else self.seen)
 
-    def hold(self) -> None:
-        """From now on only remember signals; the third, whenever the others came, is obeyed all the same."""
-        self._held = True
+    def hold(self, *, json_logs: bool) -> None:
+        """From now on only remember signals, and say so; the third, whenever the others came, is obeyed all the same."""
+        self._held, self._json_logs = True, json_logs
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -66,7 +69,9 @@ class Interrupts:
             raise KeyboardInterrupt
         with contextlib.suppress(OSError):
             # not through sys.stderr, whose lock the interrupted code may hold
-            os.write(2, b"dslda: saving the model; a third interrupt gives it up\n")
+            os.write(
+                2, information("saving the model; a third interrupt gives it up", json_logs=self._json_logs)
+            )
 
 
 class HoldWhenDone:
@@ -76,9 +81,10 @@ class HoldWhenDone:
     complete iteration.
     """
 
-    def __init__(self, progress: FitProgress, interrupts: Interrupts) -> None:
+    def __init__(self, progress: FitProgress, interrupts: Interrupts, *, json_logs: bool) -> None:
         self._progress = progress
         self._interrupts = interrupts
+        self._json_logs = json_logs
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         self._progress.started(n_documents, n_partitions, spec)
@@ -99,5 +105,5 @@ class HoldWhenDone:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._interrupts.hold()
+        self._interrupts.hold(json_logs=self._json_logs)
         self._progress.__exit__(kind, error, trace)

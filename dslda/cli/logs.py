@@ -15,7 +15,7 @@ from typing import Any
 from dslda.cli.wording import in_options
 from dslda.exceptions import DsldaWarning
 
-__all__ = ["json_error", "logging_to_stderr"]
+__all__ = ["information", "json_error", "logging_to_stderr"]
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -64,6 +64,18 @@ class _Lines(logging.Formatter):
         return f"dslda: {level}{record.getMessage()}"
 
 
+def information(message: str, *, json_logs: bool) -> bytes:
+    """A line of the log, for who cannot wait for its locks: the handler of a signal."""
+    record = logging.makeLogRecord(
+        {"name": "dslda", "levelno": logging.INFO, "levelname": "INFO", "msg": message}
+    )
+    return f"{_formatter(json_logs=json_logs).format(record)}\n".encode()
+
+
+def _formatter(*, json_logs: bool) -> logging.Formatter:
+    return _JsonLines() if json_logs else _Lines()
+
+
 class _Stderr(logging.StreamHandler[Any]):
     """Writes to whatever ``sys.stderr`` is now: a progress bar puts itself in its place while it is shown."""
 
@@ -85,7 +97,7 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
         As JSON, one object a line; else as lines that start with ``dslda:``.
     """
     handler = _Stderr()
-    handler.setFormatter(_JsonLines() if json_logs else _Lines())
+    handler.setFormatter(_formatter(json_logs=json_logs))
     logger = logging.getLogger("dslda")
     before = logger.level, logger.propagate
     logger.addHandler(handler)

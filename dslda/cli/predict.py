@@ -47,6 +47,7 @@ Columns: id, prediction, known_tokens (what the prediction rests on), oov_share 
 not know: of a text, also those that the filters of ingest dropped, but no stop words; a corpus has lost them
 before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged; no_covariate,
 unknown_level: there is no prediction), of classes and levels probability_NAME, and with --topics topic_0, ...
+(posterior means: docs/scoring.md says how predictions are made of them).
 Covariates, exposure and trials are read from the fields of the same names. Strings that a spreadsheet could take
 for a formula have an apostrophe before it, as in dslda score --output-format csv (docs/scoring.md says where).""",
 )

@@ -15,7 +15,7 @@ from dslda.exceptions import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dslda.model import Model, Topic
+    from dslda.model import Model
 
 __all__ = ["class_table", "command", "covariate_table", "notes", "topic_table"]
 
@@ -28,7 +28,8 @@ Examples:
   dslda topics stars.model
   dslda topics stars.model --top 20
   dslda topics stars.model > topics.csv
-  dslda topics area.model --by-class > classes.csv""",
+  dslda topics area.model --by-class > classes.csv
+  dslda topics popular.model --covariates > covariates.csv""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Words of each topic.")
@@ -37,15 +38,17 @@ Examples:
     is_flag=True,
     help="A row for every class and topic instead, from what raises the class to what lowers it.",
 )
+@click.option("--covariates", is_flag=True, help="The coefficients of the covariates instead, as CSV.")
 @own_family_option
-def command(model_path: str, *, top: int, by_class: bool, family: str | None) -> None:
+def command(model_path: str, *, top: int, by_class: bool, covariates: bool, family: str | None) -> None:
     """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
     expected of it, in its units; of classes that of the class that the topic speaks for most, and a second table has
     the topics that raise each class. Its standard error takes the topics as known, a lower bound. Prevalence is the
     share of the training words in the topic. Coefficients of covariates come below; those of topics are then for
-    average covariates. A table on a terminal, CSV when the output goes to a file or program (covariates on stderr).
+    average covariates. A table on a terminal, CSV when the output goes to a file or program (covariates on stderr, or
+    alone with --covariates).
     """
     model = load_own_model(model_path, family)
     in_classes = model.record.parameters.n_classes is not None
@@ -53,7 +56,13 @@ def command(model_path: str, *, top: int, by_class: bool, family: str | None) ->
         raise InputError(
             f"--by-class is for a response of classes; family {model.spec.family} has one coefficient a topic: leave it out"
         )
-    if sys.stdout.isatty() and not by_class:
+    if covariates and by_class:
+        raise InputError(
+            "--covariates has a row for every covariate, --by-class one for every topic: leave one out"
+        )
+    if covariates and not model.record.design.covariates:
+        raise InputError(f"--covariates is for a model with covariates, {model_path} has none: leave it out")
+    if sys.stdout.isatty() and not (by_class or covariates):
         from rich.console import Console
 
         console = Console()
@@ -66,25 +75,36 @@ def command(model_path: str, *, top: int, by_class: bool, family: str | None) ->
         return
     # the CSV stays CSV
     click.echo(" ".join(notes(model, by_class=by_class)), err=True)
-    for name, class_name, coefficient, error in _covariates(model):
+    for name, class_name, coefficient, error in () if covariates else _covariates(model):
         of_class = "" if class_name is None else f" for {class_name}"
         click.echo(f"Covariate {name}{of_class}: {coefficient} (s.e. {error})", err=True)
     from dslda.scoring.tables import csv_lines, safe_cell
 
+    of_classes = ["class"] * in_classes
+    if covariates:
+        rows: list[list[Any]] = [
+            ["covariate", "level", "against", *of_classes, "coefficient", "standard_error"]
+        ]
+        for each in model.covariate_coefficients():
+            levels = ("", "") if each.level is None else (each.level, model.record.levels[each.covariate][0])
+            named = [] if each.class_name is None else [each.class_name]
+            cells = map(safe_cell, (each.covariate, *levels, *named))
+            rows.append([*cells, each.coefficient, each.standard_error])
+        sys.stdout.write(csv_lines(rows))
+        return
     if by_class:
         words = {topic.topic: safe_cell(" ".join(topic.words)) for topic in model.topics(top=top)}
-        rows: list[list[Any]] = [["class", "topic", "coefficient", "standard_error", "words"]]
+        rows = [["class", "topic", "coefficient", "standard_error", "words"]]
         for name, topics in model.class_topics(top=None).items():
             rows += ([safe_cell(name), k, value, error, words[k]] for k, value, error, _ in topics)
         sys.stdout.write(csv_lines(rows))
         return
-    of_classes = ["class"] * in_classes
     rows = [["topic", *of_classes, "coefficient", "standard_error", "prevalence", "words"]]
-    for topic, error, prevalence in _rows(model, top=top):
-        share = "" if prevalence is None else prevalence
+    for topic in model.topics(top=top):
+        share = "" if topic.prevalence is None else topic.prevalence
         named = [] if topic.class_name is None else [safe_cell(topic.class_name)]
         words = safe_cell(" ".join(topic.words))
-        rows.append([topic.topic, *named, topic.coefficient, error, share, words])
+        rows.append([topic.topic, *named, topic.coefficient, topic.standard_error, share, words])
     sys.stdout.write(csv_lines(rows))
 
 
@@ -139,9 +159,9 @@ def topic_table(model: Model, *, top: int) -> Table:
     table.add_column("prevalence", justify="right")
     table.add_column("topic", justify="right")
     table.add_column("most probable words")
-    for topic, error, prevalence in _rows(model, top=top):
-        share = "" if prevalence is None else f"{prevalence:.1%}"
-        numbers = (f"{topic.coefficient:.3f}", f"{error:.3f}", share, str(topic.topic))
+    for topic in model.topics(top=top):
+        share = "" if topic.prevalence is None else f"{topic.prevalence:.1%}"
+        numbers = (f"{topic.coefficient:.3f}", f"{topic.standard_error:.3f}", share, str(topic.topic))
         named = [] if topic.class_name is None else [topic.class_name]
         table.add_row(*named, *numbers, ", ".join(topic.words))
     return table
@@ -184,11 +204,3 @@ def _covariates(model: Model) -> Iterator[tuple[str, str | None, str, str]]:
             f"{each.coefficient:.4g}",
             f"{each.standard_error:.2g}",
         )
-
-
-def _rows(model: Model, *, top: int) -> Iterator[tuple[Topic, float, float | None]]:
-    """Each topic with its standard error and prevalence, from the lowest coefficient to the highest."""
-    prevalence = model.topic_prevalence
-    for topic, coefficient in zip(model.topics(top=top), model.coefficients(), strict=True):
-        share = None if prevalence is None else float(prevalence[topic.topic])
-        yield topic, coefficient.standard_error, share

@@ -61,7 +61,7 @@ class _Alpha(click.ParamType):
     epilog="""\b
 Examples:
   dslda train reviews.corpus --response rating --out stars.model
-  dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 4
+  dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 3
   dslda train reviews.corpus --response rating --out stars.model --hold-out 0.1
   dslda train bills.corpus --response cosponsors --family negative_binomial --covariates party --out bills.model
   dslda train waits.corpus --response wait --family waits:Exponential --out waits.model
@@ -129,7 +129,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     type=float,
     default=DEFAULTS.rho,
     show_default=True,
-    help="Weight of the response against the words. Where words say much of it, 2 to 8 predict better than 1; where they "
+    help="Weight of the response against the words. Where words say much of it, 2 or 3 predict better than 1; where they "
     "say little, worse, often far: compare with --hold-out.",
 )
 @click.option(
@@ -266,7 +266,7 @@ def command(
         # now, and not when a cluster has started
         anew = overwrite and not resume and checkpoint is not None
         options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=anew)
-        if options is not None and here is not None and _is_complete(here.training, max_iter):
+        if options is not None and here is not None and _is_complete(here, max_iter):
             options = dataclasses.replace(options, before_going_on=_end)
         if documents is not None:
             roles = named_roles(names_in(covariates), weight, exposure, trials, event, class_weight)
@@ -295,7 +295,7 @@ def command(
                 granularity=granularity,
                 max_iter=max_iter,
                 tol=tol,
-                progress=HoldWhenDone(progress, session.interrupts),
+                progress=HoldWhenDone(progress, session.interrupts, json_logs=json_logs),
                 checkpoint=options,
             )
         except _CompleteAlready:
@@ -361,9 +361,11 @@ def _outcome(n_topics: int, training: TrainingSummary) -> str:
     return f"{number_of(n_topics, 'topic')}, {number_of(training.n_iterations, 'iteration')} ({how})"
 
 
-def _is_complete(training: TrainingSummary, max_iter: int) -> bool:
-    """Whether a fit with this cap ends with such a model."""
-    return training.converged or (not training.interrupted and training.n_iterations >= max_iter)
+def _is_complete(model: ModelRecord, max_iter: int) -> bool:
+    """Whether a fit with this cap ends with such a model, and could measure it when it had ended."""
+    training = model.training
+    at_its_end = training.converged or (not training.interrupted and training.n_iterations >= max_iter)
+    return at_its_end and model.reference is not None
 
 
 def _model_of_fit(out: str, checkpoint: str) -> ModelRecord | None:

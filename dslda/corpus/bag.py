@@ -169,6 +169,14 @@ def check_fields(collection: Any, fields: Fields) -> None:
             f"columns there are: {', '.join(map(repr, columns))}"
         )
     fields.check_against(map(str, columns), "the DataFrame")
+    for use, name in (("words", fields.words), ("counts", fields.counts)):
+        # of lists in columns of objects Dask makes strings, which cannot be told from what they were made of
+        if name is not None and str(collection.dtypes[name]).startswith("string"):
+            raise InputError(
+                f"{use} {name!r} must be a column of lists, got one of strings; of lists Dask makes strings unless "
+                "dask.config.set({'dataframe.convert-string': False}) is called before the DataFrame is made; or make a "
+                "bag of records, which keeps lists: dask.bag.from_sequence(frame.to_dict('records'))"
+            )
 
 
 def count_collection(runner: Runner, collection: Any, fields: Fields, settings: TextSettings) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import numbers
+import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ __all__ = [
     "merge_id_hashes",
     "merge_responses",
 ]
+
+
+DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +278,8 @@ def _list(record: Record, name: str, use: str) -> Sequence[Any] | None:
     if value is None or isinstance(value, float):
         return None
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
-        raise InputError(f"{use} {name!r} must be a list, got {value!r:.60}")
+        hint = "; CSV has no lists, JSON lines and Parquet have them" if isinstance(value, str) else ""
+        raise InputError(f"{use} {name!r} must be a list, got {value!r:.60}{hint}")
     values: Sequence[Any] = value
     return values
 
@@ -301,6 +306,12 @@ def _number(value: Any, what: str, *, categorical: str | None = None) -> float:
 
 
 def _not_a_number(value: object, what: str, categorical: str | None) -> str:
+    if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
+        return (
+            f"{what} must be a number, with a decimal point and not a comma, got {value!r}; write "
+            f"{value.strip().replace(',', '.')}, or convert the file with pandas.read_csv(OLD, decimal=',').to_csv(NEW, "
+            "index=False)"
+        )
     hint = ""
     if categorical is not None and isinstance(value, str):
         hint = f"; if {categorical!r} holds names of classes, name it with categorical="

@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 import uuid
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -42,7 +41,8 @@ from dslda.corpus.text import Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.write_plan import write_plan
 from dslda.corpus.writer import CorpusWriter, check_corpus_output
-from dslda.exceptions import DataWarning, InputError
+from dslda.exceptions import DataWarning, InputError, warn
+from dslda.wording import suggesting_keywords
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -52,6 +52,15 @@ __all__ = ["ingest"]
 
 logger = logging.getLogger("dslda.ingest")
 
+OTHER_NAMES = {
+    "ngram_range": "ngrams",
+    "output": "out",
+    "ids": "id",
+    "scheduler": "client",
+    "workers": "client",
+}
+"""What the command line and scikit-learn call the keywords."""
+
 Names: TypeAlias = str | Sequence[str]
 
 IN_PROCESS_BYTES = 64 << 20
@@ -59,6 +68,7 @@ IN_PROCESS_BYTES = 64 << 20
 13 s."""
 
 
+@suggesting_keywords(OTHER_NAMES)
 def ingest(
     inputs: Any,
     out: str | os.PathLike[str] | None = None,
@@ -171,8 +181,8 @@ def ingest(
     Warns
     -----
     DataWarning
-        Documents without any term of the vocabulary; they are kept. Documents that are appended whose identifiers are
-        there already.
+        Documents without any term of the vocabulary; they are kept. Documents that repeat the identifier of another.
+        Documents that are appended whose identifiers are there already.
 
     Notes
     -----
@@ -273,7 +283,7 @@ def ingest(
                 None if before is None or fields.id is None else already_there(runner, plan.blocks, before)
             )
             if before is not None and there is not None and there.nothing_is_new:
-                warnings.warn(there.message(before.path), DataWarning, stacklevel=2)
+                warn(there.message(before.path), DataWarning)
                 return before
             sizes: dict[str, Any] = {
                 "n_partitions": len(plan.partitions),
@@ -303,7 +313,7 @@ def ingest(
                 write_plan(runner, writer, plan, lock)
         corpus = open_corpus(target, storage_options=storage_options)
     if there is not None and there.n_known:
-        warnings.warn(there.message(corpus.path), DataWarning, stacklevel=2)
+        warn(there.message(corpus.path), DataWarning)
     _report_empty(corpus, plan.n_missing_text, before)
     return corpus
 
@@ -405,4 +415,4 @@ def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) ->
             f"{n_empty:,} of {n_documents:,} documents have no term of the vocabulary{missing}"
             "; they are kept as rows, for which words tell nothing"
         )
-        warnings.warn(message, DataWarning, stacklevel=3)
+        warn(message, DataWarning)

@@ -184,6 +184,11 @@ class Location:
                 if old:
                     message += f"; a run that was killed while it replaced it has left it as {old[-1].url}: rename that"
                 raise InputError(message) from None
+            if fs.isfile(root):
+                raise FormatError(
+                    f"{self.url} is a file, and corpora, models and checkpoints are folders: dslda ingest makes a corpus "
+                    "of a file of documents, dslda train a model of a corpus"
+                ) from None
             if self.holds("manifest.json"):
                 raise FormatError(
                     f"{self.url} is a folder of scores, neither corpus nor model; look at it with dslda info"

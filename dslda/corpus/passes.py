@@ -46,7 +46,8 @@ from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError, warn
+from dslda.wording import number_of
 
 __all__ = ["GivenVocabulary", "PlannedCorpus", "plan_corpus"]
 
@@ -261,7 +262,14 @@ def _report_repeated_ids(runner: Runner, counted: Sequence[Any], name: str) -> N
     merged = merge_in_tree(runner, runner.map(id_hashes, counted), merge_id_hashes)
     repeated: int = runner.results([runner.submit(_second, merged)])[0]
     if repeated:
-        logger.info("%s documents repeat the identifier (field %r) of another", f"{repeated:,}", name)
+        # arrays beside a matrix have names of our own
+        field = "" if name.startswith("\0") else f" (field {name!r})"
+        warn(
+            f"{number_of(repeated, 'document repeats', 'documents repeat')} the identifier{field} of another: each copy "
+            "counts, and copies on both sides of a hold-out make its predictions look better than they are; leave them out, "
+            "or name a field that tells documents apart",
+            DataWarning,
+        )
 
 
 def _second(pair: tuple[Any, int]) -> int:

@@ -35,6 +35,7 @@ __all__ = [
     "Source",
     "TextFile",
     "attempts",
+    "fields_there_are",
 ]
 
 Record = Mapping[str, Any]
@@ -46,6 +47,9 @@ PARQUET_BATCH_ROWS = 1024
 PROBED_RECORDS = 1000
 MOST_DIGITS = 18
 """Of a count: what has more is none, and Python refuses to read thousands of them."""
+
+OTHER_SEPARATORS = (";", "\t", "|")
+"""What stands between the fields of files that are called CSV, and hold none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +114,21 @@ class Fields:
         there = list(present)
         for name, use in self.named().items():
             if name not in there and name not in self.optional:
-                raise InputError(
-                    f"{where} has no field {name!r} for the {use}; "
-                    f"fields there are: {', '.join(map(repr, there[:50])) or 'none'}"
-                )
+                raise InputError(f"{where} has no field {name!r} for the {use}; {fields_there_are(there)}")
             if there.count(name) > 1:
                 raise InputError(f"{where} names the column {name!r} twice; rename one")
+
+
+def fields_there_are(names: Sequence[str]) -> str:
+    """The names of fields for a message, and what to do where they look like the header of a CSV that has no commas."""
+    told = f"fields there are: {', '.join(map(repr, names[:50])) or 'none'}"
+    separator = max(OTHER_SEPARATORS, key=names[0].count) if len(names) == 1 else ""
+    if separator and separator in names[0]:
+        told += (
+            f"; CSV must have commas between its fields, and this header has {separator!r}: choose the comma where the file "
+            f"is saved, or convert it with pandas.read_csv(OLD, sep={separator!r}).to_csv(NEW, index=False)"
+        )
+    return told
 
 
 class Source(Protocol):

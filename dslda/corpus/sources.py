@@ -19,6 +19,7 @@ from dslda.corpus.readers import (
     ParquetRows,
     Source,
     TextFile,
+    fields_there_are,
 )
 from dslda.corpus.streams import InputFile, compression_of, read_blocks
 from dslda.corpus.tables import records_of_table
@@ -56,6 +57,8 @@ ENDINGS: Mapping[str, FileFormat] = {
     ".ldac": "ldac",
     ".dat": "ldac",
 }
+
+SPREADSHEETS = frozenset({".xlsx", ".xlsm", ".xls", ".ods", ".numbers"})
 
 MIN_CHUNK_BYTES = 1 << 20
 MAX_CHUNK_BYTES = 16 << 20
@@ -199,7 +202,7 @@ def check_first_records(
         if fields.text is None and fields.words is None:
             raise InputError(
                 f"{file.name}: name the field of the texts with text=, or those of counted words with words= "
-                f"and counts=; fields there are: {', '.join(map(repr, list(present)[:50]))}"
+                f"and counts=; {fields_there_are(list(present))}"
             )
         try:
             fields.check_against(present, where)
@@ -345,6 +348,11 @@ def _format_by_ending(files: Sequence[InputFile]) -> FileFormat:
     for file in files:
         plain = file.url.removesuffix(".gz").removesuffix(".zst")
         ending = posixpath.splitext(plain)[1].lower()
+        if ending in SPREADSHEETS:
+            raise InputError(
+                f"{file.name}: a spreadsheet cannot be read; save the sheet with the documents as CSV: UTF-8, with commas "
+                "between the cells ('CSV UTF-8 (Comma delimited)' in Excel)"
+            )
         if ending not in ENDINGS:
             raise InputError(
                 f"{file.name}: the format is not clear from the ending {ending!r}; name it with format=, "

@@ -33,6 +33,8 @@ RAW_BLOCK_BYTES = 1 << 20
 COMPRESSED_BLOCK_BYTES = 1 << 16  # small, since a damaged or hostile block may inflate a thousandfold
 INFLATED_BLOCK_BYTES = 1 << 22
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF_16_MARK = b"\xff\xfe"
+"""In either order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +281,11 @@ class Lines:
 
 
 def _not_utf8(byte: int, offset: int) -> str:
-    return f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file; convert the file to UTF-8"
+    encoding = "UTF-16" if offset == 0 and byte in UTF_16_MARK else "WINDOWS-1252"
+    return (
+        f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file; convert the file to UTF-8: Excel saves it as 'CSV "
+        f"UTF-8', and 'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is what it is in"
+    )
 
 
 def _decompressed(raw: IO[bytes], file: InputFile) -> Iterator[bytes]:

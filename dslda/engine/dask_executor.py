@@ -57,7 +57,7 @@ logger = logging.getLogger("dslda.engine")
 PREPARATION_PATIENCE = 10.0
 """Seconds that workers take to import what they need before a word is said: compiling takes longer."""
 
-PREPARING = "preparing the workers, which compile the kernels once after installation: a minute or two"
+PREPARING = "preparing the workers, which compile the kernel of a kind of response once after installation: a minute or two"
 
 POLL_SECONDS = 1.0
 

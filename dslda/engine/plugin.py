@@ -151,7 +151,7 @@ def register(client: Client, family: Family | None = None, *, labelled: bool = T
                 raise EngineError(no_scheduler(client)) from error
             if attempt == ATTEMPTS:
                 raise EngineError(
-                    f"workers must stay while they are prepared, got {error} at each of {ATTEMPTS} attempts; look "
+                    f"all workers must stay while they are prepared, got {error} at each of {ATTEMPTS} attempts; look "
                     "at the workers' logs, most often they run out of memory"
                 ) from error
             what = why_closed(client) if lost else "a worker was lost while it was prepared, or hangs"
@@ -176,7 +176,7 @@ def _compare_versions(client: Client) -> None:
     if found:
         listed = "; ".join(f"{different} on {_named(workers)}" for different, workers in found.items())
         raise EngineError(
-            f"workers must have dslda and the same versions as the client, got {listed}; install the client's "
+            f"all workers must have dslda and the same versions as the client, got {listed}; install the client's "
             "environment on them"
         )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 
-__all__ = ["CountedBlock"]
+__all__ = ["CountedBlock", "no_documents"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,3 +29,11 @@ class CountedBlock:
     block: DocumentBlock
     n_unknown: NDArray[np.int64]
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+def no_documents() -> CountedBlock:
+    """A block of no document: what is said of it has the columns of what is said of any."""
+    nothing = DocumentBlock(
+        np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+    )
+    return CountedBlock(nothing, np.zeros(0, dtype=np.int64))

@@ -12,18 +12,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.block import DocumentBlock
 from dslda.persistence.record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
-from dslda.prediction.counted_block import CountedBlock
+from dslda.prediction.counted_block import CountedBlock, no_documents
 from dslda.prediction.results import Predictions
 from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
 from dslda.wording import number_name
 
 if TYPE_CHECKING:
+    from dslda.families.base import Family
     from dslda.variational.estep import DocumentPosterior
 
-__all__ = ["predict_block", "predict_nothing", "topic_proportions", "training_proportions"]
+__all__ = [
+    "inferred",
+    "linear_predictor",
+    "predict_block",
+    "predict_nothing",
+    "topic_proportions",
+    "training_proportions",
+]
 
 
 def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
@@ -31,15 +38,11 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     # here, so that reading a model does not wait for compiled code
     from dslda.families.answers import checked_mean, checked_probabilities
     from dslda.families.registry import get_family
-    from dslda.variational.estep import infer
 
     block, parameters = counted.block, record.parameters
     family = get_family(record.spec.family, record.spec.family_options)
-    extras = extras_of(record, counted.columns, block.n_documents)
-    posterior = infer(
-        block.indptr, block.terms, block.counts, parameters, spec=record.spec, family=family, extras=extras
-    )
-    omega, variance = _predictor(record, posterior, extras)
+    posterior, extras = inferred(record, counted, family)
+    omega, variance = linear_predictor(record, posterior, extras)
     mean = checked_mean(family, omega, variance, parameters.delta)
     probabilities = checked_probabilities(family, omega, variance, parameters.delta)
     classes = record.classes
@@ -87,13 +90,30 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
 
 def predict_nothing(record: ModelRecord) -> Predictions:
     """The predictions of no document: its columns are those of any."""
-    nothing = DocumentBlock(
-        np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+    return predict_block(record, no_documents(), ())
+
+
+def inferred(
+    record: ModelRecord, counted: CountedBlock, family: Family
+) -> tuple[DocumentPosterior, NDArray[np.float64] | None]:
+    """Posterior of documents, their responses left out, and what inference was told of them beside their words."""
+    from dslda.variational.estep import infer
+
+    block = counted.block
+    extras = extras_of(record, counted.columns, block.n_documents)
+    posterior = infer(
+        block.indptr,
+        block.terms,
+        block.counts,
+        record.parameters,
+        spec=record.spec,
+        family=family,
+        extras=extras,
     )
-    return predict_block(record, CountedBlock(nothing, np.zeros(0, dtype=np.int64)), ())
+    return posterior, extras
 
 
-def _predictor(
+def linear_predictor(
     record: ModelRecord, posterior: DocumentPosterior, extras: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and variance of the linear predictor; the base rate's where no word is known."""
@@ -114,7 +134,7 @@ def _predictor(
 
 
 def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:
-    """Posterior mean of theta, shape (D, K)."""
+    """Posterior mean of theta, (alpha + N phibar) / (sum(alpha) + N), shape (D, K)."""
     proportions: NDArray[np.float64] = posterior.gamma / posterior.gamma.sum(axis=1, keepdims=True)
     return proportions
 

@@ -52,6 +52,7 @@ class Predictions:
         covariate of the model is missing, or an exposure or trials that others have) and "unknown_level" (training did
         not see this level of a covariate): there is no prediction.
     topic_proportions : ndarray of float64, shape (D, K)
+        Posterior means of theta: the shares of the known words by topic, drawn towards the prior.
     probabilities : ndarray of float64, shape (D, C), or None
         Of the classes or levels, where the response has any.
     classes : tuple of str

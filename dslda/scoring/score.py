@@ -425,8 +425,8 @@ def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
     target = folder.part_file(part.number)
     if folder.size(target) != note["bytes"]:
         raise EngineError(
-            f"workers must write to the place that this process sees, got no {target.url} here that a worker has written; "
-            "give a folder that all machines share, or a URL"
+            f"all workers must write to the place that this process sees, got no {target.url} here that a worker has "
+            "written; give a folder that all machines share, or a URL"
         )
 
 

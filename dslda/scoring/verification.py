@@ -158,8 +158,8 @@ def _is_whole(file: Location, ids: Location, output_format: str, sha256: str) ->
         return bytes(fs.cat_file(path)) == expected.astype("<u8").tobytes()
     except FileNotFoundError:
         raise EngineError(
-            f"workers must see the files that this process sees, got no {file.url} there; give a folder that all machines "
-            "share, or a URL"
+            f"all workers must see the files that this process sees, got no {file.url} there; give a folder that all "
+            "machines share, or a URL"
         ) from None
     except OSError:  # of a disk that cannot read it any more
         return False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
 from dslda.corpus.summary import ResponseSummary
 from dslda.engine.survey import Survey
-from dslda.exceptions import DataWarning, InputError
+from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.base import Family
 from dslda.families.registry import FAMILIES
 from dslda.training.documents import TrainingSet
@@ -87,12 +86,11 @@ def report_left_out(training_set: TrainingSet) -> None:
     summary = training_set.summary
     shown = ", ".join(training_set.source.name_of(row) for row in rows[:SHOWN])
     missing = ", ".join(f"{name!r} in {n:,}" for name, n in lacking.items() if n)
-    warnings.warn(
+    warn(
         f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack a covariate "
         f"(missing: {missing}): their response is left out, their words still count; the first: {shown}"
         f"{', ...' if len(rows) > SHOWN else ''}; fill it in to use them",
         DataWarning,
-        stacklevel=4,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.levels import level_name
 from dslda.corpus.summary import ResponseSummary
-from dslda.exceptions import DataWarning, InputError
+from dslda.exceptions import DataWarning, InputError, warn
 from dslda.training.documents import TrainingSet
 from dslda.training.roles import ClassWeight
 from dslda.wording import first_few, number_name, number_of
@@ -44,11 +43,10 @@ def values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]:
             "of numbers"
         )
     if len(summary.distinct) > MANY_CLASSES or not summary.whole:
-        warnings.warn(
+        warn(
             f"{what} has {len(summary.distinct)} different numbers, which are taken for classes without order; "
             "a family of numbers needs one coefficient a topic, not one for each class",
             DataWarning,
-            stacklevel=5,
         )
     return summary.distinct
 
@@ -91,34 +89,31 @@ def report_rare_classes(
         return
     none = np.flatnonzero(counts == 0).tolist()
     if none:
-        warnings.warn(
+        warn(
             f"{what}: {number_of(len(none), 'class', 'classes')} of no document trained on ({_some(names, none)}) cannot be "
             "learned, and what they are given of each prediction comes from nowhere; train with documents of them, or leave "
             "them out of the corpus",
             DataWarning,
-            stacklevel=5,
         )
     single = np.flatnonzero(counts == 1).tolist()
     if single:
         first = float(single[0]) if values is None else values[single[0]]
         row = training_set.source.first_with(first)
         where = "" if row is None else f"; the first in {training_set.source.name_of(row)}"
-        warnings.warn(
+        warn(
             f"{what}: {number_of(len(single), 'class', 'classes')} of a single document ("
             f"{_some(names, single)}{where}) cannot be learned; merge or leave them out",
             DataWarning,
-            stacklevel=5,
         )
         return
     rare = [code for code in np.argsort(counts, kind="stable").tolist() if counts[code] > 0]
     rare = [code for code in rare if counts[code] < RARE_CLASS / len(names) * counts.sum()]
     if rare:
         each = "" if len(rare) == 1 else " at most, each,"
-        warnings.warn(
+        warn(
             f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; judge by "
             "probabilities, or give rare classes more weight with class_weight ('balanced')",
             DataWarning,
-            stacklevel=5,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from dslda.engine.driver import FitResult
 from dslda.engine.executor import single_threaded_blas
-from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
+from dslda.exceptions import ConvergenceWarning, DataWarning, InputError, warn
 from dslda.families.base import Family
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec
@@ -79,10 +78,9 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
         moved = (
             "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
         )
-        warnings.warn(
+        warn(
             f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}; raise max_iter, or tol",
             ConvergenceWarning,
-            stacklevel=4,
         )
     if statistics.n_unconverged:
         message = (
@@ -90,7 +88,7 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
             f"{number_of(spec.max_sweeps, 'sweep')} in the last E-step"
         )
         if statistics.n_unconverged > MANY_UNCONVERGED * statistics.n_documents:
-            warnings.warn(f"{message}; raise max_sweeps, or sweep_tol", ConvergenceWarning, stacklevel=4)
+            warn(f"{message}; raise max_sweeps, or sweep_tol", ConvergenceWarning)
         else:
             logger.info("%s", message)
 
@@ -126,12 +124,11 @@ def report_separation(
     uneven = min(-float(shares @ np.log(shares)) / math.log(2.0), 1.0)
     probability = math.exp(statistics.profile[0] / statistics.response_weight)
     if probability > SEPARATED**uneven:
-        warnings.warn(
+        warn(
             f"{what}: topics (and covariates) tell its classes apart all but perfectly in training (the class seen has a "
             f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from growing "
             "without end, so read their signs and not their sizes; a larger ridge makes them smaller",
             DataWarning,
-            stacklevel=4,
         )
 
 
@@ -163,12 +160,11 @@ def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean:
     dispersion = float(pearson[0] / pearson[1])
     chance = math.sqrt((2.0 + 1.0 / mean) / float(pearson[1]))
     if dispersion > max(SCATTERED, 1.0 + SURE * chance):
-        warnings.warn(
+        warn(
             f"{what} scatters {dispersion:.3g} times as much as family {family.name} has it around what topics and "
             "covariates explain (Pearson dispersion): standard errors are too small by the factor "
             f"{math.sqrt(dispersion):.2g}; {remedy}",
             DataWarning,
-            stacklevel=4,
         )
 
 
@@ -212,9 +208,8 @@ def report_entangled(information: NDArray[np.float64], design: Design) -> None:
         parts = np.abs(vectors[-len(names) :, values <= ENTANGLED * values[-1]]).max(axis=1, initial=0.0)
         found.update(name for name, part in zip(names, parts, strict=True) if part > TAKES_PART)
     if entangled := [name for name in dict.fromkeys(names) if name in found]:
-        warnings.warn(
+        warn(
             f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one is "
             "a combination of the others): their coefficients are one choice of many; leave one out",
             DataWarning,
-            stacklevel=4,
         )

@@ -6,8 +6,6 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from difflib import get_close_matches
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
@@ -34,6 +32,7 @@ from dslda.training.response import chosen_family
 from dslda.training.roles import ClassWeight, named_roles, roles_of_arrays
 from dslda.variational.compiling import kernel_of
 from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
+from dslda.wording import check_keywords
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -158,7 +157,7 @@ def train(
         topics of the model are then their means.
     response_weight : float, default 1
         Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the one
-        response by hundreds, and a weight of 2 to 8 trades their likelihood for prediction, where words say much of the
+        response by hundreds, and a weight of 2 or 3 trades their likelihood for prediction, where words say much of the
         response; where they say little it predicts worse.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
@@ -252,7 +251,7 @@ def train(
         ridge=ridge,
         seed=seed,
     )
-    _check_keywords(text_settings)
+    check_keywords(train, text_settings, known=TEXT_SETTINGS, other_names=OTHER_NAMES)
     options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=overwrite)
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
@@ -283,7 +282,7 @@ def train(
             "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
             f"{type(data).__name__}; of documents in memory make a bag of records, "
             f"dask.bag.from_sequence({'records' if call is None else f'table.{call}'}), "
-            "and name the fields with text= and response="
+            f"and name the fields with {'text=' if words is counts is None else 'words=, counts='} and response="
         )
     extra = [
         name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
@@ -340,14 +339,3 @@ def train(
 def _works_here(client: Client | ClientLater | None) -> bool:
     """Whether the work is done in this process, or by workers that are started from it."""
     return client is None or (isinstance(client, ClientLater) and client.here)
-
-
-def _check_keywords(given: Mapping[str, Any]) -> None:
-    """Refuse what is no setting of texts, and say what it is called here."""
-    told = []
-    for name in sorted(set(given) - TEXT_SETTINGS):
-        close = get_close_matches(name, [*signature(train).parameters, *TEXT_SETTINGS], n=1, cutoff=0.7)
-        right = OTHER_NAMES.get(name) or (close[0] if close else None)
-        told.append(f"{name!r} (write {right}=)" if right else repr(name))
-    if told:
-        raise TypeError(f"train() has no keyword {', '.join(told)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.memory import check_here
 from dslda.engine.sources import Source
-from dslda.exceptions import DataWarning
+from dslda.exceptions import DataWarning, warn
 from dslda.families.answers import check_answers
 from dslda.model import Model
 from dslda.persistence.record import ModelRecord, TrainingSummary
@@ -91,11 +90,10 @@ def fitted_model(
     check_response(training_set)
     report_left_out(training_set)
     if spec.n_topics > summary.n:
-        warnings.warn(
+        warn(
             f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
             "apart; choose fewer topics",
             DataWarning,
-            stacklevel=3,
         )
     model = response_model(named, training_set, roles)
     family, design = model.family, model.design

@@ -73,9 +73,12 @@ def training_reference(record: ModelRecord, source: Source) -> tuple[Reference |
             return _reference(Model(record).scoring_record, source)
     # the fit may have taken days, and is complete without it
     except (DsldaError, OSError, CancelledError) as error:
+        kept_out = bool((source.n_stored > source.n_documents).any())
         logger.warning(
-            "training documents could not be read again (%s): the model will not know how far others have drifted",
+            "documents could not be read once more after training (%s): the model will not know how far others have "
+            "drifted%s; going on from the checkpoint (resume=True), where there is one, measures it again",
             error,
+            ", nor how well it predicts those kept from training, and gives no intervals" if kept_out else "",
         )
         return None, None
 

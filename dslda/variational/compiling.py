@@ -1,4 +1,4 @@
-"""Which kernel a family needs, and compiling it: once after installation, which takes a minute or two and is told of."""
+"""Which kernel a family needs, and compiling it: each once after installation, which takes a minute or two and is told of."""
 
 from __future__ import annotations
 
@@ -90,4 +90,7 @@ def telling_of_compilation(patience: float = PATIENCE) -> Iterator[None]:
 def _tell() -> None:
     # a warning where information is not shown, as in a notebook: a minute without a word looks like a hang
     level = logging.INFO if logger.isEnabledFor(logging.INFO) else logging.WARNING
-    logger.log(level, "compiling the kernels, once after installation: a minute or two")
+    logger.log(
+        level,
+        "compiling the kernel for this kind of response (there are three), once after installation: a minute or two",
+    )

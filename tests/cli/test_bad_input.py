@@ -43,6 +43,11 @@ INGEST = {
     "ngrams are no range": (GOOD, ["--ngrams", "1:2"], r"'--ngrams': must be a length.*'1:2'"),
     "unknown ending": (GOOD, ["--format", "xml"], "'xml' is not one of"),
     "bad pattern": (GOOD, ["--token-pattern", "("], "--token-pattern must be a regular expression"),
+    "stop words of a language": (
+        GOOD,
+        ["--stop-words", "german"],
+        "--stop-words must be english, .* or a file with a word a line, got 'german': no file is there$",
+    ),
     "words without counts": (GOOD, ["--words", "w"], "both|together"),
 }
 
@@ -68,7 +73,10 @@ TRAIN = {
         ["stars.model", "--response", "stars"],
         "is a model, not a corpus; .* look at it with dslda info$",
     ),
-    "a file for a corpus": (["reviews.jsonl", "--response", "stars"], "not written by dslda"),
+    "a file for a corpus": (
+        ["reviews.jsonl", "--response", "stars"],
+        "reviews.jsonl is a file, .* dslda ingest makes",
+    ),
     "no such response": (
         ["reviews.corpus", "--response", "rating"],
         "response must name one of.*'stars', 'age'; got 'rating'",
@@ -206,7 +214,7 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
         (["predict", "stars.model", "reviews.jsonl", "--out", "/dev/zero", "--overwrite"], "must be a file"),
         (["predict", "stars.model", "other.corpus"], "another vocabulary.*--realign"),
         (["topics", "stars.model", "--top", "0"], "is not in the range"),
-        (["info", "reviews.jsonl"], "not written by dslda"),
+        (["info", "reviews.jsonl"], "is a file, and corpora, models and checkpoints are folders"),
         (["info", "nowhere"], "does not exist"),
         *(
             (

@@ -186,6 +186,18 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     assert "those of documents with average covariates" in topics.err
     assert re.search(r"\nCovariate age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)\n", topics.err)
     assert re.search(r"\nCovariate party=R \(against D\): -?[\d.e-]+ \(s\.e\. [\d.e-]+\)\n", topics.err)
+    alone = dslda("topics", out, "--covariates")
+    assert rows(alone.out) == [
+        {
+            "covariate": each.covariate,
+            "level": each.level or "",
+            "against": "D" if each.level else "",
+            "coefficient": repr(each.coefficient),
+            "standard_error": repr(each.standard_error),
+        }
+        for each in model.covariate_coefficients()
+    ]
+    assert "Covariate " not in alone.err
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(covariate_table(model))
     assert f"{model.covariate_coefficients()[0].coefficient:.4g}" in console.export_text()
@@ -408,6 +420,7 @@ def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> N
     assert [float(r["coefficient"]) for r in found] == [c.coefficient for c in model.coefficients()]
     assert [float(r["standard_error"]) for r in found] == [c.standard_error for c in model.coefficients()]
     assert [r["words"].split() for r in found] == [list(t.words) for t in model.topics(top=3)]
+    assert "has none: leave it out" in dslda("topics", made / "stars.model", "--covariates").error
 
 
 def test_topics_are_a_table_with_its_caption_on_a_terminal(made: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dslda.cli.demo import _program
 from dslda.corpus.store import open_corpus
 from dslda.model import load_model
 
@@ -43,6 +45,22 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
     again = dslda("demo", "--out", tmp_path / "demo")
     assert again.code == 2
     assert "clothing.corpus is there already" in again.error
+
+
+def test_what_to_try_next_is_called_as_the_shell_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("on path", "off path"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "dslda").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "on path"))
+    for started, called in (
+        (tmp_path / "on path" / "dslda", "dslda"),
+        (tmp_path / "off path" / "dslda", f"'{tmp_path}/off path/dslda'"),
+        (tmp_path / "dslda" / "__main__.py", f"{sys.executable} -m dslda"),
+    ):
+        monkeypatch.setattr(sys, "argv", [str(started), "demo"])
+        assert _program() == called
 
 
 def test_demo_does_not_write_into_a_file(dslda: Dslda, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dslda as library
+from dslda.engine.progress import LogProgress
 from dslda.evaluation.metrics import held_out, predictive_r2_standard_error, share_standard_error
+from dslda.exceptions import ConvergenceWarning
+from dslda.persistence.store import write_model
 
 Dslda = Callable[..., Any]
 
@@ -189,6 +194,31 @@ def test_a_fit_goes_on_with_the_documents_it_held_out_and_no_others(
     (told,) = re.findall(r"predictive R2 \S+ \(s\.e\. \S+\), on 200 documents kept from training", done.err)
     again = dslda(*train, "--max-iter", "4", "--hold-out", "0.25")
     assert again.out == f"{out}: complete already: 2 topics, 4 iterations (not converged); {told}\n"
+    # one whose documents could not be read when it had ended is measured by the same command
+    whole = library.load_model(out)
+    bare = replace(whole.record.training, held_out=None)
+    write_model(replace(whole.record, training=bare, reference=None), out, overwrite=True)
+    done = dslda(*train, "--max-iter", "4", "--hold-out", "0.25")
+    assert told in done.err
+    again = library.load_model(out)
+    assert again.training.held_out == whole.training.held_out
+    assert again.record.reference.topic_means.tobytes() == whole.record.reference.topic_means.tobytes()
+
+
+def test_what_is_lost_with_documents_that_cannot_be_read_at_the_end_is_told(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place, kept = shutil.copytree(corpus, tmp_path / "c.corpus"), ~held_out(800, 0.25)
+
+    class Moving(LogProgress):
+        def __exit__(self, *_: object) -> None:
+            place.rename(tmp_path / "away")
+
+    settings = {"response": "y", "n_topics": 2, "max_iter": 2, "tol": 0.0, "documents": kept}
+    with pytest.warns(ConvergenceWarning):
+        model = library.train(place, **settings, progress=Moving())
+    assert model.record.reference is None
+    assert "nor how well it predicts those kept from training, and gives no intervals" in caplog.text
 
 
 def test_predictions_that_are_worse_than_the_mean_are_called_so(dslda: Dslda, tmp_path: Path) -> None:

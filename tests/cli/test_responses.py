@@ -98,6 +98,8 @@ def test_what_is_missing_is_counted_reported_and_flagged(folder: Path, dslda: Ds
         "warning: 10 of 90 documents with response 'stars' lack a covariate (missing: 'party' in 10): their response is "
         "left out, their words still count; the first: document 'b8', document 'b17', document 'b26', ...; fill it in"
     ) in trained.err
+    told = dslda("info", tmp_path / "stars.model").out
+    assert "stars: 80 values, 10 missing or left out, in documents without 'party', " in told
     new = bills(20)
     new[3]["party"] = "Green"
     for name in ("new.jsonl", "new.csv"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -233,7 +234,8 @@ def test_a_second_signal_does_not_lose_the_model(made: Path, tmp_path: Path, num
     finally:
         process.kill()
     assert process.returncode == code
-    assert "saving the model; a third interrupt gives it up" in rest
+    told = [json.loads(line)["message"] for line in rest.splitlines()]
+    assert "saving the model; a third interrupt gives it up" in told
     n = load_model(tmp_path / "m.model").training.n_iterations
     assert f'"message": "interrupted: iteration {n}, the last complete one, is saved in' in rest
     assert [p.name for p in tmp_path.iterdir()] == ["m.model"]

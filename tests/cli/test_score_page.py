@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas
 import pytest
+from numpy.testing import assert_allclose
 
 import dslda
 from dslda.cli.program import run as program
@@ -80,6 +83,48 @@ def test_the_page_names_every_field_of_a_manifest(
     of_others = [range_of(CsvLines(file, columns=("a",))), range_of(ParquetRows(file, row_groups=(0,)))]
     page = section("Manifest")
     assert not [name for name in dict.fromkeys(fields([manifest, of_others])) if f"`{name}`" not in page]
+
+
+def test_predictions_are_made_of_topics_as_the_page_says(
+    made: Path, write_reviews: Callable[..., Path], tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "scoring.md").read_text(encoding="utf-8")
+    (formula,) = re.findall(r"^### From topics to predictions.*?^```python\n(.*?)^```", page, re.M | re.S)
+
+    def predictors(model: dslda.Model, rows: pandas.DataFrame) -> Any:
+        names: dict[str, Any] = {"model": model, "rows": rows}
+        exec(formula, names)
+        naive = rows.filter(like="topic_").to_numpy() @ names["coefficients"]
+        assert np.abs(naive - rows["prediction"]).max() > 0.01
+        return names["predictors"]
+
+    plain = dslda.load_model(made / "stars.model")
+    dslda.score(plain, made / "reviews.jsonl", tmp_path / "scores")
+    rows = pandas.read_parquet(tmp_path / "scores" / "part-000000.parquet")
+    assert_allclose(predictors(plain, rows), rows["prediction"], rtol=1e-12)
+
+    documents = [
+        json.loads(line) | {"shop": "abc"[i % 3]}
+        for i, line in enumerate(write_reviews(tmp_path / "reviews.jsonl").read_text().splitlines())
+    ]
+    (tmp_path / "reviews.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents))
+    corpus = dslda.ingest(
+        tmp_path / "reviews.jsonl",
+        text="text",
+        response="stars",
+        covariates=["age", "shop"],
+        categorical="shop",
+        min_df=1,
+        max_df=1.0,
+    )
+    model = dslda.train(corpus, response="stars", n_topics=2, covariates=["age", "shop"])
+    frame = pandas.DataFrame(documents)
+    known = frame["stars"].notna()
+    expected = predictors(model, model.score_table(corpus).to_pandas())
+    for each in model.covariate_coefficients():
+        values = frame[each.covariate] if each.level is None else frame[each.covariate] == each.level
+        expected += each.coefficient * (values - values[known].mean())
+    assert_allclose(model.predict(documents), expected, rtol=1e-9)
 
 
 def test_the_page_names_every_event(dslda: Callable[..., Any], made: Path, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ OF_PYTHON_ALONE = frozenset(
     [
         "appender.py",
         "coefficients.py",
+        "contributions.py",
         "estimators.py",
         "model.py",
         "partition_writer.py",

@@ -70,7 +70,7 @@ def test_all_differences_of_all_workers_are_in_one_error(problem: Any, open_clus
         worker(open_cluster, "numba=0.0.3"),
         worker(open_cluster, "numba=0.0.3"),
         worker(open_cluster, "dask=0.0.2", "dslda"),
-        pytest.raises(EngineError, match=r"^workers must have dslda and the same versions") as raised,
+        pytest.raises(EngineError, match=r"^all workers must have dslda and the same versions") as raised,
     ):
         problem.executor(open_cluster)
     text = str(raised.value)

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dslda.datasets import simulate_corpus
 from dslda.estimators import SLDAClassifier, SLDARegressor
-from dslda.exceptions import DataWarning, InputError
+from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.training import train
 
 K, V, D = 3, 50, 150
@@ -122,8 +122,13 @@ def test_values_that_are_no_counts_are_rounded_and_said(
 ) -> None:
     counts, y = simulated
     estimator = SLDARegressor(n_topics=K, tol=1e-2)
-    with pytest.warns(DataWarning, match="were rounded; give counts"):
-        rounded = estimator.fit(counts * 1.1, y).predict(counts)
+    # one of ours, and one from the depths of training, both through scikit-learn
+    with pytest.warns(DataWarning, match="were rounded; give counts") as caught:
+        rounded = make_pipeline(estimator).fit(counts * 1.1, y).predict(counts)
+    assert [warning.filename for warning in caught] == [__file__]
+    with pytest.warns(ConvergenceWarning) as caught:
+        make_pipeline(SLDARegressor(n_topics=K, max_iter=1)).fit(counts, y)
+    assert [warning.filename for warning in caught] == [__file__]
     assert_array_equal(
         rounded, SLDARegressor(n_topics=K, tol=1e-2).fit(np.rint(counts.toarray() * 1.1), y).predict(counts)
     )
@@ -172,7 +177,7 @@ def test_missing_responses_are_sent_to_train(
     ("change", "message"),
     [
         (lambda y: np.array(["good", *y[1:]], dtype=object), "must hold numbers.*'good' in row 0"),
-        (lambda y: y.astype(str), "must hold numbers.*family categorical"),
+        (lambda y: y.astype(str), "a number for each document; names of classes are for SLDAClassifier$"),
         (lambda y: np.arange(D).astype("datetime64[D]"), "must hold numbers.*in row 0"),
         (lambda y: y * 1e-300, "standard deviation"),
         (lambda y: y * 1e300, "rescale"),

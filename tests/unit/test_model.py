@@ -150,7 +150,8 @@ def test_records_are_scored_by_their_own_responses(tmp_path: Path) -> None:
 
 def test_topics_list_their_most_probable_words_first(model: Model) -> None:
     for topic, coefficient in zip(model.topics(top=7), model.coefficients(), strict=True):
-        assert (topic.topic, topic.coefficient) == coefficient[:2]
+        assert (topic.topic, topic.coefficient, topic.standard_error) == coefficient[:3]
+        assert topic.prevalence == model.topic_prevalence[topic.topic]
         row = model.topic_word[topic.topic]
         assert row.sum() == pytest.approx(1)
         assert list(topic.probabilities) == sorted(row, reverse=True)[:7]

@@ -142,5 +142,16 @@ def test_a_dataframe_column_that_is_not_there_is_refused_before_reading(client):
         blocks_from_bag(frame, client, fields=RATED, settings=ALL)
     with pytest.raises(InputError, match=r"name the column of the texts .* there are: 'body', 'rating'"):
         blocks_from_bag(frame, client, fields=Fields(), settings=ALL)
+    lists = pd.DataFrame({"words": [["a", "b"]], "counts": [[1, 2]], "rating": [1.0]})
+    counted = Fields(words="words", counts="counts", responses=("rating",))
+    with pytest.raises(
+        InputError, match=r"words 'words' must be a column of lists, .*convert-string.* a bag"
+    ):
+        blocks_from_bag(
+            dask.dataframe.from_pandas(lists, npartitions=1), client, fields=counted, settings=ALL
+        )
+    with dask.config.set({"dataframe.convert-string": False}):
+        kept = dask.dataframe.from_pandas(pd.concat([lists, lists.assign(rating=2.0)]), npartitions=1)
+    assert blocks_from_bag(kept, client, fields=counted, settings=ALL).n_tokens == 6
     assert is_dask_collection(frame)
     assert not is_dask_collection(pd.DataFrame())

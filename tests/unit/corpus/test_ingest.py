@@ -19,6 +19,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
 import dslda
@@ -433,19 +434,36 @@ def test_numbers_are_taken_as_files_write_them(tmp_path):
 
 
 def test_documents_without_identifier_are_named_by_their_row(tmp_path):
-    doc_ids = ["x", None, 7, "", "x"]
+    doc_ids = ["x", None, 7, "", "z"]
     (tmp_path / "a.jsonl").write_bytes(json_lines({"text": "word", "id": i} for i in doc_ids))
-    assert ids(ingest(tmp_path / "a.jsonl", text="text", id="id", **ALL)) == ["x", "1", "7", "3", "x"]
+    assert ids(ingest(tmp_path / "a.jsonl", text="text", id="id", **ALL)) == ["x", "1", "7", "3", "z"]
     assert ids(ingest(tmp_path / "a.jsonl", text="text", **ALL)) == ["0", "1", "2", "3", "4"]
 
 
-def test_repeated_identifiers_are_counted_over_all_chunks(tmp_path, caplog, monkeypatch):
+def test_repeated_identifiers_are_counted_over_all_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 1)
     for name, doc_ids in (("a", ["x", "y", "x"]), ("b", ["x", "z", "z"])):
         (tmp_path / f"{name}.jsonl").write_bytes(json_lines({"text": "word", "id": i} for i in doc_ids))
-    with caplog.at_level(logging.INFO, "dslda"):
-        ingest(tmp_path, text="text", id="id", format="jsonl", **ALL)
-    assert "3 documents repeat the identifier (field 'id') of another" in caplog.text
+    told = r"3 documents repeat the identifier \(field 'id'\) of another.*both sides of a hold-out"
+    with pytest.warns(DataWarning, match=told) as caught:
+        corpus = ingest(tmp_path, text="text", id="id", format="jsonl", **ALL)
+    assert corpus.n_documents == 6
+    assert caught[0].filename == __file__
+    with pytest.warns(DataWarning, match="1 document repeats the identifier of another"):
+        ingest(csr_array(np.ones((3, 1), dtype=int)), vocabulary=["word"], id=["x", "y", "x"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"stopwords": "english"}, r"ingest\(\) has no keyword 'stopwords' \(write stop_words=\)$"),
+        ({"ngram_range": (1, 2)}, r"\(write ngrams=\)$"),
+        ({"colour": 1}, "'colour'$"),
+    ],
+)
+def test_keywords_by_another_name_are_told_the_right_one(given, message):
+    with pytest.raises(TypeError, match=message):
+        ingest("nowhere.jsonl", text="text", **given)
 
 
 def test_empty_documents_stay_as_rows_and_are_reported(tmp_path, caplog):
@@ -632,7 +650,11 @@ def test_an_input_that_cannot_be_used_is_refused_and_leaves_nothing(tmp_path, re
         ("a.jsonl", b'{"text": "word"}\ntext\n', r"a\.jsonl, line 2: not JSON"),
         ("a.csv", b"text\n", "no documents: the input is empty"),
         ("a.csv", b"", r"no documents: .*a\.csv is empty"),
-        ("a.csv", b"title\nx\n", r"a\.csv has no field 'text' for the text; fields there are: 'title'"),
+        ("a.csv", b"title\nx\n", r"a\.csv has no field 'text' for the text; fields there are: 'title'$"),
+        ("a.csv", b"text;title\nx;y\n", r"fields there are: 'text;title'; CSV must have commas.*sep=';'\)"),
+        ("a.csv", b"text\tt\nx\ty\n", r"CSV must have commas between its fields.*has '\\t': .*sep='\\t'\)"),
+        ("a.csv", b"text\nw\xe9\n", r"a\.csv, line 2: not UTF-8.*'CSV UTF-8'.*iconv -f WINDOWS-1252"),
+        ("a.csv", "text\nword\n".encode("utf-16"), r"a\.csv, line 1: not UTF-8.*iconv -f UTF-16"),
         ("a.parquet", b"PAR1", r"a\.parquet: not a Parquet file"),
         ("a.parquet", b"", r"no documents: .*a\.parquet is empty"),
     ],
@@ -658,8 +680,6 @@ def test_text_files_and_lda_c_have_no_fields(tmp_path):
 
 
 def test_a_matrix_that_does_not_fit_is_refused():
-    from scipy.sparse import csr_array
-
     matrix = csr_array(np.array([[1, 0], [0, 2]]))
     with pytest.raises(InputError, match="a column for each of the 3 terms of the vocabulary, got 2"):
         ingest(matrix, vocabulary=["a", "b", "c"])

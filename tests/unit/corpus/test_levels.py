@@ -306,6 +306,10 @@ def test_levels_are_at_most_ten_thousand(tmp_path, n_partitions):
             r"line 3: covariate 'n' must be a number, got 'high'; leave it empty .*; if 'n' holds names of "
             r"classes, name it with categorical=$",
         ),
+        (
+            {"n": "-4,5"},
+            r"must be a number, with a decimal point and not a comma, got '-4,5'; write -4\.5, or",
+        ),
     ],
 )
 def test_a_value_that_is_no_name_is_named_by_file_line_and_field(tmp_path, change, message):

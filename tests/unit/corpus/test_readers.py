@@ -296,6 +296,7 @@ def test_globs_and_several_inputs_keep_their_order(tmp_path):
         ([], "*.jsonl", "no file is there"),
         (["a.jsonl", "b.csv"], "", r"must be of one format, got jsonl \(.*a\.jsonl\), csv \(.*b\.csv\)"),
         (["a.docx"], "", r"a\.docx: the format is not clear from the ending '\.docx'"),
+        (["a.XLSX"], "", r"a\.XLSX: a spreadsheet cannot be read; save .* as CSV: UTF-8, with commas"),
     ],
 )
 def test_inputs_that_are_not_clear_are_refused(tmp_path, names, pattern, message):

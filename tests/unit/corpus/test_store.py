@@ -797,8 +797,12 @@ def test_what_is_not_a_corpus_is_refused(tmp_path, content, message):
 
 def test_file_in_place_of_a_corpus_is_refused(tmp_path):
     (tmp_path / "reviews.jsonl").write_text("{}")
-    with pytest.raises(FormatError, match=r"reviews.jsonl is not written by dslda"):
-        open_corpus(tmp_path / "reviews.jsonl")
+    for read in (open_corpus, load_model):
+        with pytest.raises(FormatError, match=r"reviews.jsonl is a file, .* dslda ingest makes a corpus"):
+            read(tmp_path / "reviews.jsonl")
+    fsspec.filesystem("memory").pipe_file("/dslda/reviews.jsonl", b"{}")
+    with pytest.raises(FormatError, match=r"memory://dslda/reviews.jsonl is a file, "):
+        open_corpus("memory://dslda/reviews.jsonl")
 
 
 def test_folder_in_place_of_a_manifest_is_refused(tmp_path):

@@ -117,6 +117,8 @@ def test_a_bag_with_names_gives_the_bits_of_the_corpus(model: Model, client: Cli
     named = train(bag, response="party", client=client, **classes, **reading)
     assert named.classes == ("D", "I", "R")
     assert set(named.predict(records())) <= {"D", "I", "R"}
+    with pytest.raises(InputError, match="family categorical, which has one for each class, and no sum"):
+        named.contributions(records())
     with pytest.raises(InputError, match="covariates must name covariates of the corpus, got dict"):
         train(bag, response="reads", client=client, covariates={"age": [1]}, **reading)
     with pytest.raises(InputError, match="exposure must be the name of a covariate of the corpus, got "):
@@ -313,6 +315,34 @@ def test_a_document_that_lacks_a_covariate_has_no_prediction_and_the_others_keep
         score = model.score(stored)
     there = [i for i, flag in enumerate(flags) if not flag]
     assert score == model.score([whole[i] for i in there], [whole[i]["reads"] for i in there])
+
+
+def test_contributions_add_up_to_the_linear_predictor(model: Model, corpus: Corpus) -> None:
+    new = [*records(9), {**records(1)[0], "text": "xyzzy"}, {**records(1)[0], "age": None}]
+    table = model.contributions(new).to_pandas()
+    names = ["topic_0", "topic_1", "covariate_age", "covariate_party", "log_exposure"]
+    assert list(table) == ["id", "linear_predictor", *names]
+    whole = table[:9]
+    assert_allclose(whole[names].sum(axis=1), whole["linear_predictor"], rtol=1e-12)
+    coefficients = {c.level or c.covariate: c.coefficient for c in model.covariate_coefficients()}
+    ages, parties = ([r[name] for r in new[:9]] for name in ("age", "party"))
+    assert_allclose(np.diff(whole["covariate_age"]), coefficients["age"] * np.diff(ages))
+    assert_allclose(
+        np.diff(whole["covariate_party"]), np.diff([coefficients.get(p, 0.0) for p in parties]), atol=1e-12
+    )
+    assert_allclose(whole["log_exposure"], np.log([r["days"] for r in new[:9]]))
+    # the mean of an exponential lies above that of its exponent
+    ratio = model.predict(new[:9]) / np.exp(whole["linear_predictor"])
+    assert (ratio >= 1.0).all()
+    assert (ratio < 1.05).all()
+    # no known word: the base rate, of no topic; without a covariate: no sum
+    unknown, lacking = table.iloc[9], table.iloc[10]
+    assert unknown[["topic_0", "topic_1"]].isna().all()
+    assert np.exp(unknown["linear_predictor"]) == pytest.approx(model.predict(new[9:10])[0])
+    assert lacking[["linear_predictor", *names[2:]]].isna().all()
+    assert lacking[names[:2]].tolist() == whole.loc[0, names[:2]].tolist()
+    assert model.contributions(corpus).num_rows == N
+    assert model.contributions([]).schema == model.contributions(corpus).schema
 
 
 def test_each_file_says_by_itself_whether_it_has_an_exposure(model: Model, tmp_path: Path) -> None:

@@ -327,7 +327,10 @@ def test_bad_settings_are_refused_before_any_work(corpus: Corpus, arguments: dic
         (lambda x, y: (x, None), "an array with a number for each row"),
         (lambda x, y: (x.toarray() / 2, y), r"must hold counts.*0\.5 in row"),
         (lambda x, y: (x[:, :0], y), "at least one column"),
-        (lambda x, y: (["a text"], y), "data must be a corpus, .*got list"),
+        (
+            lambda x, y: ([{"text": "a"}], "y"),
+            r"data must be a corpus, .*got list; .*\(records\), and .* text= and",
+        ),
     ],
 )
 def test_bad_matrices_and_responses_are_refused(

@@ -21,7 +21,7 @@ from dslda.variational.compiling import kernel_of, telling_of_compilation
 from dslda.variational.kernels import block_kernel
 from dslda.variational.kernels.classes import class_block
 
-LINE = "compiling the kernels, once after installation: a minute or two"
+LINE = "compiling the kernel for this kind of response (there are three), once after installation: a minute or two"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
