@@ -16,6 +16,10 @@ class InputError(DsldaError, ValueError):
     """Data or a parameter given by the user is not usable as it is."""
 
 
+class InputChangedError(InputError):
+    """An input was changed while it was read; when nothing writes to it any more, the same call goes on."""
+
+
 class FormatError(DsldaError):
     """A corpus or model on disk is damaged, truncated, or of a version this release cannot read."""
 

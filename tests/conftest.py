@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,6 +51,24 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the real corpora (../shared/data) are not beside this checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def without_rights() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run Python as a user whom the rights of files bind, as they do not bind the system's own."""
+    if sys.platform == "win32":
+        pytest.skip("rights of POSIX")
+    bound: list[str] = []
+    if os.geteuid() == 0:
+        bound = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        if shutil.which("setpriv") is None or subprocess.run([*bound, "true"], check=False).returncode:
+            pytest.skip("no way here to be bound by the rights of files")
+
+    def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [*bound, sys.executable, "-c", code, *map(str, arguments)]
+        return subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True, check=False)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from dslda.corpus.output import FULL
 from dslda.exceptions import (
     DsldaError,
     FormatError,
+    InputChangedError,
     InputError,
     OutputExistsError,
     VocabularyMismatchError,
@@ -138,6 +139,8 @@ def _run(given: Sequence[str], session: Session, fail: Callable[[str, int], int]
         return fail("; ".join(["interrupted", *_notes(interrupt)]), session.interrupts.exit_code)
     except Interrupted as interrupted:
         return fail(f"interrupted: {interrupted}", session.interrupts.exit_code)
+    except InputChangedError as error:  # nothing is wrong with the input, and nothing has to be mended
+        return fail(_text(error), EXIT_FAILURE)
     except BAD_INPUT as error:
         return fail(_text(error), EXIT_USAGE)
     except BrokenPipeError as error:

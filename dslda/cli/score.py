@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +15,7 @@ from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
+    from dslda.scoring.score import ScoringRun
     from dslda.scoring.tables import Topics
 
 __all__ = ["command"]
@@ -137,8 +140,14 @@ def command(
         from dslda.scoring.score import score
 
         model = model_path if family is None else load_own_model(model_path, family)
-        with ingest_progress(json_logs=json_logs) as progress:
-            run = score(
+        with contextlib.ExitStack() as shown:
+            progress = shown.enter_context(ingest_progress(json_logs=json_logs))
+
+            def tell(run: ScoringRun) -> None:
+                shown.close()  # a bar that is still there would take what is printed for its own
+                _print(run)
+
+            score(
                 model,
                 list(inputs),
                 out,
@@ -156,7 +165,12 @@ def command(
                 metrics=metrics,
                 client=chosen_client(cluster),
                 progress=progress,
+                tell=tell,
             )
+
+
+def _print(run: ScoringRun) -> None:
+    """Print what there is now; a standard output that takes nothing fails here, before the run is said to be complete."""
     manifest = run.manifest
     mean = manifest["predictions"]["mean"]
     skipped = manifest["skipped"]["count"]
@@ -168,4 +182,6 @@ def command(
         *([f"{number_of(unreadable, 'input')} unreadable"] if unreadable else []),
         *([] if mean is None else [f"mean prediction {mean:.4g}"]),
     ]
-    click.echo(f"{run.path}: {', '.join(told)}")
+    with contextlib.suppress(BrokenPipeError):  # who has closed it wants to know no more
+        click.echo(f"{run.path}: {', '.join(told)}")
+        sys.stdout.flush()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -44,6 +45,8 @@ Attempt = Record | InputError
 
 PARQUET_BATCH_ROWS = 1024
 PROBED_RECORDS = 1000
+MOST_DIGITS = 18
+"""Of a count: what has more is none, and Python refuses to read thousands of them."""
 
 OTHER_SEPARATORS = (";", "\t", "|")
 """What stands between the fields of files that are called CSV, and hold none."""
@@ -188,12 +191,14 @@ class JsonLines:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            hint = ""
-            if lines.count == 1 and line.lstrip().startswith("["):
+            said, hint = str(error), ""
+            if "set_int_max_str_digits" in said:  # the advice is for who writes Python
+                said = f"a whole number must have at most {sys.get_int_max_str_digits():,} digits"
+            elif lines.count == 1 and line.lstrip().startswith("["):
                 hint = "; a file must have one JSON object a line, not one array of them"
             elif "\r" in line.rstrip("\r\n"):
                 hint = "; lines must end with a line feed, not with a carriage return alone: convert the file"
-            return InputError(f"{lines.place(lines.count)}: not JSON: {error}{hint}")
+            return InputError(f"{lines.place(lines.count)}: not JSON: {said}{hint}")
         if not isinstance(record, dict):
             return InputError(
                 f"{lines.place(lines.count)}: must be a JSON object, got {_kind(record)}; "
@@ -338,7 +343,7 @@ class LdacLines:
                 raise InputError(f"{lines.place(lines.count)}: {error}") from None
 
     def _record(self, cells: list[str]) -> Record:
-        if not cells[0].isdecimal() or int(cells[0]) != len(cells) - 1:
+        if not _is_whole(cells[0]) or int(cells[0]) != len(cells) - 1:
             raise InputError(
                 f"must be 'M term:count ...' with M the number of pairs, got M {cells[0]!r:.20} "
                 f"before {len(cells) - 1} pairs"
@@ -346,8 +351,11 @@ class LdacLines:
         words, counts = [], []
         for cell in cells[1:]:
             term, colon, count = cell.partition(":")
-            if not (colon and term.isdecimal() and count.isdecimal()):
-                raise InputError(f"must be pairs term:count of whole numbers, got {cell!r:.40}")
+            if not (colon and _is_whole(term) and _is_whole(count)):
+                raise InputError(
+                    f"must be pairs term:count of whole numbers, got {cell!r:.40}"
+                    + (f"; they have at most {MOST_DIGITS} digits" if len(cell) > MOST_DIGITS else "")
+                )
             position = int(term)
             if position >= self.n_terms:
                 raise InputError(
@@ -523,6 +531,10 @@ class MatrixRows:
 
     def place(self, number: int) -> str:
         return f"matrix, row {self.first_row + number}"
+
+
+def _is_whole(cell: str) -> bool:
+    return cell.isdecimal() and len(cell) <= MOST_DIGITS
 
 
 def _kind(value: object) -> str:

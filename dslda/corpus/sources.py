@@ -23,11 +23,11 @@ from dslda.corpus.readers import (
 )
 from dslda.corpus.streams import InputFile, compression_of, read_blocks
 from dslda.exceptions import InputError
+from dslda.wording import first_few
 
 __all__ = [
     "FileFormat",
     "InputFiles",
-    "NoFileError",
     "check_first_records",
     "cut_file",
     "group_sources",
@@ -36,6 +36,7 @@ __all__ = [
     "needs_cutting",
     "target_bytes",
     "whole_files",
+    "why_no_file",
 ]
 
 logger = logging.getLogger("dslda.ingest")
@@ -129,7 +130,7 @@ def list_files(
     Raises
     ------
     InputError
-        Nothing is there, the format is not clear, or files are of several formats.
+        Nothing is there, a folder cannot be listed, the format is not clear, or files are of several formats.
     """
     if format != "auto" and format not in get_args(FileFormat):
         raise InputError(f"format must be 'auto' or one of {', '.join(get_args(FileFormat))}, got {format!r}")
@@ -143,6 +144,7 @@ def list_files(
         raise InputError("there must be at least one input, got none")
     files: list[InputFile] = []
     ids: list[str] = []
+    others: list[str] = []
     for one in given:
         if isinstance(one, str) and not one.strip():
             raise InputError(f"an input must be a path or URL that is not empty, got {one!r}")
@@ -151,10 +153,15 @@ def list_files(
                 "inputs must be paths or URLs, a DataFrame of texts, mappings, a sparse matrix, or a dask bag or DataFrame, "
                 f"got {repr(one) if isinstance(one, str) else type(one).__name__}"
             )
-        for file, doc_id in _expand(os.fspath(one), dict(storage_options or {})):
-            files.append(file)
-            ids.append(doc_id)
+        found, passed_over = _expand(os.fspath(one), dict(storage_options or {}))
+        files += [file for file, _ in found]
+        ids += [doc_id for _, doc_id in found]
+        others += passed_over
     chosen = _format_by_ending(files) if format == "auto" else format
+    for name in dict.fromkeys(others):
+        logger.warning(
+            "%s is passed over: it is no file, or a link to a folder; name that folder itself", name
+        )
     return InputFiles(chosen, tuple(files), tuple(ids))  # type: ignore[arg-type]
 
 
@@ -276,8 +283,26 @@ def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T
     return groups
 
 
-def _expand(given: str, options: dict[str, Any]) -> Iterator[tuple[InputFile, str]]:
+def why_no_file(given: str | os.PathLike[str], options: Mapping[str, Any]) -> str | None:
+    """That no file is at a path, folder or pattern that is right; None where one is.
+
+    Raises
+    ------
+    InputError
+        It is not right, or cannot be read.
+    """
+    try:
+        _expand(os.fspath(given), dict(options))
+    except NoFileError as error:
+        return str(error)
+    return None
+
+
+def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, str]], list[str]]:
+    """The files of an input, each with what identifies it, and what there is but files."""
     from fsspec.core import url_to_fs
+
+    from dslda.corpus.listing import entries_of_folder, entries_of_pattern
 
     try:
         filesystem, path = url_to_fs(given, **options)
@@ -285,39 +310,36 @@ def _expand(given: str, options: dict[str, Any]) -> Iterator[tuple[InputFile, st
         # a file first: names and URLs may hold what a glob would read as a wildcard
         root = None
         if filesystem.isfile(path):
-            listed = {path: filesystem.info(path)}
+            found = {path: filesystem.info(path)}
         elif filesystem.isdir(path):
             root = path
-            listed = filesystem.find(path, detail=True)
-            found = {name: info for name, info in listed.items() if not _hidden(name, path)}
-            listed = {name: info for name, info in found.items() if _is_file(name, info)}
-            for name in sorted(found.keys() - listed.keys()):
-                logger.warning(
-                    "%s is passed over: it is no file, or a link to a folder; name that folder itself", name
-                )
+            found = entries_of_folder(filesystem, path)
         else:
-            listed = filesystem.glob(path, detail=True)
-            listed = {name: info for name, info in listed.items() if _is_file(name, info)}
+            found = entries_of_pattern(filesystem, path)
+        listed = {name: info for name, info in found.items() if _is_file(name, info)}
+    except InputError:
+        raise
     except Exception as error:
         if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
             raise
         raise InputError(f"{given}: cannot be read: {error}") from error
+    others = sorted(found.keys() - listed.keys())
     if not listed:
-        raise NoFileError(f"{given}: no file is there")
+        told = f"; passed over, as no file or a link to a folder: {first_few(others, 3)}" if others else ""
+        raise NoFileError(f"{given}: no file is there{told}")
+    files = []
     for name in sorted(listed):
         url = filesystem.unstrip_protocol(name)
         doc_id = posixpath.basename(name) if root is None else name.removeprefix(root).lstrip("/")
-        yield InputFile(url, int(listed[name]["size"] or 0), compression_of(url), options), doc_id
+        size = int(listed[name]["size"] or 0)
+        files.append((InputFile(url, size, compression_of(url), options), doc_id))
+    return files, others
 
 
 def _is_file(name: str, info: Mapping[str, Any]) -> bool:
     """Whether an entry is a file or a link, but to no folder, which may lead back to where one came from."""
     # of a link fsspec does not say to what; one that leads nowhere is refused when it is opened
     return info["type"] == "file" or bool(info.get("islink") and not os.path.isdir(name))
-
-
-def _hidden(name: str, root: str) -> bool:
-    return any(part.startswith((".", "_")) for part in name.removeprefix(root).strip("/").split("/"))
 
 
 def _format_by_ending(files: Sequence[InputFile]) -> FileFormat:
@@ -338,7 +360,9 @@ def _format_by_ending(files: Sequence[InputFile]) -> FileFormat:
         found.setdefault(ENDINGS[ending], file)
     if len(found) > 1:
         each = ", ".join(f"{kind} ({file.name})" for kind, file in found.items())
-        raise InputError(f"the inputs must be of one format, got {each}; ingest one, or name it with format=")
+        raise InputError(
+            f"the inputs must be of one format, got {each}; give those of one alone, or name it with format="
+        )
     return next(iter(found))
 
 

@@ -3,16 +3,25 @@ anywhere."""
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal, TypeAlias
 
-from dslda.corpus.reach import is_of_file_system
+from dslda.corpus.reach import is_of_file_system, reason_of
 from dslda.exceptions import InputError
 
-__all__ = ["Compression", "InputFile", "Lines", "compression_of", "read_blocks", "read_text"]
+__all__ = [
+    "Compression",
+    "InputFile",
+    "Lines",
+    "compression_of",
+    "read_blocks",
+    "read_text",
+    "why_not_opened",
+]
 
 Compression: TypeAlias = Literal["gzip", "zstd"]
 
@@ -64,8 +73,17 @@ class InputFile:
             # ValueError: a NUL, or an unknown protocol
             if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
                 raise
-            raise InputError(f"{self.name}: cannot be opened: {error}") from error
+            raise InputError(f"{self.name}: cannot be opened: {why_not_opened(self.name, error)}") from error
         return opened
+
+
+def why_not_opened(name: str, error: Exception) -> str:
+    """Why a file cannot be opened, and what to do."""
+    if isinstance(error, FileNotFoundError) and os.path.islink(name):
+        return f"it is a link to {os.readlink(name)}, which is not there; mend or remove it"
+    if isinstance(error, PermissionError):
+        return f"{reason_of(error)}; give the user that runs this the right to read it"
+    return reason_of(error)
 
 
 def compression_of(url: str) -> Compression | None:

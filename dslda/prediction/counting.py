@@ -180,7 +180,11 @@ def _document(document: Any, *, text: str, words: str, counts: str) -> Document:
         return given
     if text in document:
         found = document[text]
-        return "" if _is_missing(found) else found
+        if _is_missing(found):
+            return ""
+        if not isinstance(found, str):
+            raise InputError(f"text {text!r} must be a string, got {found!r:.60}")
+        return found
     if words in document and counts in document:
         listed, numbers = document[words], document[counts]
         return ((), ()) if _is_missing(listed) and _is_missing(numbers) else (listed, numbers)

@@ -13,8 +13,8 @@ from dslda.corpus.json_fields import count, json_sha256, optional, text
 from dslda.corpus.reach import is_of_file_system
 from dslda.corpus.readers import CsvLines, JsonLines, ParquetRows, Source, TextFile
 from dslda.corpus.store import Corpus
-from dslda.corpus.streams import InputFile, compression_of
-from dslda.exceptions import FormatError, InputError
+from dslda.corpus.streams import InputFile, compression_of, why_not_opened
+from dslda.exceptions import FormatError, InputChangedError, InputError
 
 if TYPE_CHECKING:
     from io import BufferedIOBase
@@ -26,6 +26,7 @@ __all__ = [
     "changed",
     "check_unchanged",
     "content_sha256",
+    "opens",
     "partition_inputs",
     "range_of",
     "reason_of",
@@ -176,7 +177,7 @@ def state_of(file: InputFile) -> tuple[int, str]:
         # ValueError: a NUL, or an unknown protocol
         if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
             raise
-        raise InputError(f"{file.name}: cannot be opened: {error}") from error
+        raise InputError(f"{file.name}: cannot be opened: {why_not_opened(file.name, error)}") from error
     marks = (info.get(name) for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "created"))
     return int(info["size"] or 0), " ".join(str(mark) for mark in marks if mark is not None)
 
@@ -204,17 +205,28 @@ def content_sha256(file: InputFile) -> str:
         raise InputError(f"{file.name}: cannot be read: {error}") from error
 
 
+def opens(file: InputFile) -> bool:
+    """Whether a file can be opened and read from, now."""
+    try:
+        with file.open() as raw:
+            raw.read(1)
+    except (InputError, OSError):
+        return False
+    return True
+
+
 def reason_of(error: InputError, place: str) -> str:
     """What an error says, without the place that it begins with, and without advice on the fields of all records."""
     said = str(error)
-    for beginning in (f"{place}: ", f"{place} "):  # the latter of a file that has no such field
+    # a file has no such field; a record of several lines is wrong in one of the others
+    for beginning in (f"{place}: ", f"{place} ", f"{place.rpartition(', line ')[0]}, "):
         said = said.removeprefix(beginning)
     return said.partition("; name its fields with ")[0]
 
 
-def changed(found: Input) -> InputError:
+def changed(found: Input) -> InputChangedError:
     """The error of a file that is not what it was when it was read first."""
-    return InputError(
+    return InputChangedError(
         f"{found.label} must stay as it is while it is scored, it was changed meanwhile; nothing of it is kept: run again "
         "when nothing writes to it any more"
     )
@@ -225,7 +237,7 @@ def check_unchanged(found: Input, options: Mapping[str, Any]) -> None:
 
     Raises
     ------
-    InputError
+    InputChangedError
         They are others.
     """
     if found.partition is None and state_of(found.file(options)) != (found.size, found.modified):

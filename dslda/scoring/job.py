@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dslda.corpus.location import Location, check_not_in_store
 from dslda.corpus.output import check_writable
 from dslda.corpus.readers import Fields
-from dslda.corpus.sources import InputFiles, NoFileError, list_files
+from dslda.corpus.sources import InputFiles, list_files, why_no_file
 from dslda.exceptions import InputError
 from dslda.model import Model, load_model
 from dslda.prediction.alignment import corpus_alignment
@@ -179,7 +179,10 @@ def _corpora(inputs: Sequence[Any], options: Mapping[str, Any]) -> tuple[Corpus,
 
 def _holds_corpus(path: str, options: Mapping[str, Any]) -> bool:
     is_glob = any(c in path for c in "*?[")
-    return bool(path) and not is_glob and Location.of(path, options).holds("zarr.json")
+    try:
+        return bool(path) and not is_glob and Location.of(path, options).holds("zarr.json")
+    except PermissionError:  # whoever lists it as a folder of files says what may not be read
+        return False
 
 
 def _distinct(found: Sequence[Input]) -> list[Input]:
@@ -191,34 +194,32 @@ def _files(inputs: Sequence[Any], format: str, folder: RunFolder, options: Mappi
     try:
         return list_files(inputs, format, storage_options=options)
     except InputError:
-        quiet = [one for one in inputs if _is_quiet(one, options)]
+        told = [_no_news(one, options) for one in inputs]
+        quiet = [reason for reason in told if reason is not None]
         before = folder.read_manifest() if quiet else None
         if before is None or before["status"] != "complete":
             raise
         known = before["settings"]["input_format"]
         if known == "corpus":
             raise
-        for one in quiet:
-            logger.info("%s: no file is there, which is nothing new", one)
-        if left := [one for one in inputs if one not in quiet]:
+        for reason in quiet:
+            logger.info("%s, which is nothing new", reason)
+        if left := [one for one, reason in zip(inputs, told, strict=True) if reason is None]:
             return list_files(left, format, storage_options=options)
         return InputFiles(known if format == "auto" else format, (), ())  # type: ignore[arg-type]
 
 
-def _is_quiet(one: Any, options: Mapping[str, Any]) -> bool:
-    """Whether an input is a pattern or a folder, and there is no file."""
+def _no_news(one: Any, options: Mapping[str, Any]) -> str | None:
+    """That there is no file, where an input is a pattern or a folder; else None."""
     if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
-        return False
+        return None
     try:
         fs, path = Location.of(one, options).file_system()
         if not any(c in path for c in "*?[") and not fs.isdir(path):
-            return False
-        list_files(one, "text", storage_options=options)  # of whatever ending
-    except NoFileError:
-        return True
+            return None
+        return why_no_file(one, options)
     except InputError:
-        return False
-    return False
+        return None
 
 
 def _check_apart(

@@ -21,7 +21,7 @@ from dslda.corpus.location import Location
 from dslda.corpus.output import writing
 from dslda.corpus.readers import Fields, Record, attempts
 from dslda.corpus.text import Analyzer
-from dslda.exceptions import InputError
+from dslda.exceptions import InputChangedError, InputError
 from dslda.persistence.record import ModelRecord
 from dslda.prediction.alignment import aligned_block
 from dslda.prediction.columns import columns_of_corpus, columns_of_records
@@ -288,7 +288,7 @@ class _Records:
                 continue
             if found is None:
                 if self._n != self._expected:
-                    raise InputError(
+                    raise InputChangedError(
                         f"{self._source.place(0)}: must have {self._expected:,} records as when it was read first, got "
                         f"{self._n:,}: it was changed meanwhile; run again when nothing writes to it any more"
                     )

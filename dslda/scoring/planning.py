@@ -14,7 +14,7 @@ from dslda.corpus.sources import OPENING_BYTES, InputFiles, group_sources, targe
 from dslda.corpus.streams import InputFile
 from dslda.exceptions import InputError
 from dslda.scoring.folder import Part, RunState
-from dslda.scoring.inputs import Input, Piece, content_sha256, state_of
+from dslda.scoring.inputs import Input, Piece, content_sha256, opens, state_of
 from dslda.scoring.scanning import scan
 from dslda.wording import first_few, number_of
 
@@ -125,9 +125,9 @@ def compare(
     """Find what is new, and what cannot stay.
 
     Inputs of a run that was completed stay as they are; with `rescore_changed` those that were changed are taken out with
-    their parts, and come again after all others. Inputs of a run that was not completed may change: then they are all
-    planned anew, since nothing of them was final. What is new comes in the `order` in which it was planned before, so that
-    parts that are done already keep their numbers.
+    their parts, and come again after all others. Those that could not be opened then, and can be now, are new. Inputs of a
+    run that was not completed may change: then they are all planned anew, since nothing of them was final. What is new comes
+    in the `order` in which it was planned before, so that parts that are done already keep their numbers.
 
     Raises
     ------
@@ -148,7 +148,12 @@ def compare(
                 _log_missing(known)
             continue
         found = now[place]
-        if found.looks_like(known):
+        never_read = bool(known.unreadable) and not known.sha256
+        if never_read and opens(found.file(options)):
+            open_changed = True  # rights that were given later change neither size nor time
+            inputs[i] = replace(known, verified=False)
+            continue
+        if found.looks_like(known) or (never_read and known.verified):
             continue
         if not known.verified or known.unreadable:
             open_changed = True
@@ -171,8 +176,9 @@ def compare(
         together = set(changed).union(*of_parts)
         if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in places]:
             raise InputError(
-                f"inputs that share a part with one that changed must be there to be scored again, {missing[0]} is not; "
-                "name it again, or choose another folder"
+                "inputs that share a part with one that changed must be there to be scored again, "
+                f"{number_of(len(missing), 'of them is', 'of them are')} not: {first_few(missing, SHOWN)}; put them back as "
+                "they were and name them for this run, or score into another folder"
             )
         for i in together:
             inputs[i] = replace(inputs[i], verified=False)

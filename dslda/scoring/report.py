@@ -128,8 +128,8 @@ def what_is_left(n_parts: int, dropped: Sequence[Input]) -> str:
     )
 
 
-def log_run(manifest: Mapping[str, Any], n_new_parts: int) -> None:
-    """Tell of a run that is complete what somebody has to know, and that it is."""
+def log_run(manifest: Mapping[str, Any]) -> None:
+    """Tell of a run that is complete what somebody has to know."""
     n = manifest["rows_out"]
     for flag, count in manifest["flags"].items():
         if count:
@@ -157,7 +157,6 @@ def log_run(manifest: Mapping[str, Any], n_new_parts: int) -> None:
         )
     if manifest["drift"]:
         _log_drift(manifest["drift"], manifest["new_words"])
-    log_complete(manifest, n_new_parts)
 
 
 def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:

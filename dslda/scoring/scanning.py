@@ -61,7 +61,7 @@ class Cut:
 
         Raises
         ------
-        InputError
+        InputChangedError
             The file was changed since it was cut.
         """
         pieces = tuple(
@@ -96,7 +96,9 @@ def scan(runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip
     Raises
     ------
     InputError
-        A file cannot be read, or changes while it is.
+        A file cannot be read.
+    InputChangedError
+        One changes while it is read.
     """
     sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=0)]
     groups = group_sources(sized, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -98,6 +98,7 @@ def score(
     storage_options: Mapping[str, Any] | None = None,
     client: Client | ClientLater | None = None,
     progress: Progress | None = None,
+    tell: Callable[[ScoringRun], None] | None = None,
 ) -> ScoringRun:
     """Score documents and write one row for each, in their order, into a folder that can be gone on with.
 
@@ -138,6 +139,9 @@ def score(
         (``memory://``), beyond that on one worker process per core, started and closed here.
     progress : callable, optional
         Called with a stage ("verify", "scan", "score", "check"), tasks done and tasks in all.
+    tell : callable, optional
+        Called with the run when all is written, and before logs and metrics say that it is complete, which they do not where
+        this raises.
 
     Returns
     -------
@@ -147,9 +151,11 @@ def score(
     ------
     InputError
         An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
-        not; was changed since it was scored, or while it was; or the folder is a run of another model or of other settings,
+        not; was changed since it was scored; or the folder is a run of another model or of other settings,
         or nothing can be written there and something must be. Finished parts stay; where the folder had a complete run, that
         counts until the next one is complete, else the manifest says that nothing does.
+    InputChangedError
+        An input was changed while it was scored; the same call goes on when nothing writes to it any more.
     VocabularyMismatchError
         A corpus is counted over another vocabulary.
     OutputExistsError
@@ -189,6 +195,8 @@ def score(
         )
         with locked as lock:
             done = _run(job, lock, client, progress, rescore_changed=rescore_changed, verify=verify)
+        if tell is not None:
+            tell(done)
     except BaseException:
         if reported is not None:
             with contextlib.suppress(DsldaError):  # what has failed first matters more
@@ -197,6 +205,7 @@ def score(
         raise
     if reported is not None:
         reported.write(done.manifest, done.n_new_parts)
+    log_complete(done.manifest, done.n_new_parts)
     return done
 
 
@@ -257,7 +266,7 @@ def _run(
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
         folder.tidy([part.number for part in state.parts])
-        log_run(manifest, n_new)
+        log_run(manifest)
     except BaseException:
         if client is None or (isinstance(client, ClientLater) and client.here):
             folder.clear_unfinished()  # by now the workers have ended; those of others end what they write
@@ -297,7 +306,6 @@ def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: 
             folder.write_manifest(manifest)
         folder.tidy([part.number for part in state.parts])
     log_all_unreadable(manifest)
-    log_complete(manifest, 0)
     return ScoringRun(job.location.url, 0, manifest)
 
 

@@ -47,7 +47,7 @@ def verified(
 
     Raises
     ------
-    InputError
+    InputChangedError
         One is not; nothing of it is kept.
     """
     files = _open_files(state)

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,14 +25,15 @@ import pytest
 import dslda
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
-from dslda.exceptions import InputError
+from dslda.exceptions import InputChangedError, InputError
 from dslda.model import Model, load_model
 from dslda.scoring.folder import RunFolder, RunState
 
 Dslda = Callable[..., Any]
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-c", "from dslda.cli import main; main()"]
+CODE = "from dslda.cli import main; main()"
+PROGRAM = [sys.executable, "-c", CODE]
 WORDS = ("good", "fine", "lovely", "great", "bad", "poor", "awful", "sad", "unheard", "of")
 
 
@@ -384,6 +386,30 @@ def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
     assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n9"]
 
 
+def test_a_folder_of_inputs_that_is_gone_or_cannot_be_read_is_no_week_without_a_file(
+    dslda: Dslda, made: Path, tmp_path: Path, without_rights: Dslda
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    (inputs / "sub").mkdir(parents=True)
+    write(inputs / "a.jsonl", 3, repeat=1)
+    write(inputs / "sub" / "b.jsonl", 3, first=3, repeat=1)
+    score = ("score", made / "stars.model")
+    assert dslda(*score, inputs, "--out", out).code == 0
+    before = content(out)
+    gone = dslda(*score, f"{tmp_path}/nowhere/*.jsonl", "--out", out)
+    assert (gone.code, f"the folder {tmp_path}/nowhere is not there" in gone.error) == (2, True)
+    for folder in (inputs / "sub", inputs):
+        rights = folder.stat().st_mode
+        try:
+            folder.chmod(0)
+            refused = without_rights(CODE, *score, inputs, "--out", out, "--on-error", "skip")
+        finally:
+            folder.chmod(rights)
+        assert refused.returncode == 2, refused.stderr
+        assert f"the folder {folder} cannot be read: Permission denied" in refused.stderr
+    assert content(out) == before
+
+
 def test_a_renamed_input_is_scored_again_with_a_warning_that_names_both(
     dslda: Dslda, made: Path, tmp_path: Path
 ) -> None:
@@ -445,7 +471,9 @@ def test_what_shares_a_part_with_a_changed_input_is_scored_again_too(
     write(inputs / "b.jsonl", 1, first=10, repeat=1)
     (inputs / "c.jsonl").rename(tmp_path / "c.jsonl")
     before = content(out)
-    assert f"{inputs}/c.jsonl is not; name it again" in dslda(*score, "--rescore-changed").error
+    refused = dslda(*score, "--rescore-changed")
+    assert refused.code == 2
+    assert f"1 of them is not: {inputs}/c.jsonl; put them back as they were and name them" in refused.error
     assert content(out) == before
     (tmp_path / "c.jsonl").rename(inputs / "c.jsonl")
     assert dslda(*score, "--rescore-changed").code == 0
@@ -567,7 +595,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
          "line 2: must have the field 'text'", 2, ["a", "d"]),
         ("x.jsonl", b'{"key":"a","text":"good"}\n\xff\xfe\n[1]\n{"key":"d","text":"bad"}\n',
          "line 2: not UTF-8: byte 0xff", 2, ["a", "d"]),
-        ("x.csv", b'key,text\na,good\nb,"bad"x\nc,fine,more\nd,\xff\ne,bad\n', "line 3: not CSV", 3, ["a", "e"]),
+        ("x.csv", b'key,text\na,good\nb,"bad"x\nc,fine,more\nd,"x\n\xff"\ne,bad\n', "line 3: not CSV", 3, ["a", "e"]),
         ("x.jsonl.gz", gzip.compress(b"".join(b'{"text":"%d"}\n' % 7**i for i in range(900)), mtime=0)[:-9000],
          "the gzip file is cut short", 0, None),
     ],
@@ -616,7 +644,7 @@ def test_what_is_wrong_with_all_records_is_an_error_all_the_same(
     done = dslda("score", model, tmp_path / "x.jsonl", "--out", out, "--on-error", "skip")
     assert done.code == 2
     assert "some record must be one that can be scored, all were skipped; the first: " in done.error
-    assert f"the first: {tmp_path}/x.jsonl, line 1: a document must be" in done.error
+    assert f"the first: {tmp_path}/x.jsonl, line 1: text 'text' must be a string" in done.error
     (tmp_path / "x.parquet").write_bytes(b"no Parquet")
     done = dslda("score", model, tmp_path / "x.parquet", "--out", tmp_path / "o2", "--on-error", "skip")
     assert done.code == 2
@@ -661,6 +689,27 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     (inputs / "b.parquet").write_bytes(raw)  # mended: it has no rows yet, so it is no change of any
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)] == ["a1", "a2", "c1", "c2", "b1", "b2"]
+
+
+def test_a_file_that_could_not_be_opened_is_scored_as_soon_as_it_can_be(
+    dslda: Dslda, made: Path, tmp_path: Path, without_rights: Dslda
+) -> None:
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    inputs.mkdir()
+    write(inputs / "a.jsonl", 2, repeat=1)
+    write(inputs / "b.jsonl", 2, first=2, repeat=1).chmod(0)
+    score = ("score", made / "stars.model", inputs, "--out", out, "--on-error", "skip")
+    done = without_rights(CODE, *score)
+    assert "2 rows in 1 part, 1 of them scored now, 1 input unreadable" in done.stdout
+    complete = content(out)
+    assert "nothing was new, 1 input unreadable" in without_rights(CODE, *score).stdout
+    assert content(out) == complete
+    (inputs / "b.jsonl").chmod(0o600)  # which changes neither its size nor its time
+    done = dslda(*score)
+    assert "4 rows in 2 parts, 1 of them scored now, mean" in done.out
+    assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n3"]
+    assert content(out)["part-000000.parquet"] == complete["part-000000.parquet"]
+    assert "nothing was new" in dslda(*score).out
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
@@ -864,21 +913,8 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
     assert "does not agree with its checksum" in dslda(*score, "--out", out).error
 
 
-def without_rights(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the program as a user whom the rights of files bind, as they do not bind the system's own."""
-    bound = []
-    if os.geteuid() == 0:
-        bound = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-        if shutil.which("setpriv") is None or subprocess.run([*bound, "true"], check=False).returncode:
-            pytest.skip("no way here to be bound by the rights of files")
-    return subprocess.run(
-        [*bound, *PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
 def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
-    dslda: Dslda, made: Path, tmp_path: Path
+    dslda: Dslda, made: Path, tmp_path: Path, without_rights: Dslda
 ) -> None:
     inputs, out = tmp_path / "in", tmp_path / "out"
     inputs.mkdir()
@@ -891,17 +927,17 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
         for folder in folders:
             folder.chmod(0o500)
         os.utime(inputs / "a.jsonl", (1, 1))  # its new time would be noted
-        done = without_rights(*score, "--verify")
+        done = without_rights(CODE, *score, "--verify")
         assert done.returncode == 0, done.stderr
         assert "1 part read again: all are what was written" in done.stderr
         assert "complete: 5 rows of 5 records, nothing was new" in done.stderr
         damage(out / "part-000000.parquet")
-        refused = without_rights(*score, "--verify")
+        refused = without_rights(CODE, *score, "--verify")
         assert refused.returncode == 2
         assert "cannot be written: Permission denied" in refused.stderr
         assert "; 1 part is not what was written: part-000000.parquet" in refused.stderr
         write(inputs / "b.jsonl", 5, first=5, repeat=1)
-        refused = without_rights(*score)
+        refused = without_rights(CODE, *score)
         assert refused.returncode == 2
         assert "cannot be written: Permission denied" in refused.stderr
         assert "; 1 input must be scored" in refused.stderr
@@ -912,11 +948,11 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
         assert dslda(*score).code == 2
         for folder in folders:
             folder.chmod(0o500)
-        refused = without_rights(*score)  # nor can what is unfinished be gone on with
+        refused = without_rights(CODE, *score)  # nor can what is unfinished be gone on with
         assert refused.returncode == 2
         assert "; 1 input must be scored" in refused.stderr
         (inputs / "b.jsonl").unlink()
-        assert without_rights(*score).returncode == 0
+        assert without_rights(CODE, *score).returncode == 0
     finally:
         for folder in folders:
             folder.chmod(0o700)
@@ -996,7 +1032,7 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
             if when == "content":
                 os.utime(changing, ns=times)
 
-    with pytest.raises(InputError, match=r"in/a\.jsonl must stay as it is while it is scored"):
+    with pytest.raises(InputChangedError, match=r"in/a\.jsonl must stay as it is while it is scored"):
         dslda.score(made / "stars.model", inputs, out, progress=change)
     assert later or manifest(out)["status"] == "unfinished"
     assert complete.items() <= content(out).items()
@@ -1008,6 +1044,30 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
     assert content(out) == content(fresh)
 
 
+def test_an_input_that_changes_while_it_is_scored_is_no_reason_to_call_somebody(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    changing, ended = write(tmp_path / "a.jsonl", 9, repeat=1), threading.Event()
+    score = ("score", made / "stars.model", changing, "--out", tmp_path / "out")
+
+    def touch() -> None:
+        moment = 0
+        while not ended.wait(0.001):
+            moment += 1
+            os.utime(changing, ns=(moment, moment))
+
+    toucher = threading.Thread(target=touch)
+    toucher.start()
+    try:
+        done = dslda(*score)
+    finally:
+        ended.set()
+        toucher.join()
+    assert f"{changing} must stay as it is while it is scored" in done.error
+    assert done.code == 1
+    assert dslda(*score).code == 0
+
+
 def test_no_number_of_parts_is_promised_of_an_input_that_was_changed(made: Path, tmp_path: Path) -> None:
     changing, out = write(tmp_path / "a.jsonl", 6, repeat=12000), tmp_path / "out"
 
@@ -1016,7 +1076,7 @@ def test_no_number_of_parts_is_promised_of_an_input_that_was_changed(made: Path,
             with changing.open("ab") as stream:
                 stream.write(b"\n")
 
-    with pytest.raises(InputError, match="must stay as it is while it is scored") as raised:
+    with pytest.raises(InputChangedError, match="must stay as it is while it is scored") as raised:
         dslda.score(made / "stars.model", changing, out, progress=change)
     assert len(manifest(out)["parts"]) > 1
     assert not [*out.glob("part-*"), *out.glob("parts/*")]
@@ -1136,6 +1196,29 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
         assert "--metrics must name a" in dslda(*score[:5], "--metrics", place).error
     words = {each["word"]: each["count"] for each in manifest(tmp_path / "out")["new_words"]["words"]}
     assert words == {"zzz": 1, "yyy": 1}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_run_that_cannot_tell_of_itself_is_not_said_to_be_complete(
+    dslda: Dslda, made: Path, tmp_path: Path
+) -> None:
+    metrics, out = tmp_path / "m.prom", tmp_path / "out"
+    given = ("score", made / "stars.model", made / "reviews.jsonl", "--out", out)
+    score = (*given, "--metrics", metrics, "--json")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, *map(str, score)], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 1
+    *others, last = map(json.loads, done.stderr.splitlines())
+    assert (last["level"], last["exit_code"]) == ("error", 1)
+    assert "standard output: No space left on device" in last["message"]
+    assert not [each for each in others if each.get("event") == "complete"]
+    assert f'dslda_score_success{{run="{out}"}} 0.0\n' in metrics.read_text()
+    again = dslda(*score)
+    assert (again.code, "nothing was new" in again.out) == (0, True)
+    assert json.loads(again.err.splitlines()[-1])["event"] == "complete"
+    assert f'dslda_score_success{{run="{out}"}} 1.0\n' in metrics.read_text()
 
 
 def test_stop_words_are_no_new_words(made: Path, tmp_path: Path) -> None:

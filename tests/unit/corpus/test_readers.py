@@ -157,6 +157,7 @@ def test_a_block_that_inflates_a_thousandfold_comes_in_parts(tmp_path):
         (b"null", "line 3: must be a JSON object, got null"),
         (b"17", "line 3: must be a JSON object, got a number"),
         (b"[" * 100_000, "line 3: not JSON"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "line 3: not JSON: a whole number must have at most 4,300 digits$"),
         (b'{"text": "a"}\r{"text": "b"}\r', "line 3: not JSON: .* must end with a line feed"),
     ],
 )
@@ -230,6 +231,7 @@ def test_csv_that_breaks_a_rule_is_named_by_line(tmp_path, content, message):
         ("x 0:1", "M the number of pairs, got M 'x'"),
         ("1 0-1", "pairs term:count of whole numbers, got '0-1'"),
         ("1 0:1.5", "pairs term:count of whole numbers, got '0:1.5'"),
+        ("1 0:" + "9" * 5000, "pairs term:count of whole numbers, got '0:999.*; they have at most 18 digits"),
         ("1 0:-1", "pairs term:count of whole numbers, got '0:-1'"),
         ("1 3:1", r"term 3 is not in the vocabulary of 3 terms \(0 is the first\)"),
     ],
@@ -355,9 +357,18 @@ def test_links_to_folders_are_never_taken_for_files(tmp_path: Path, caplog: pyte
     assert [record.args for record in caplog.records] == [
         (str(tmp_path / name),) for name in ("pipe.txt", "self.txt", "sub/up")
     ]
-    assert list_files(str(tmp_path / "*.txt")).ids == ("a.txt", "b.txt")
+    caplog.clear()
+    with caplog.at_level("WARNING", "dslda"):
+        assert list_files(str(tmp_path / "*")).ids == ("a.txt", "b.txt")
+    assert [record.args for record in caplog.records] == [
+        (str(tmp_path / name),) for name in ("pipe.txt", "self.txt")
+    ]
+    with pytest.raises(InputError, match=r"no file is there; passed over, .*: .*/pipe\.txt"):
+        list_files(tmp_path / "p*")
     (tmp_path / "nowhere.txt").symlink_to("no such file")
-    with pytest.raises(InputError, match=r"nowhere\.txt: cannot be opened"):
+    with pytest.raises(
+        InputError, match=r"nowhere\.txt: cannot be opened: it is a link to no such file, which"
+    ):
         list(TextFile(list_files(tmp_path).files[2], "x").records(Fields()))
 
 

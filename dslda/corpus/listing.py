@@ -1,0 +1,130 @@
+"""What is in a folder, or at a pattern; a folder of the local file system that cannot be listed is told of."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+from dslda.exceptions import InputError
+
+__all__ = ["entries_of_folder", "entries_of_pattern"]
+
+Entries: TypeAlias = dict[str, Mapping[str, Any]]
+"""By their paths, as fsspec describes them."""
+
+WILDCARD = re.compile(r"[*?\[]")
+
+
+def entries_of_folder(filesystem: AbstractFileSystem, path: str) -> Entries:
+    """All in a folder, to its depths, but folders; names that begin with ``.`` or ``_`` are passed over.
+
+    Raises
+    ------
+    InputError
+        A folder cannot be listed.
+    """
+    found = _strict(filesystem, lambda folder: not _hidden(folder, path)).find(path, detail=True)
+    return {name: info for name, info in found.items() if not _hidden(name, path)}
+
+
+def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
+    """All that a pattern matches, but folders.
+
+    Raises
+    ------
+    InputError
+        A folder that it leads into cannot be listed, or the one before its first wildcard is not there.
+    """
+    if isinstance(filesystem, LocalFileSystem):
+        _check_beginning(pattern)
+    found = _strict(filesystem, lambda folder: _leads_into(pattern, folder)).glob(pattern, detail=True)
+    return {name: info for name, info in found.items() if info["type"] != "directory"}
+
+
+class _Strict(LocalFileSystem):
+    """The local file system, with an error for a folder that must be listed and cannot be, which fsspec leaves out.
+
+    Parameters
+    ----------
+    needed : callable
+        Whether a folder must be listed.
+    """
+
+    cachable = False
+
+    def __init__(self, needed: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._needed = needed
+
+    def walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        topdown: bool = True,
+        on_error: Any = None,
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """As fsspec has it, which calls this for each folder again."""
+
+        def tell(error: OSError) -> None:
+            # one that was removed meanwhile holds nothing
+            if self._needed(path) and not isinstance(error, FileNotFoundError):
+                raise _not_listed(path, error) from error
+
+        yield from super().walk(path, maxdepth, topdown, tell, **kwargs)
+
+
+def _strict(filesystem: AbstractFileSystem, needed: Callable[[str], bool]) -> AbstractFileSystem:
+    # object stores have no folders, and say when they refuse
+    return _Strict(needed) if isinstance(filesystem, LocalFileSystem) else filesystem
+
+
+def _check_beginning(pattern: str) -> None:
+    """Refuse a pattern whose folder before the first wildcard cannot be listed, and a name that may not be looked at."""
+    wildcard = WILDCARD.search(pattern)
+    if wildcard is None:
+        if os.path.islink(pattern) and not os.path.exists(pattern):
+            raise InputError(
+                f"{pattern} is a link to {os.readlink(pattern)}, which is not there; mend or remove it"
+            )
+        try:
+            os.stat(pattern)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except PermissionError as error:
+            raise _not_listed(os.path.dirname(pattern), error) from error
+        return
+    folder = pattern[: wildcard.start()].rpartition("/")[0] or "/"
+    try:
+        os.scandir(folder).close()
+    except FileNotFoundError:
+        raise InputError(
+            f"{pattern}: the folder {folder} is not there; make or mount it, or name another"
+        ) from None
+    except OSError as error:
+        raise _not_listed(folder, error) from error
+
+
+def _not_listed(folder: str, error: OSError) -> InputError:
+    hint = "; give the user that runs this the right to read it" if isinstance(error, PermissionError) else ""
+    return InputError(f"the folder {folder.rstrip('/')} cannot be read: {error.strerror}{hint}")
+
+
+def _leads_into(pattern: str, folder: str) -> bool:
+    """Whether what a pattern matches may lie in a folder."""
+    for name, part in zip(folder.rstrip("/").split("/"), pattern.split("/"), strict=False):
+        if part == "**":
+            return True
+        if not fnmatchcase(name, part):
+            return False
+    return True
+
+
+def _hidden(name: str, root: str) -> bool:
+    return any(part.startswith((".", "_")) for part in name.removeprefix(root).strip("/").split("/"))
