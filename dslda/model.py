@@ -288,8 +288,8 @@ class Model:
         Parameters
         ----------
         documents : iterable of str, of (words, counts) or of mappings; DataFrame; Corpus; sparse matrix or array
-            Texts are tokenised as in training. A DataFrame (pandas, polars) or pyarrow table is taken as mappings. A corpus is
-            read partition by partition. A matrix holds counts, documents by terms.
+            Texts are tokenised as in training. A DataFrame (pandas, polars) or pyarrow table is taken as mappings. A corpus
+            is read partition by partition. A matrix holds counts, documents by terms.
         text, words, counts : str, optional
             Fields of the mappings that hold the text, or the words and their counts. By default those of the
             documents trained on, else "text", "words" and "counts".
