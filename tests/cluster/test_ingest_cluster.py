@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from dslda.corpus import sources
 from dslda.corpus.bag import blocks_from_bag
 from dslda.corpus.ingest import ingest
 from dslda.corpus.readers import Fields
-from dslda.corpus.runner import DaskRunner
+from dslda.corpus.runner import DaskRunner, merge_in_tree
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import DataWarning, InputError
 
@@ -214,3 +216,27 @@ def test_a_script_without_guard_and_client_gets_workers_of_its_own(lines, in_pro
     assert done.stdout.split() == [in_process]
     assert not list((tmp_path / "tmp").glob("dslda-*"))
     shutil.rmtree(tmp_path / "tmp")
+
+
+def _slowly(value: int) -> int:
+    time.sleep(0.2)
+    return value
+
+
+def _sum(*values: int) -> int:
+    return sum(values)
+
+
+def test_what_is_given_up_costs_the_client_neither_its_connection_nor_its_results(client):
+    kept = client.submit(int, 7)
+    assert kept.result() == 7
+    runner = DaskRunner(client)
+    leaves = runner.map(_slowly, range(40))
+    # of a tree of sums only the last future is kept: those between are wanted by nobody
+    total = merge_in_tree(runner, leaves, _sum)
+    gc.collect()
+    runner.cancel()
+    assert client.submit(int, 8).result(timeout=30) == 8
+    assert client.status == "running"
+    assert kept.status == "finished"
+    del leaves, total

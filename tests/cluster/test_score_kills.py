@@ -145,16 +145,16 @@ def test_killed_at_each_of_its_writes_a_run_goes_on_to_the_same_bytes(tmp_path: 
         for i in range(60):
             words = " ".join(f"w{(i * j) % 17}" for j in range(20))
             stream.write(json.dumps({"id": f"d{i % 50}", "text": words, "y": i % 7}) + "\n")
-    corpus = dslda.ingest(
-        tmp_path / "t.jsonl",
-        tmp_path / "c.corpus",
-        text="text",
-        id="id",
-        response="y",
-        min_df=1,
-        max_df=1.0,
-        partition_tokens=500,
-    )
+    settings = {
+        "text": "text",
+        "id": "id",
+        "response": "y",
+        "min_df": 1,
+        "max_df": 1.0,
+        "partition_tokens": 500,
+    }
+    with pytest.warns(dslda.exceptions.DataWarning, match="10 documents repeat the identifier"):
+        corpus = dslda.ingest(tmp_path / "t.jsonl", tmp_path / "c.corpus", **settings)
     assert corpus.n_partitions == 2
     whole = dslda.ingest(
         tmp_path / "t.jsonl", tmp_path / "w.corpus", text="text", response="y", min_df=1, max_df=1.0

@@ -20,7 +20,7 @@ TERMS = ["apple", "fig", "pear"]
 def test_inputs_are_paths_or_collections(inputs: object) -> None:
     with pytest.raises(
         InputError,
-        match=r"must be (paths or URLs, a sparse matrix, .*|a path or URL that is not empty), got ",
+        match=r"must be (paths or URLs(, a DataFrame of texts, .*)?|a path or URL that is not empty), got ",
     ):
         dslda.ingest(inputs, text="text")
 

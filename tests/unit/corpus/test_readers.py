@@ -307,7 +307,7 @@ def test_inputs_that_are_not_clear_are_refused(tmp_path, names, pattern, message
 
 
 def test_inputs_of_another_kind_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"inputs must be paths or URLs, a sparse matrix, .* got int"):
+    with pytest.raises(InputError, match=r"inputs must be paths or URLs, a DataFrame of texts, .* got int"):
         list_files([3])  # type: ignore[list-item]
     with pytest.raises(InputError, match="at least one input"):
         list_files([])
