@@ -39,6 +39,7 @@ __all__ = [
     "PartitionInfo",
     "ResponseSummary",
     "checksum",
+    "is_unfinished",
 ]
 
 ENCODING_TYPE = "dslda-corpus"
@@ -374,6 +375,11 @@ def _columns_from_json(
     return summaries, levels
 
 
+def is_unfinished(data: Mapping[str, Any]) -> bool:
+    """Whether these are the attributes of a corpus that has no manifest yet."""
+    return data.get("encoding-type") == ENCODING_TYPE and data.keys() <= {"encoding-type", "encoding-version"}
+
+
 def _check_encoding(data: Mapping[str, Any], path: str) -> None:
     """Refuse anything but a finished corpus of the version this release reads."""
     kind, version = data.get("encoding-type"), data.get("encoding-version")
@@ -388,8 +394,8 @@ def _check_encoding(data: Mapping[str, Any], path: str) -> None:
             f"{path} is a corpus of version {version!r}, this release of dslda reads versions "
             f"{ENCODING_VERSION!r} and {APPENDED_VERSION!r}; update dslda"
         )
-    if set(data) <= {"encoding-type", "encoding-version"}:
+    if is_unfinished(data):
         raise FormatError(
             f"{path} is unfinished, it has no manifest yet: the ingest that writes it is running or was cut "
-            "short; wait for it, or ingest again with overwrite"
+            "short; wait for it, or ingest again"
         )

@@ -19,7 +19,7 @@ from dslda.corpus.arguments import given_vocabulary, matrix_rows, name_fields
 from dslda.corpus.bag import check_columns, check_fields, count_collection, is_dask_collection
 from dslda.corpus.counting import count_chunk
 from dslda.corpus.growth import NamedFields, grown_settings, with_fields_of
-from dslda.corpus.leftovers import clear_leftovers
+from dslda.corpus.leftovers import clear_leftovers, has_unfinished
 from dslda.corpus.location import Location
 from dslda.corpus.lock import only_writer
 from dslda.corpus.partitioning import choose_partition_tokens
@@ -214,7 +214,9 @@ def ingest(
     check_client(client)
     target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
-    check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
+    location = Location.of(target, storage_options)
+    if append or not has_unfinished(location):  # else it is looked at when nobody can be writing it
+        check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
     is_matrix = hasattr(inputs, "tocsr")
     records = None if is_matrix else records_in_memory(inputs)
     listed = not is_matrix and records is None and not is_dask_collection(inputs)
@@ -234,13 +236,12 @@ def ingest(
         "max_features": max_features,
     }
     named = NamedFields(text, words, counts, id, response, covariates, weight, categorical)
-    location = Location.of(target, storage_options)
 
     with only_writer(location) as lock:
         if lock.alone:
             clear_leftovers(location)
-            # one may be back in its place
-            check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
+        # one may be back in its place
+        check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
         before = open_corpus(target, storage_options=storage_options) if append else None
         given = given_vocabulary(vocabulary, by_position, storage_options, before)
         if before is not None and not is_matrix and (files is None or files.format not in ("text", "ldac")):

@@ -8,11 +8,11 @@ import os
 import re
 
 from dslda.corpus.appended import APPENDED
-from dslda.corpus.format import Manifest
+from dslda.corpus.format import Manifest, is_unfinished
 from dslda.corpus.location import METADATA, Location
 from dslda.exceptions import FormatError, InputError
 
-__all__ = ["clear_leftovers"]
+__all__ = ["clear_leftovers", "has_unfinished"]
 
 GROUP = re.compile(r"\d+-[0-9a-f]{8}")
 """What appending calls its groups."""
@@ -38,6 +38,8 @@ def clear_leftovers(location: Location) -> None:
                 "%s is back: a run that was killed while it replaced it had left it aside", location.url
             )
     unfinished = location.hidden("partial", "old", "probe")
+    if has_unfinished(location):
+        unfinished.append(location)
     manifest = _manifest(location)
     if manifest is not None:
         named = {group.path for group in manifest.appended}
@@ -50,6 +52,14 @@ def clear_leftovers(location: Location) -> None:
     for left in unfinished:
         logger.info("removing %s, left by a run that was killed", left.url)
         left.remove()
+
+
+def has_unfinished(location: Location) -> bool:
+    """Whether in the place lies a corpus that was never completed, as killed runs leave it where nothing can be renamed."""
+    try:
+        return not location.local and is_unfinished(location.read_attributes())
+    except (InputError, FormatError):
+        return False
 
 
 def _manifest(location: Location) -> Manifest | None:
