@@ -294,8 +294,8 @@ class Model:
             Fields of the mappings that hold the text, or the words and their counts. By default those of the
             documents trained on, else "text", "words" and "counts".
         terms : iterable of str, optional
-            Terms of the columns of a matrix, which are matched by name; without, the columns must be the
-            model's.
+            Terms of the columns of a matrix, which are matched by name; those of a DataFrame are its columns. Without, the
+            columns must be the model's.
         realign : bool, default False
             Match the terms of a corpus by name where its vocabulary is not the model's.
         covariates : mapping of str to array-like, optional

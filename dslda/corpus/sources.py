@@ -59,6 +59,9 @@ ENDINGS: Mapping[str, FileFormat] = {
 
 SPREADSHEETS = frozenset({".xlsx", ".xlsm", ".xls", ".ods", ".numbers"})
 
+LONGEST_NAME = 255
+"""Characters of a name in any file system."""
+
 MIN_CHUNK_BYTES = 1 << 20
 MAX_CHUNK_BYTES = 16 << 20
 CHUNKS_WANTED = 64
@@ -148,6 +151,11 @@ def list_files(
     for one in given:
         if isinstance(one, str) and not one.strip():
             raise InputError(f"an input must be a path or URL that is not empty, got {one!r}")
+        if isinstance(one, str) and "://" not in one and len(one.rpartition("/")[2]) > LONGEST_NAME:
+            raise InputError(
+                f"an input must be a path or URL, got a string of {len(one):,} characters; give texts as mappings, "
+                "[{'text': '...'}, ...]"
+            )
         if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
             raise InputError(
                 "inputs must be paths or URLs, a DataFrame of texts, mappings, a sparse matrix, or a dask bag or DataFrame, "

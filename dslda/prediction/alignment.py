@@ -32,6 +32,12 @@ def blocks_of_matrix(
     """Rows of a count matrix, its columns in the model's order or named by `terms`."""
     shape = np.shape(matrix)
     alignment = None
+    if terms is None and record.vocabulary is not None:
+        # a DataFrame names its columns: where these are terms, they count, and not their order
+        names = list(getattr(matrix, "columns", ()))
+        known = frozenset(record.vocabulary.terms)
+        if any(isinstance(name, str) and name in known for name in names):
+            terms = [str(name) for name in names]
     if terms is None:
         if len(shape) == 2 and shape[1] != record.parameters.n_terms:
             raise VocabularyMismatchError(

@@ -165,6 +165,6 @@ def test_more_topics_than_there_can_be_are_refused_with_the_most_there_can(
     monkeypatch.setattr("distributed.system.MEMORY_LIMIT", 2 * 2**30)
     with (
         pytest.warns(DataWarning, match="cannot be told apart"),
-        pytest.raises(InputError, match=r"at most 10,\d+ with 4 terms where this machine has 2\.00 GiB"),
+        pytest.raises(InputError, match=r"at most 8,\d+ with 4 terms where this machine has 2\.00 GiB"),
     ):
         train(csr_array(np.eye(4)), response=np.arange(4.0), n_topics=100_000)

@@ -399,10 +399,29 @@ def test_what_is_no_table_of_texts_is_told_what_to_give() -> None:
             lambda: train(frame, text="text", response="y"),
             r"got DataFrame; dslda\.ingest makes a corpus .* text=",
         ),
+        (lambda: ingest(pd.concat([frame, frame[["y"]]], axis=1), text="text"), "names the column 'y' twice"),
+        (
+            lambda: ingest(pa.table([["one"], ["two"]], ["text", "text"]), text="text"),
+            "names the column 'text' twice",
+        ),
+        (
+            lambda: ingest(["a text " * 50, "another"], text="text"),
+            "got a string of 350 characters; give texts as mapp",
+        ),
         (lambda: train(frame.text, response=frame.y), r"got Series; dslda\.ingest makes a corpus"),
     ):
         with pytest.raises(InputError, match=message):
             call()
+
+
+def test_columns_of_a_frame_of_counts_are_matched_by_their_names(
+    model: Model, reviews: tuple[sparse.csr_array, np.ndarray, list[str]]
+) -> None:
+    counts, _, terms = reviews
+    frame = pd.DataFrame(counts[:9].toarray(), columns=terms)
+    expected = model.predict(counts[:9])
+    assert_array_equal(model.predict(frame), expected)
+    assert_array_equal(model.predict(frame[terms[::-1]]), expected)
 
 
 def test_a_model_without_terms_says_what_it_cannot_do(
