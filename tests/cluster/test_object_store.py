@@ -80,6 +80,9 @@ def end(process: subprocess.Popen[str]) -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of one with a bucket, which programs that are started from here find by themselves."""
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()  # of a server before this one, which these tests had in between others
     process = python(SERVER)
     address = f"http://127.0.0.1:{line(process)}"
     with pytest.MonkeyPatch.context() as patch:
