@@ -49,11 +49,14 @@ def _finite(value: Any) -> Any:
 
 def json_error(message: str, exit_code: int) -> str:
     """The error that a command ends with, as its log has lines with ``--json``."""
-    record = logging.makeLogRecord(
-        {"name": "dslda", "levelno": logging.ERROR, "levelname": "ERROR", "msg": message}
-    )
+    record = _record(logging.ERROR, message)
     record.exit_code = exit_code
     return _JsonLines().format(record)
+
+
+def _record(level: int, message: str) -> logging.LogRecord:
+    named = {"name": "dslda", "levelno": level, "levelname": logging.getLevelName(level), "msg": message}
+    return logging.makeLogRecord(named)
 
 
 class _Lines(logging.Formatter):
@@ -66,10 +69,8 @@ class _Lines(logging.Formatter):
 
 def information(message: str, *, json_logs: bool) -> bytes:
     """A line of the log, for who cannot wait for its locks: the handler of a signal."""
-    record = logging.makeLogRecord(
-        {"name": "dslda", "levelno": logging.INFO, "levelname": "INFO", "msg": message}
-    )
-    return f"{_formatter(json_logs=json_logs).format(record)}\n".encode()
+    formatter = _formatter(json_logs=json_logs)
+    return f"{formatter.format(_record(logging.INFO, message))}\n".encode()
 
 
 def _formatter(*, json_logs: bool) -> logging.Formatter:

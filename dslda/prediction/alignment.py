@@ -35,8 +35,7 @@ def blocks_of_matrix(
     if terms is None and record.vocabulary is not None:
         # a DataFrame names its columns: where these are terms, they count, and not their order
         names = list(getattr(matrix, "columns", ()))
-        known = frozenset(record.vocabulary.terms)
-        if any(isinstance(name, str) and name in known for name in names):
+        if any(isinstance(name, str) and name in record.vocabulary.index for name in names):
             terms = [str(name) for name in names]
     if terms is None:
         if len(shape) == 2 and shape[1] != record.parameters.n_terms:
