@@ -30,16 +30,16 @@ from scipy.sparse import csr_array
 from benchmarks.report import machine, markdown
 from benchmarks.workers import cpu_of_all, digest_of
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.dask_executor import DaskExecutor
+from dslda.engine.dask.dask_executor import DaskExecutor
+from dslda.engine.data.fit_source import CorpusSource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.progress import LogProgress
-from dslda.engine.sources import CorpusSource
 from dslda.families.base import STANDARDISED, Family
 from dslda.families.registry import get_family
+from dslda.ingestion.ingest import ingest
 from dslda.variational.compiling import kernel_of
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters

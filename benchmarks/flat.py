@@ -30,11 +30,11 @@ from benchmarks.report import machine, markdown
 from dslda.cluster.futures import wait_for
 from dslda.cluster.opening import CONFIG
 from dslda.corpus.block import DocumentBlock
-from dslda.engine.dask_executor import DaskExecutor
+from dslda.engine.dask.dask_executor import DaskExecutor
+from dslda.engine.data.fit_source import FutureSource, Source
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import IterationRecord
 from dslda.engine.progress import LogProgress
-from dslda.engine.sources import FutureSource, Source
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.design import Design

@@ -19,11 +19,11 @@ from benchmarks.report import machine, markdown
 from benchmarks.workers import cpu_of_all, worker_state
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.store import Corpus
-from dslda.engine.dask_executor import DaskExecutor
+from dslda.engine.dask.dask_executor import DaskExecutor
+from dslda.engine.dask.placement import ResidentPartitions
+from dslda.engine.data.fit_source import CorpusSource
 from dslda.engine.driver import fit
-from dslda.engine.placement import ResidentPartitions
 from dslda.engine.progress import LogProgress
-from dslda.engine.sources import CorpusSource
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.design import Design

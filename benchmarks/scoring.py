@@ -177,7 +177,7 @@ def _dslda(folder: str, name: str) -> Callable[[], Any]:
 
 def _kernel(folder: str) -> Callable[[], Any]:
     import dslda
-    from dslda.prediction.counting import blocks_of_documents
+    from dslda.prediction.record_counting import blocks_of_documents
     from dslda.variational.estep import infer
 
     record = dslda.load_model(Path(folder) / "m.model").scoring_record

@@ -32,11 +32,11 @@ from benchmarks.generated import Shape, generate
 from benchmarks.report import machine, markdown
 from benchmarks.workers import digest_of
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.engine.dask_executor import DaskExecutor
+from dslda.engine.dask.dask_executor import DaskExecutor
+from dslda.engine.data.fit_source import CorpusSource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.progress import LogProgress
-from dslda.engine.sources import CorpusSource
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.design import Design

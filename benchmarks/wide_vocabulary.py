@@ -21,11 +21,11 @@ from benchmarks.report import machine, markdown
 from benchmarks.workers import peak_bytes, worker_state
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.store import Corpus
-from dslda.engine.dask_executor import DaskExecutor
+from dslda.engine.dask.dask_executor import DaskExecutor
+from dslda.engine.data.fit_source import CorpusSource
 from dslda.engine.driver import fit
 from dslda.engine.em import IterationRecord
 from dslda.engine.progress import LogProgress
-from dslda.engine.sources import CorpusSource
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.design import Design

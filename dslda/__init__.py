@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from dslda._version import __version__
 
 if TYPE_CHECKING:
-    from dslda.corpus.ingest import ingest
     from dslda.corpus.store import Corpus, open_corpus
     from dslda.estimators import SLDAClassifier, SLDARegressor
     from dslda.families.base import Family
+    from dslda.ingestion.ingest import ingest
     from dslda.model import Model, load_model
     from dslda.scoring.score import score
-    from dslda.training import train
+    from dslda.training.train import train
 
 __all__ = [
     "Corpus",
@@ -40,11 +40,11 @@ _HOME = {
     "Model": "dslda.model",
     "SLDAClassifier": "dslda.estimators",
     "SLDARegressor": "dslda.estimators",
-    "ingest": "dslda.corpus.ingest",
+    "ingest": "dslda.ingestion.ingest",
     "load_model": "dslda.model",
     "open_corpus": "dslda.corpus.store",
     "score": "dslda.scoring.score",
-    "train": "dslda.training",
+    "train": "dslda.training.train",
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
-from dslda.persistence.record import ModelRecord
+from dslda.persistence.model_record import ModelRecord
 
 if TYPE_CHECKING:
     from dslda.families.base import Family

@@ -96,13 +96,13 @@ def run_demo(
     OutputExistsError
         The corpus or the model is there already.
     """
-    from dslda.corpus.ingest import ingest
     from dslda.corpus.writer import check_corpus_output
     from dslda.datasets import load_clothing
     from dslda.evaluation.baselines import lasso, lda_ridge, tfidf_ridge
     from dslda.evaluation.metrics import folds, predictive_r2
-    from dslda.persistence.store import check_model_output
-    from dslda.training import train
+    from dslda.ingestion.ingest import ingest
+    from dslda.persistence.model_store import check_model_output
+    from dslda.training.train import train
 
     if os.path.exists(out) and not os.path.isdir(out):
         raise InputError(f"{os.fspath(out)} must be a folder, got a file; choose another with --out")

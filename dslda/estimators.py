@@ -15,14 +15,14 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_non_negative, validate_data
 
-from dslda.arrays import response_array
+from dslda.array_inputs import response_array
 from dslda.corpus.levels import encodable
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
-from dslda.training.entry import DEFAULTS, train
 from dslda.training.roles import ClassWeight
+from dslda.training.train import DEFAULTS, train
 from dslda.variational.parameters import Granularity, TopicEstimation
 from dslda.wording import number_name, number_of
 

@@ -28,10 +28,10 @@ from scipy import optimize
 
 from dslda.datasets.simulate import simulate_corpus
 from dslda.families.base import Family, ResponseMoments
-from dslda.variational import reference
 from dslda.variational.estep import e_step, infer, neutral_extras
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
+from dslda.variational.oracle import one_predictor
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
@@ -219,12 +219,12 @@ class FamilyTests:
         states, y, parameters, aux = self._documents(seed=1)
         h = 1e-5
         for state, y_d, aux_d in zip(states, y, aux, strict=True):
-            score, _ = reference.document_statistics(
+            score, _ = one_predictor.document_statistics(
                 state, y_d, parameters, family=self.family, offset=0.2, aux=aux_d
             )
             for k, move in enumerate(h * np.eye(parameters.n_topics)):
                 up, down = (
-                    reference.document_elbo(
+                    one_predictor.document_elbo(
                         state,
                         y_d,
                         replace(parameters, eta=parameters.eta + sign * move),
@@ -258,13 +258,13 @@ class FamilyTests:
             )
             for d in range(len(states)):
                 own = slice(indptr[d], indptr[d + 1])
-                state = reference.cold_start(terms[own], counts[own], parameters, granularity=granularity)
+                state = one_predictor.cold_start(terms[own], counts[own], parameters, granularity=granularity)
                 for _ in range(n_sweeps):
-                    state = reference.sweep(
+                    state = one_predictor.sweep(
                         state, y[d], parameters, family=self.family, rho=1.0, offset=0.2, aux=aux[d]
                     )
                 assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
-                elbo = reference.document_elbo(
+                elbo = one_predictor.document_elbo(
                     state, y[d], parameters, family=self.family, rho=1.0, offset=0.2, aux=aux[d]
                 )
                 assert_allclose(posterior.elbo[d], elbo, rtol=1e-6, atol=1e-6)
@@ -381,7 +381,7 @@ class FamilyTests:
 
     def _documents(
         self, *, seed: int, n_documents: int = 8, granularity: str = "token"
-    ) -> tuple[list[reference.DocumentState], NDArray[np.float64], Parameters, NDArray[np.float64]]:
+    ) -> tuple[list[one_predictor.DocumentState], NDArray[np.float64], Parameters, NDArray[np.float64]]:
         """Documents with random phi, responses drawn around moderate omega, and parameters somewhere else."""
         generator = np.random.default_rng(seed)
         topics = generator.gamma(0.5, 1.0, (_N_TERMS, 3)) + 1e-3
@@ -394,7 +394,7 @@ class FamilyTests:
         states = []
         for d in range(n_documents):
             own = slice(indptr[d], indptr[d + 1])
-            state = reference.cold_start(terms[own], counts[own], parameters, granularity=granularity)
+            state = one_predictor.cold_start(terms[own], counts[own], parameters, granularity=granularity)
             state.phi = generator.dirichlet(np.full(3, 0.5), len(state.phi))
             states.append(state)
         truth = np.array(self.coefficients, dtype=np.float64)[[0, -1, 0]]
@@ -409,7 +409,7 @@ class FamilyTests:
 
     def _statistics(
         self,
-        states: Sequence[reference.DocumentState],
+        states: Sequence[one_predictor.DocumentState],
         y: NDArray[np.float64],
         parameters: Parameters,
         aux: NDArray[np.float64],
@@ -417,19 +417,19 @@ class FamilyTests:
         deltas = self.family.delta_probes(parameters.delta)
         sums = SufficientStatistics.zeros(_N_TERMS, parameters.n_topics, n_probes=len(deltas))
         for state, y_d, aux_d in zip(states, y, aux, strict=True):
-            score, information = reference.document_statistics(
+            score, information = one_predictor.document_statistics(
                 state, y_d, parameters, family=self.family, aux=aux_d
             )
             sums.score += score
             sums.information += information
-            curvature, bound = reference.curvatures(state, y_d, parameters, family=self.family, aux=aux_d)
+            curvature, bound = one_predictor.curvatures(state, y_d, parameters, family=self.family, aux=aux_d)
             sums.curvature += curvature
             sums.curvature_bound += bound
-            sums.elbo += reference.document_elbo(
+            sums.elbo += one_predictor.document_elbo(
                 state, y_d, parameters, family=self.family, rho=1.0, aux=aux_d
             )
             sums.profile += [
-                reference.expected_log_likelihood(
+                one_predictor.expected_log_likelihood(
                     state, y_d, parameters.eta, delta, family=self.family, aux=aux_d
                 )
                 for delta in deltas

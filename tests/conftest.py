@@ -16,11 +16,6 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "dslda"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-# its helpers are imported by name
-REFERENCE = str(Path(__file__).resolve().parent / "reference")
-if REFERENCE not in sys.path:
-    sys.path.append(REFERENCE)
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have the kernels compiled anew after a change in what they inline: numba looks at the file of the kernel alone.
@@ -38,7 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
         block = "from dslda.variational.kernels import block_kernel; block_kernel"
         compilers = [
             subprocess.Popen([sys.executable, "-c", kernels], cwd=PACKAGE.parent)
-            for kernels in (f"{block}(False)", f"{block}(True); import dslda.variational.kernels.classes")
+            for kernels in (
+                f"{block}(False)",
+                f"{block}(True); import dslda.variational.kernels.class_e_step",
+            )
         ]
         codes = [compiler.wait() for compiler in compilers]
         if any(codes):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dslda.cluster.client import ClientLater, is_in_memory
+from dslda.cluster.client import ClientLater
+from dslda.storage.location import is_in_memory
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions

@@ -14,9 +14,8 @@ import click
 from dslda._version import __version__
 from dslda.cli.interrupts import Interrupts
 from dslda.cli.logs import json_error
-from dslda.cli.streams import drop, flush_error, nobody_reads, open_standard_streams
+from dslda.cli.standard_streams import drop, flush_error, nobody_reads, open_standard_streams
 from dslda.cli.wording import in_options
-from dslda.corpus.output import FULL
 from dslda.exceptions import (
     DsldaError,
     FormatError,
@@ -25,6 +24,7 @@ from dslda.exceptions import (
     OutputExistsError,
     VocabularyMismatchError,
 )
+from dslda.storage.output import FULL
 
 __all__ = ["EXIT_FAILURE", "EXIT_OK", "EXIT_USAGE", "Interrupted", "Session", "program", "run"]
 
@@ -74,7 +74,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"dslda.cli.{cmd_name}").command
+        command: click.Command = import_module(f"dslda.cli.{cmd_name}_command").command
         return command
 
 

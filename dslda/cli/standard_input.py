@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
-from dslda.corpus.sources import FileFormat, InputFiles
-from dslda.corpus.streams import InputFile
 from dslda.exceptions import InputError
+from dslda.inputs.files import FileFormat, InputFiles
+from dslda.inputs.streams import InputFile
 
 __all__ = ["lines_of_text", "records_on_stdin"]
 

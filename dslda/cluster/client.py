@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import InputError
+from dslda.storage.location import is_in_memory
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["ClientLater", "check_client", "check_reach", "is_in_memory"]
+__all__ = ["ClientLater", "check_client", "check_reach"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,6 @@ def check_client(client: Any) -> None:
         raise InputError("client must not be asynchronous: make it with Client(..., asynchronous=False)")
     if client.status != "running":
         raise InputError(f"client must be connected, got one that is {client.status}; make a new one")
-
-
-def is_in_memory(path: str) -> bool:
-    """Whether a path leads into the memory of this process, which no other one shares; also where a cache is before it."""
-    return any(link.startswith("memory://") for link in path.split("::"))
 
 
 def check_reach(paths: Iterable[str], client: Client | ClientLater | None) -> None:

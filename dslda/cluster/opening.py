@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dslda.cluster.client import ClientLater
 from dslda.cluster.encryption import for_own_workers, for_scheduler
 from dslda.cluster.scheduler_watch import watched
-from dslda.cluster.scratch import scratch_folder
+from dslda.cluster.scratch_folders import scratch_folder
 from dslda.config import ClusterSettings
 from dslda.exceptions import EngineError, InputError
 from dslda.wording import number_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dslda.corpus.json_fields import count, items, text
 from dslda.exceptions import FormatError
+from dslda.storage.json_fields import count, items, text
 
 __all__ = ["APPENDED", "FIRST_ROW", "AppendedGroup", "Place", "appended_from_json"]
 

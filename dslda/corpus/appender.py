@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.appended import APPENDED, AppendedGroup
-from dslda.corpus.format import Manifest, ResponseSummary
-from dslda.corpus.location import Location
-from dslda.corpus.lock import UNLOCKED, Lock
-from dslda.corpus.output import writing
+from dslda.corpus.manifest import Manifest, ResponseSummary
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition, create_array
 from dslda.corpus.rows import BlockColumns
 from dslda.corpus.store import Corpus
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import OutputError
+from dslda.storage.location import Location
+from dslda.storage.lock import UNLOCKED, Lock
+from dslda.storage.output import writing
 
 __all__ = ["CorpusAppender"]
 

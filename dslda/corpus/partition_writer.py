@@ -11,12 +11,12 @@ import numpy as np
 
 from dslda._version import __version__
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.format import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo, ResponseSummary
-from dslda.corpus.json_fields import canonical_json
-from dslda.corpus.location import Location
-from dslda.corpus.output import writing
+from dslda.corpus.manifest import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo, ResponseSummary
 from dslda.corpus.rows import BlockColumns
 from dslda.exceptions import InputError
+from dslda.storage.json_fields import canonical_json
+from dslda.storage.location import Location
+from dslda.storage.output import writing
 
 __all__ = ["PartitionWriter", "WrittenPartition", "create_array"]
 

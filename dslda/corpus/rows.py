@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.format import PartitionInfo, checksum
 from dslda.corpus.levels import are_codes
+from dslda.corpus.manifest import PartitionInfo
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.vocabulary import encode_strings
 from dslda.exceptions import InputError
+from dslda.storage.zarr_arrays import checksum
 
 __all__ = ["BlockColumns", "PartitionRows"]
 

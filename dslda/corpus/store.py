@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from dslda.corpus.appended import Place
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.format import Manifest, PartitionInfo, ResponseSummary
-from dslda.corpus.location import Location
-from dslda.corpus.partition import REMEDY, PartitionReader, StoredArrays
+from dslda.corpus.manifest import Manifest, PartitionInfo, ResponseSummary
+from dslda.corpus.partition_reader import REMEDY, PartitionReader, StoredArrays
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
 from dslda.exceptions import FormatError, InputError
+from dslda.storage.location import Location
 from dslda.wording import number_of
 
 __all__ = [

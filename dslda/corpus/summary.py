@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dslda.corpus.json_fields import boolean, count, items, number
 from dslda.exceptions import FormatError, InputError
+from dslda.storage.json_fields import boolean, count, items, number
 
 __all__ = ["DISTINCT_LIMIT", "ResponseSummary", "merged_moments", "new_share", "oov_share"]
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dslda.corpus.format import ENCODING_TYPE, ENCODING_VERSION, Manifest, ResponseSummary
 from dslda.corpus.levels import are_levels
-from dslda.corpus.location import Location, check_output, move_into_place
-from dslda.corpus.lock import UNLOCKED, Lock
-from dslda.corpus.output import check_writable, report_leftovers, writing
+from dslda.corpus.manifest import ENCODING_TYPE, ENCODING_VERSION, Manifest, ResponseSummary
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition, create_array
 from dslda.corpus.rows import BlockColumns
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
+from dslda.storage.location import Location, check_output, move_into_place
+from dslda.storage.lock import UNLOCKED, Lock
+from dslda.storage.output import check_writable, report_leftovers, writing
 
 __all__ = ["CorpusWriter", "WrittenPartition", "check_corpus_output"]
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dslda.engine.checkpoints import Checkpoints
+from dslda.engine.checkpoint_schedule import Checkpoints
 from dslda.engine.em import Decision, EMState, IterationRecord, Position
 from dslda.engine.executor import Executor, single_threaded_blas
 from dslda.engine.progress import FitProgress, default_progress

@@ -11,14 +11,13 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from dslda.config import EngineSettings
-from dslda.engine.publish import as_sent
-from dslda.engine.read_ahead import ReadAhead
+from dslda.engine.data.fit_source import Source
+from dslda.engine.data.read_ahead import ReadAhead
+from dslda.engine.data.training_view import TrainingBlock
 from dslda.engine.reduction import number_of_levels, sum_subtree
-from dslda.engine.sources import Source
-from dslda.engine.training_view import TrainingBlock
 from dslda.families.base import Family
+from dslda.variational.parameter_parts import ParameterParts, as_sent, e_step_of_parts
 from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.parts import ParameterParts, e_step_of_parts
 from dslda.variational.statistics import SufficientStatistics
 
 __all__ = ["Executor", "IterationTimes", "PartitionListener", "SerialExecutor", "single_threaded_blas"]

@@ -7,9 +7,9 @@ import hashlib
 import numpy as np
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.format import checksum
-from dslda.corpus.json_fields import json_sha256
-from dslda.engine.sources import FutureSource, Source
+from dslda.engine.data.fit_source import FutureSource, Source
+from dslda.storage.json_fields import json_sha256
+from dslda.storage.zarr_arrays import checksum
 
 __all__ = ["data_hash", "selection_hash"]
 

@@ -96,7 +96,7 @@ class Family(ABC):
         Whether the expected response is proportional to an exposure of the document.
     uses_bound : bool
         Of a response of classes: whether its expected log-likelihood is taken as the lower bound, and not by the delta
-        method (see :mod:`dslda.variational.kernels.classes`). Others have one predictor and do not ask.
+        method (see :mod:`dslda.variational.kernels.class_e_step`). Others have one predictor and do not ask.
     is_exact_product : bool
         l is (y omega - exp(omega)) / delta[0] and a function of y and delta: E[exp(omega)], a product over tokens, is then
         taken exactly and not by the delta method (see :mod:`dslda.variational.kernels.exponential`).

@@ -28,7 +28,7 @@ class Categorical(Family):
         C, at least 2.
     form : {"bound", "delta"}
         How the expected log-likelihood is taken: a lower bound (Jensen's inequality), the default, since then the ELBO stays
-        one; or the delta method, which is closer and bounds nothing. See :mod:`dslda.variational.kernels.classes`.
+        one; or the delta method, which is closer and bounds nothing. See :mod:`dslda.variational.kernels.class_e_step`.
     """
 
     n_classes: int = 2

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dslda.arrays import matrix_block, vocabulary_of
+from dslda.array_inputs import matrix_block, vocabulary_of
 from dslda.corpus.block import DocumentBlock
 from dslda.exceptions import InputError, VocabularyMismatchError
-from dslda.persistence.record import ModelRecord
+from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import columns_of_arrays
 from dslda.prediction.counted_block import CountedBlock
 

@@ -15,7 +15,7 @@ from dslda.wording import first_few
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
-    from dslda.persistence.record import ModelRecord
+    from dslda.persistence.model_record import ModelRecord
 
 __all__ = [
     "check_columns",
@@ -91,7 +91,7 @@ def columns_of_arrays(
     given: Mapping[str, ArrayLike] | None, record: ModelRecord, n_documents: int
 ) -> dict[str, NDArray[np.float64]]:
     """Columns that a caller gives as arrays by name."""
-    from dslda.arrays import response_array
+    from dslda.array_inputs import response_array
 
     given = {} if given is None else given
     if not isinstance(given, Mapping):

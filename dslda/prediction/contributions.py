@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dslda.exceptions import InputError
-from dslda.persistence.record import ModelRecord
+from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import undetermined
 from dslda.prediction.counted_block import CountedBlock
 from dslda.prediction.predict import inferred, linear_predictor

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.persistence.record import ModelRecord
+from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
 from dslda.prediction.counted_block import CountedBlock, no_documents
 from dslda.prediction.results import Predictions

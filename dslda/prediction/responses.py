@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.levels import level_name
-from dslda.corpus.tables import records_in_memory
 from dslda.exceptions import InputError
-from dslda.persistence.record import ModelRecord
+from dslda.inputs.in_memory import records_in_memory
+from dslda.persistence.model_record import ModelRecord
 from dslda.wording import first_few
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
     InputError
         One is no number, or none of the classes.
     """
-    from dslda.arrays import response_array
+    from dslda.array_inputs import response_array
 
     classes, numbers = record.classes, record.design.classes
     listed = y.tolist() if hasattr(y, "tolist") else y

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.summary import new_share
-from dslda.persistence.record import ModelRecord
+from dslda.persistence.model_record import ModelRecord
 from dslda.scoring.tally import RunTally
 
 __all__ = ["drift_figures", "drift_report", "new_share_warned_above", "stability_index", "warned_above"]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.counting import hashes_of
-from dslda.corpus.location import Location
+from dslda.ingestion.counting import hashes_of
 from dslda.scoring.tables import rows_of_ids
+from dslda.storage.location import Location
 
 __all__ = ["Duplicates", "find_duplicates"]
 

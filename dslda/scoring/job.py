@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dslda.corpus.location import Location, check_not_in_store
-from dslda.corpus.output import check_writable
-from dslda.corpus.readers import Fields
-from dslda.corpus.sources import InputFiles, list_files, why_no_file
 from dslda.exceptions import InputError
+from dslda.inputs.files import InputFiles, list_files, why_no_file
+from dslda.inputs.readers import Fields
 from dslda.model import Model, load_model
 from dslda.prediction.alignment import corpus_alignment
 from dslda.prediction.columns import check_columns
-from dslda.prediction.files import fields_of_records
-from dslda.scoring.folder import MANIFEST, RunFolder
-from dslda.scoring.inputs import Input, partition_inputs
+from dslda.prediction.file_predictions import fields_of_records
 from dslda.scoring.part import Scorer
-from dslda.scoring.planning import state_now
+from dslda.scoring.run_folder import MANIFEST, RunFolder
+from dslda.scoring.run_plan import state_now
+from dslda.scoring.scoring_units import Input, partition_inputs
 from dslda.scoring.tables import ENDINGS, OutputFormat, Topics
+from dslda.storage.location import Location, check_not_in_store
+from dslda.storage.output import check_writable
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus

@@ -16,28 +16,28 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.counting import hashes_of
-from dslda.corpus.location import Location
-from dslda.corpus.output import writing
-from dslda.corpus.readers import Fields, Record, attempts
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputChangedError, InputError
-from dslda.persistence.record import ModelRecord
+from dslda.ingestion.counting import hashes_of
+from dslda.inputs.readers import Fields, Record, attempts
+from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.alignment import aligned_block
 from dslda.prediction.columns import columns_of_corpus, columns_of_records
 from dslda.prediction.counted_block import CountedBlock
-from dslda.prediction.counting import (
+from dslda.prediction.predict import predict_block, predict_nothing
+from dslda.prediction.record_counting import (
     BATCH_DOCUMENTS,
     count_batch,
     fields_of_documents,
     identifier_of,
     settings_of_texts,
 )
-from dslda.prediction.predict import predict_block, predict_nothing
 from dslda.prediction.results import Predictions
-from dslda.scoring.inputs import FileSource, Input, check_unchanged, reason_of, sha256_of
+from dslda.scoring.scoring_units import FileSource, Input, check_unchanged, reason_of, sha256_of
 from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally
+from dslda.storage.location import Location
+from dslda.storage.output import writing
 from dslda.wording import number_of
 
 if TYPE_CHECKING:

@@ -6,12 +6,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from dslda.corpus.readers import CsvLines, Fields, JsonLines, ParquetRows, Source, TextFile
-from dslda.corpus.runner import Runner
-from dslda.corpus.sources import InputFiles, cut_file, group_sources, needs_cutting, whole_files
-from dslda.corpus.streams import Lines
+from dslda.cluster.runner import Runner
 from dslda.exceptions import InputError
-from dslda.scoring.inputs import FileSource, Input, changed, content_sha256, range_of, reason_of, state_of
+from dslda.inputs.files import InputFiles, cut_file, group_sources, needs_cutting, whole_files
+from dslda.inputs.readers import CsvLines, Fields, JsonLines, ParquetRows, Source, TextFile
+from dslda.inputs.streams import Lines
+from dslda.scoring.scoring_units import (
+    FileSource,
+    Input,
+    changed,
+    content_sha256,
+    range_of,
+    reason_of,
+    state_of,
+)
 
 __all__ = ["Scanned", "scan"]
 

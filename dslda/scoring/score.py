@@ -10,22 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dslda._version import library_versions
-from dslda.cluster.client import ClientLater, check_client, check_reach, is_in_memory
+from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster, worker_per_core
-from dslda.corpus.location import Location
-from dslda.corpus.lock import UNLOCKED, Lock, only_writer
-from dslda.corpus.runner import DaskRunner, Progress, Runner, SerialRunner
-from dslda.corpus.sources import InputFiles, check_first_records, listed
+from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.exceptions import DsldaError, EngineError, InputError
+from dslda.inputs.files import InputFiles, check_first_records, listed
 from dslda.model import Model
 from dslda.prediction.alignment import corpus_alignment
 from dslda.prediction.columns import check_columns
-from dslda.scoring.folder import Part, RunFolder, RunState
-from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.job import Job, checked_topics, is_skip
-from dslda.scoring.metrics import MetricsFile
 from dslda.scoring.part import CorpusPart, FilePart, score_part
-from dslda.scoring.planning import (
+from dslda.scoring.prometheus import MetricsFile
+from dslda.scoring.run_folder import Part, RunFolder, RunState
+from dslda.scoring.run_plan import (
     Comparison,
     compare,
     known_state,
@@ -34,7 +31,7 @@ from dslda.scoring.planning import (
     plan_partitions,
     taken_up,
 )
-from dslda.scoring.report import (
+from dslda.scoring.run_report import (
     final_manifest,
     log_all_unreadable,
     log_complete,
@@ -43,8 +40,11 @@ from dslda.scoring.report import (
     log_run,
     what_is_left,
 )
+from dslda.scoring.scoring_units import Input, source_of
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.scoring.verification import drop_changed, forget_damaged, verified
+from dslda.storage.location import Location, is_in_memory
+from dslda.storage.lock import UNLOCKED, Lock, only_writer
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def score(
     format : {"auto", "jsonl", "csv", "parquet", "text"}
         Of the input; "auto" goes by the files' endings.
     text, words, counts, id : str, optional
-        Fields, as in :func:`~dslda.prediction.files.predict_files`.
+        Fields, as in :func:`~dslda.prediction.file_predictions.predict_files`.
     topics : int, "all" or "none"
         Topic proportions of each document: all, or the largest few with the numbers of their topics.
     output_format : {"parquet", "csv", "jsonl"}
@@ -457,7 +457,7 @@ def _runner(
             kernel_of(job.model.family, labelled=False)
         runner: Runner = SerialRunner(progress)
         if client is not None:
-            from dslda.engine.plugin import register
+            from dslda.engine.dask.plugin import register
 
             ours = stack.enter_context(cluster(client))
             register(ours, job.model.family, labelled=False)

@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.location import Location
 from dslda.prediction.results import Predictions
+from dslda.storage.location import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa

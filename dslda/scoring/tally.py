@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.levels import encodable
 from dslda.corpus.summary import oov_share
-from dslda.persistence.reference import Reference
+from dslda.persistence.training_profile import Reference
 from dslda.prediction.results import Predictions
 from dslda.scoring.new_words import FrequentWords
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dslda.corpus.counting import hashes_of
-from dslda.corpus.location import Location
-from dslda.corpus.runner import Runner
+from dslda.cluster.runner import Runner
 from dslda.exceptions import EngineError, InputError
-from dslda.scoring.folder import RunFolder, RunState
-from dslda.scoring.inputs import Input, changed, content_sha256, sha256_of, state_of
+from dslda.ingestion.counting import hashes_of
 from dslda.scoring.job import Job
-from dslda.scoring.planning import part_key
+from dslda.scoring.run_folder import RunFolder, RunState
+from dslda.scoring.run_plan import part_key
+from dslda.scoring.scoring_units import Input, changed, content_sha256, sha256_of, state_of
 from dslda.scoring.tables import rows_of_ids
+from dslda.storage.location import Location
 from dslda.wording import first_few, number_of
 
 __all__ = ["drop_changed", "forget_damaged", "verified"]

@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from dslda.corpus.summary import ResponseSummary
-from dslda.engine.survey import Survey
+from dslda.engine.data.response_survey import Survey
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.base import Family
 from dslda.families.registry import FAMILIES
-from dslda.training.documents import TrainingSet
 from dslda.training.roles import Roles
+from dslda.training.training_set import TrainingSet
 from dslda.wording import number_of
 
 __all__ = ["ROUNDING", "check_response", "check_roles", "check_values", "report_left_out"]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dslda.corpus.levels import level_name
 from dslda.corpus.summary import ResponseSummary
 from dslda.exceptions import DataWarning, InputError, warn
-from dslda.training.documents import TrainingSet
 from dslda.training.roles import ClassWeight
+from dslda.training.training_set import TrainingSet
 from dslda.wording import first_few, number_name, number_of
 
 __all__ = ["class_counts", "class_weights", "report_rare_classes", "values_of_classes"]

@@ -135,7 +135,7 @@ def report_separation(
 def pearson_of(
     statistics: SufficientStatistics, family: Family, design: Design, n_topics: int
 ) -> NDArray[np.float64] | None:
-    """X2 of the responses and its degrees of freedom, as :class:`~dslda.persistence.record.ModelRecord` has them."""
+    """X2 of the responses and its degrees of freedom, as :class:`~dslda.persistence.model_record.ModelRecord` has them."""
     if not has_pearson(family, trials=design.trials):
         return None
     n_coefficients = n_topics + len(design.covariates)

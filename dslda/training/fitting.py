@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda._version import library_versions
+from dslda.engine.dask.worker_memory import check_here
+from dslda.engine.data.fit_source import Source
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
-from dslda.engine.memory import check_here
-from dslda.engine.sources import Source
 from dslda.exceptions import DataWarning, warn
 from dslda.families.answers import check_answers
 from dslda.model import Model
-from dslda.persistence.record import ModelRecord, TrainingSummary
+from dslda.persistence.model_record import ModelRecord, TrainingSummary
 from dslda.training.base_rate import base_predictor
+from dslda.training.checkpoint import CheckpointOptions, FitCheckpoint
 from dslda.training.checks import check_response, report_left_out
 from dslda.training.diagnostics import (
     check_learned,
@@ -31,12 +32,11 @@ from dslda.training.diagnostics import (
     report_scatter,
     report_separation,
 )
-from dslda.training.documents import TrainingSet
-from dslda.training.fit_checkpoint import CheckpointOptions, FitCheckpoint
 from dslda.training.identity import fit_identity
-from dslda.training.reference import training_reference
+from dslda.training.profile import training_reference
 from dslda.training.response import ResponseModel, response_model
 from dslda.training.roles import Roles
+from dslda.training.training_set import TrainingSet
 from dslda.variational.compiling import kernel_of
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import prior_precision
@@ -217,7 +217,7 @@ def _executor(source: Source, family: Family, spec: FitSpec, client: Client | No
         with SerialExecutor(source, family, spec) as serial:
             yield serial
         return
-    from dslda.engine.dask_executor import DaskExecutor
+    from dslda.engine.dask.dask_executor import DaskExecutor
 
     with DaskExecutor(client, source, family, spec) as executor:
         yield executor

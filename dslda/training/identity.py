@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from dslda.config import EngineSettings
-from dslda.corpus.json_fields import canonical_json
+from dslda.engine.data.fit_source import Source
 from dslda.engine.fingerprint import data_hash, selection_hash
-from dslda.engine.sources import Source
 from dslda.exceptions import InputError
-from dslda.persistence.checkpoint import CheckpointRecord
-from dslda.persistence.manifest import settings_to_json
-from dslda.persistence.record import ModelRecord
-from dslda.training.documents import TrainingSet
+from dslda.persistence.checkpoint_store import CheckpointRecord
+from dslda.persistence.model_manifest import settings_to_json
+from dslda.persistence.model_record import ModelRecord
+from dslda.storage.json_fields import canonical_json
+from dslda.training.training_set import TrainingSet
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.engine.survey import Moments, Survey
+from dslda.engine.data.response_survey import Moments, Survey
 from dslda.exceptions import InputError
 from dslda.families.answers import check_definition, checked_scaling, is_in_domain
 from dslda.families.base import Family, ResponseMoments
@@ -18,8 +18,8 @@ from dslda.families.registry import get_family, register
 from dslda.training.base_rate import class_shares
 from dslda.training.checks import ROUNDING, check_roles, check_values
 from dslda.training.classes import class_counts, class_weights, report_rare_classes, values_of_classes
-from dslda.training.documents import TrainingSet
 from dslda.training.roles import Roles
+from dslda.training.training_set import TrainingSet
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import Scaling
 from dslda.wording import first_few, number_name, number_of

@@ -55,7 +55,7 @@ def _kernel(kind: Kind) -> Callable[..., None]:
     with telling_of_compilation():
         if kind == "classes":
             # not with the others: a second kernel to compile, for those who have classes
-            from dslda.variational.kernels.classes import class_block
+            from dslda.variational.kernels.class_e_step import class_block
 
             kernel: Callable[..., None] = class_block
             return kernel

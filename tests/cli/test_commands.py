@@ -20,12 +20,12 @@ import pytest
 from rich.console import Console
 
 from dslda.cli.program import COMMANDS, run
-from dslda.cli.topics import covariate_table
-from dslda.corpus.ingest import ingest as dslda_ingest
+from dslda.cli.topics_command import covariate_table
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import ConvergenceWarning
+from dslda.ingestion.ingest import ingest as dslda_ingest
 from dslda.model import load_model
-from dslda.training import train
+from dslda.training.train import train
 
 Dslda = Callable[..., Any]
 

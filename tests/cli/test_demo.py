@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dslda.cli.demo import _program
+from dslda.cli.demo_command import _program
 from dslda.corpus.store import open_corpus
 from dslda.model import load_model
 

@@ -18,7 +18,7 @@ import dslda as library
 from dslda.engine.progress import LogProgress
 from dslda.evaluation.metrics import held_out, predictive_r2_standard_error, share_standard_error
 from dslda.exceptions import ConvergenceWarning
-from dslda.persistence.store import write_model
+from dslda.persistence.model_store import write_model
 
 Dslda = Callable[..., Any]
 

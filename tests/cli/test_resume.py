@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 from distributed import LocalCluster
-from processes import a_cluster
 
 from dslda.model import Model, load_model
-from dslda.persistence.checkpoint import read_checkpoint
+from dslda.persistence.checkpoint_store import read_checkpoint
+from tests.helpers.processes import a_cluster
 
 Dslda = Callable[..., Any]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dslda.cli.train import _save
+from dslda.cli.train_command import _save
 from dslda.exceptions import OutputError
 from dslda.model import load_model
 

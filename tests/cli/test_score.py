@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import dslda
-from dslda.corpus.location import Location
-from dslda.corpus.lock import only_writer
 from dslda.exceptions import InputChangedError, InputError
 from dslda.model import Model, load_model
-from dslda.scoring.folder import RunFolder, RunState
+from dslda.scoring.run_folder import RunFolder, RunState
+from dslda.storage.location import Location
+from dslda.storage.lock import only_writer
 
 Dslda = Callable[..., Any]
 

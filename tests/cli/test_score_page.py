@@ -16,10 +16,10 @@ from numpy.testing import assert_allclose
 
 import dslda
 from dslda.cli.program import run as program
-from dslda.corpus.readers import CsvLines, ParquetRows
-from dslda.corpus.streams import InputFile
-from dslda.scoring.inputs import range_of
-from dslda.scoring.metrics import HELP, PREFIX
+from dslda.inputs.readers import CsvLines, ParquetRows
+from dslda.inputs.streams import InputFile
+from dslda.scoring.prometheus import HELP, PREFIX
+from dslda.scoring.scoring_units import range_of
 
 ROOT = Path(__file__).parents[2]
 FREE = {"classes", "versions", "flags"}

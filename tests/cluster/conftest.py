@@ -13,24 +13,24 @@ import dask.config
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from processes import QUICK
 from scipy import sparse
 
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.dask_executor import DaskExecutor
+from dslda.engine.dask.dask_executor import DaskExecutor
+from dslda.engine.data.fit_source import CorpusSource, Source
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.executor import Executor, SerialExecutor
-from dslda.engine.sources import CorpusSource, Source
 from dslda.families.base import STANDARDISED, Family
 from dslda.families.gaussian import Gaussian
-from dslda.persistence.checkpoint import read_checkpoint
-from dslda.training.fit_checkpoint import CheckpointOptions, FitCheckpoint
+from dslda.ingestion.ingest import ingest
+from dslda.persistence.checkpoint_store import read_checkpoint
+from dslda.training.checkpoint import CheckpointOptions, FitCheckpoint
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec
+from tests.helpers.processes import QUICK
 
 N_TERMS = 300
 

@@ -18,7 +18,7 @@ from distributed import Client
 
 from dslda.cluster import opening as module
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.engine.plugin import register
+from dslda.engine.dask.plugin import register
 from dslda.exceptions import EngineError, InputError
 
 

@@ -15,20 +15,21 @@ from typing import Any
 
 import cloudpickle
 import dask.config
-import faults
 import psutil
 import pytest
 from distributed import Client, Status
-from faults import Signaller, TrappedSource
 
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.engine import dask_executor, reduction
+from dslda.engine import reduction
+from dslda.engine.dask import dask_executor
+from dslda.engine.dask.tasks import add_up
 from dslda.engine.reduction import MOST_TASKS
-from dslda.engine.tasks import add_up
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED
 from dslda.variational.initial import initial_parameters
 from dslda.variational.statistics import SufficientStatistics
+from tests.helpers import faults
+from tests.helpers.faults import Signaller, TrappedSource
 
 pytestmark = pytest.mark.slow
 

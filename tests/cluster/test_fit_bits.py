@@ -15,18 +15,19 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from dslda.corpus.ingest import ingest
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine import publish, reduction
-from dslda.engine.events import EventHub
+from dslda.engine import reduction
+from dslda.engine.dask import publish
+from dslda.engine.dask.events import EventHub
+from dslda.engine.dask.placement import ResidentPartitions, StreamedPartitions
+from dslda.engine.data.fit_source import FutureSource, MemorySource
 from dslda.engine.executor import SerialExecutor
-from dslda.engine.placement import ResidentPartitions, StreamedPartitions
-from dslda.engine.sources import FutureSource, MemorySource
 from dslda.exceptions import ConvergenceWarning, InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.poisson import Poisson
+from dslda.ingestion.ingest import ingest
 from dslda.model import load_model
-from dslda.training import train
+from dslda.training.train import train
 from dslda.variational.design import Design
 
 # fixtures of this folder: problem, expected, processes, in_process
@@ -199,7 +200,7 @@ def test_blocks_of_a_bag_give_the_same_bits(problem: Any, expected: str, in_proc
 
 
 def test_a_subset_gives_the_bits_of_one_process(problem: Any, digest_of: Any, in_process: Client) -> None:
-    from dslda.engine.sources import CorpusSource
+    from dslda.engine.data.fit_source import CorpusSource
 
     subset = CorpusSource(
         problem.corpus, design=Design("y"), documents=np.arange(0, problem.corpus.n_documents, 3)

@@ -18,10 +18,10 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dslda.cluster.opening import ClusterOptions, _shape, cluster
-from dslda.corpus.ingest import ingest
-from dslda.engine.plugin import register
+from dslda.engine.dask.plugin import register
 from dslda.exceptions import EngineError, InputError
-from dslda.training import train
+from dslda.ingestion.ingest import ingest
+from dslda.training.train import train
 
 
 def test_the_users_client_is_used_and_left_open(problem: Any, expected: str, in_process: Client) -> None:
@@ -73,9 +73,9 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
             import sys
             from dslda.corpus.store import open_corpus
             from dslda.cluster.opening import ClusterOptions, cluster
-            from dslda.engine.dask_executor import DaskExecutor
+            from dslda.engine.dask.dask_executor import DaskExecutor
             from dslda.engine.driver import fit
-            from dslda.engine.sources import CorpusSource
+            from dslda.engine.data.fit_source import CorpusSource
             from dslda.families.base import STANDARDISED
             from dslda.families.gaussian import Gaussian
             from dslda.variational.design import Design

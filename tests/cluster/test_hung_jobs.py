@@ -17,15 +17,15 @@ import dask.config
 import psutil
 import pytest
 from distributed import Client
-from processes import QUICK, STALL, both
 
 import dslda
 from dslda.cluster import hung_workers
-from dslda.corpus import sources
-from dslda.corpus.runner import DaskRunner
+from dslda.cluster.runner import DaskRunner
 from dslda.exceptions import EngineError
+from dslda.inputs import files
 from dslda.model import Model
 from dslda.scoring import part
+from tests.helpers.processes import QUICK, STALL, both
 
 pytestmark = [
     pytest.mark.slow,
@@ -118,7 +118,7 @@ def test_a_worker_that_is_stopped_while_it_reads_changes_no_bit_of_the_corpus(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 50_000)
+    monkeypatch.setattr(files, "MIN_CHUNK_BYTES", 50_000)
     alone = dslda.ingest(texts, tmp_path / "alone.corpus", **ARGUMENTS)
     (worker, pid), _ = both(two_programs).items()
     corpus = dslda.ingest(

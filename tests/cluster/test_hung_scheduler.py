@@ -18,15 +18,15 @@ from typing import Any
 import dask.config
 import pytest
 from distributed import Client
-from processes import a_cluster
 
 import dslda
 from dslda.cluster.client import ClientLater
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.engine.plugin import register
+from dslda.engine.dask.plugin import register
 from dslda.exceptions import EngineError
 from dslda.model import Model
-from dslda.persistence.checkpoint import read_checkpoint
+from dslda.persistence.checkpoint_store import read_checkpoint
+from tests.helpers.processes import a_cluster
 
 pytestmark = [
     pytest.mark.slow,

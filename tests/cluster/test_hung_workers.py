@@ -16,18 +16,18 @@ from typing import Any
 
 import cloudpickle
 import dask.config
-import faults
 import psutil
 import pytest
 from distributed import Client, Future, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
-from faults import AtPartition, Signaller, TrappedSource
-from processes import QUICK, STALL, both
 
 from dslda.cluster import hung_workers
 from dslda.cluster.hung_workers import WorkerWatch
 from dslda.exceptions import EngineError
+from tests.helpers import faults
+from tests.helpers.faults import AtPartition, Signaller, TrappedSource
+from tests.helpers.processes import QUICK, STALL, both
 
 pytestmark = [
     pytest.mark.slow,
@@ -166,7 +166,7 @@ def test_a_worker_that_is_stopped_before_the_fit_changes_no_bit(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dslda.engine import plugin
+    from dslda.engine.dask import plugin
 
     (worker, pid), _ = both(two_programs).items()
     monkeypatch.setattr(plugin, "PREPARATION_SECONDS", 8.0)

@@ -17,13 +17,13 @@ import dask.bag
 import pytest
 from distributed import Client, LocalCluster
 
-from dslda.corpus import sources
-from dslda.corpus.bag import blocks_from_bag
-from dslda.corpus.ingest import ingest
-from dslda.corpus.readers import Fields
-from dslda.corpus.runner import DaskRunner, merge_in_tree
+from dslda.cluster.runner import DaskRunner, merge_in_tree
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import DataWarning, InputError
+from dslda.ingestion.collections import blocks_from_bag
+from dslda.ingestion.ingest import ingest
+from dslda.inputs import files
+from dslda.inputs.readers import Fields
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ARGUMENTS = {
@@ -64,7 +64,7 @@ def in_process(lines, tmp_path_factory) -> str:
 def test_two_processes_write_the_bits_of_one(client, lines, in_process, tmp_path, monkeypatch, kind):
     import pandas as pd
 
-    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 50_000)
+    monkeypatch.setattr(files, "MIN_CHUNK_BYTES", 50_000)
     path = tmp_path / f"a.{kind}"
     if kind == "jsonl":
         path.write_bytes(b"".join(lines))
@@ -94,7 +94,7 @@ def test_two_processes_write_the_bits_of_one(client, lines, in_process, tmp_path
 
 
 def test_two_processes_append_the_bits_of_one(client, lines, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 50_000)
+    monkeypatch.setattr(files, "MIN_CHUNK_BYTES", 50_000)
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:1000]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines[1000:]))
     grown = []
@@ -125,7 +125,7 @@ def test_a_corpus_in_memory_is_kept_by_this_process_and_not_by_a_worker(client, 
 
 
 def test_an_error_in_a_task_comes_as_itself_and_leaves_nothing(client, lines, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 50_000)
+    monkeypatch.setattr(files, "MIN_CHUNK_BYTES", 50_000)
     bad = [*lines[:1234], b'{"text": "fine", "rating": "five"}\n', *lines[1234:]]
     (tmp_path / "a.jsonl").write_bytes(b"".join(bad))
     with pytest.raises(
@@ -137,7 +137,7 @@ def test_an_error_in_a_task_comes_as_itself_and_leaves_nothing(client, lines, tm
 
 
 def test_names_of_many_chunks_are_merged_on_the_workers(client, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(files, "MIN_CHUNK_BYTES", 20_000)
     lines = [json.dumps({"text": "word", "y": f"class {i % 10_000:05d}"}) for i in range(12_000)]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     arguments = {"text": "text", "response": "y", "categorical": "y", "min_df": 1, "max_df": 1.0}
@@ -181,7 +181,7 @@ def test_what_tasks_share_is_on_every_worker_before_the_first(client):
 def test_workers_of_ones_own_without_the_certificates_that_are_required_are_refused(
     lines, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("dslda.corpus.ingest.IN_PROCESS_BYTES", 0)
+    monkeypatch.setattr("dslda.ingestion.ingest.IN_PROCESS_BYTES", 0)
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:100]))
     with (
         dask.config.set({"distributed.comm.require-encryption": True}),
@@ -196,7 +196,7 @@ def test_a_script_without_guard_and_client_gets_workers_of_its_own(lines, in_pro
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
     script = tmp_path / "script.py"
     script.write_text(
-        "import dslda.corpus.ingest as module\n"
+        "import dslda.ingestion.ingest as module\n"
         "module.IN_PROCESS_BYTES = 0\n"
         f"corpus = module.ingest('a.jsonl', 'a.corpus', **{ARGUMENTS!r})\n"
         "print(corpus.content_hash)\n"

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from dslda.corpus.ingest import ingest
-from dslda.corpus.location import Location
-from dslda.corpus.lock import only_writer
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import OutputError
+from dslda.ingestion.ingest import ingest
+from dslda.storage.location import Location
+from dslda.storage.lock import only_writer
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,7 +37,7 @@ HARNESS = '''
 import json, logging, os, shutil, signal, sys, traceback
 from pathlib import Path
 
-import dslda.corpus.ingest as module
+import dslda.ingestion.ingest as module
 import numcodecs.blosc, pyarrow.compute, sklearn.feature_extraction.text, zarr, zarr.codecs, zarr.storage
 from dslda.cli.program import run
 from dslda.corpus.store import open_corpus
@@ -240,8 +240,8 @@ def test_a_run_that_is_ended_at_any_write_leaves_the_old_or_the_new(
 
 HOLDER = """
     import sys
-    from dslda.corpus.location import Location
-    from dslda.corpus.lock import only_writer
+    from dslda.storage.location import Location
+    from dslda.storage.lock import only_writer
     with only_writer(Location.of(sys.argv[1])) as lock:
         print(lock.alone, flush=True)
         sys.stdin.read()
@@ -336,7 +336,7 @@ def test_a_driver_that_is_killed_while_its_workers_write_leaves_no_lock(made: Pa
     script = textwrap.dedent(
         f"""
         import os, signal
-        import dslda.corpus.ingest as module
+        import dslda.ingestion.ingest as module
         module.IN_PROCESS_BYTES = 0
         def progress(stage, done, n):
             if stage == "write":

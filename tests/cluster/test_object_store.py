@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 import dslda
-from dslda.corpus import lease
-from dslda.corpus.location import Location
-from dslda.corpus.lock import only_writer
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError, OutputError
+from dslda.storage import lease
+from dslda.storage.location import Location
+from dslda.storage.lock import only_writer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -41,9 +41,9 @@ SERVER = """
 """
 HOLDER = """
     import sys
-    from dslda.corpus import lease
-    from dslda.corpus.location import Location
-    from dslda.corpus.lock import only_writer
+    from dslda.storage import lease
+    from dslda.storage.location import Location
+    from dslda.storage.lock import only_writer
     from dslda.exceptions import OutputError
     lease.RENEWAL_SECONDS = 0.2
     try:
@@ -331,7 +331,7 @@ def test_a_fit_whose_lock_was_lost_keeps_off_the_checkpoint(
     kept = {"checkpoint": f"{place}/c", "checkpoint_every": 1, "max_iter": 5}
     fit(str(tmp_path / "a.corpus"), **kept, progress=Thief(f"{place}/c/.lock"))
     assert f"no checkpoint after iteration 2: {place}/c {LOST}" in caplog.text
-    from dslda.persistence.checkpoint import read_checkpoint
+    from dslda.persistence.checkpoint_store import read_checkpoint
 
     assert read_checkpoint(f"{place}/c").n_iterations == 1
 

@@ -21,14 +21,19 @@ from dslda.corpus.block import DocumentBlock
 from dslda.corpus.store import Corpus, CorpusWriter, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.engine.dask_executor import DaskExecutor
-from dslda.engine.memory import WorkerMemory, check_parameters_fit, room_for_documents, working_memory
-from dslda.engine.placement import StreamedPartitions
-from dslda.engine.sources import CorpusSource
+from dslda.engine.dask.dask_executor import DaskExecutor
+from dslda.engine.dask.placement import StreamedPartitions
+from dslda.engine.dask.worker_memory import (
+    WorkerMemory,
+    check_parameters_fit,
+    room_for_documents,
+    working_memory,
+)
+from dslda.engine.data.fit_source import CorpusSource
 from dslda.exceptions import DataWarning, InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
-from dslda.training import train
+from dslda.training.train import train
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec

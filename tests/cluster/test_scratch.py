@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.cluster.scratch import scratch_folder
+from dslda.cluster.scratch_folders import scratch_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
 
 HOLD = """
-from dslda.cluster.scratch import scratch_folder
+from dslda.cluster.scratch_folders import scratch_folder
 with scratch_folder() as folder:
     print(folder, flush=True)
     input()

@@ -22,9 +22,6 @@ from dslda.cli.program import run
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 
-# command_lines.py, which tests import by name
-if str(Path(__file__).parent) not in sys.path:
-    sys.path.append(str(Path(__file__).parent))
 START_SECONDS = 90
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 import pytest
-from command_lines import all_command_lines, crontab_line
 
 from dslda._version import __version__
 from dslda.cli.program import program
+from tests.helpers.command_lines import all_command_lines, crontab_line
 
 LINES = all_command_lines()
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
-from command_lines import manifests
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.helpers.command_lines import manifests
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "deploy" / "docker"

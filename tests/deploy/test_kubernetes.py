@@ -10,7 +10,8 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from command_lines import manifests
+
+from tests.helpers.command_lines import manifests
 
 KUBERNETES = "1.34"
 FILES = ("network-policy.yaml", "score-cronjob.yaml", "storage.yaml", "train-job.yaml")

@@ -17,8 +17,9 @@ import distributed
 import jsonschema
 import pytest
 import yaml
-from command_lines import manifests
 from distributed import Client, LocalCluster, Security
+
+from tests.helpers.command_lines import manifests
 
 
 def probes() -> list[str]:

@@ -12,7 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_lines import airflow_command, crontab_line
+
+from tests.helpers.command_lines import airflow_command, crontab_line
 
 
 @pytest.fixture

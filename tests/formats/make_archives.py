@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import dslda
-from dslda.persistence.checkpoint import read_checkpoint
+from dslda.persistence.checkpoint_store import read_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVES = Path(__file__).parent / "archives"

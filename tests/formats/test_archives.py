@@ -9,12 +9,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import make_archives
 import pytest
-from make_archives import ARCHIVES, COVARIATES, DOCUMENTS
 
 import dslda
 from dslda.cli.program import run
+from tests.formats import make_archives
+from tests.formats.make_archives import ARCHIVES, COVARIATES, DOCUMENTS
 
 READER = Path(__file__).resolve().parents[2] / "docs" / "read_model.py"
 FOUND = [path.relative_to(ARCHIVES) for path in sorted(ARCHIVES.glob("*/*.zip"))]

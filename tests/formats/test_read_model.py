@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from make_archives import COVARIATES, DOCUMENTS, MODELS, corpus_of
 
 import dslda
+from tests.formats.make_archives import COVARIATES, DOCUMENTS, MODELS, corpus_of
 
 READER = Path(__file__).resolve().parents[2] / "docs" / "read_model.py"
 

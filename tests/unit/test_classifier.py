@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from dslda.estimators import SLDAClassifier
 from dslda.exceptions import DataWarning, InputError
 from dslda.model import load_model
-from dslda.training import train
+from dslda.training.train import train
 
 # each class has words of its own
 pytestmark = pytest.mark.filterwarnings("ignore:.*all but perfectly:dslda.exceptions.DataWarning")

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dslda.datasets import simulate_corpus
 from dslda.estimators import SLDAClassifier, SLDARegressor
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
-from dslda.training import train
+from dslda.training.train import train
 
 K, V, D = 3, 50, 150
 

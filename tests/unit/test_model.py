@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dslda.arrays import matrix_block
-from dslda.corpus.ingest import ingest
+from dslda.array_inputs import matrix_block
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.datasets import load_clothing
 from dslda.exceptions import DataWarning, InputError, VocabularyMismatchError
 from dslda.families.registry import get_family
+from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
-from dslda.prediction.files import predict_files
-from dslda.training import train
+from dslda.prediction.file_predictions import predict_files
+from dslda.training.train import train
 from dslda.variational.estep import e_step
 
 N = 400

@@ -22,7 +22,7 @@ from numba import njit
 
 from dslda.families.base import ScalarFunction
 from dslda.families.scalars import LARGEST_EXPONENT
-from dslda.variational.kernels.documents import Document, tile_row
+from dslda.variational.kernels.document_entries import Document, tile_row
 from dslda.variational.kernels.scratch import (
     CHANGE,
     KAPPA1,

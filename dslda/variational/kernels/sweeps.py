@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from dslda.families.base import ScalarFunction
-from dslda.variational.kernels.documents import Document, Observed, tile_row
+from dslda.variational.kernels.document_entries import Document, Observed, tile_row
 from dslda.variational.kernels.scratch import (
     KAPPA1,
     KAPPA2,

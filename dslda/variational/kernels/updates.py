@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dslda.variational.kernels.documents import cut
+from dslda.variational.kernels.document_entries import cut
 from dslda.variational.kernels.scratch import (
     CHANGE,
     INVERSE,

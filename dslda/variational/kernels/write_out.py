@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dslda.variational.kernels.documents import Document, tile_row
+from dslda.variational.kernels.document_entries import Document, tile_row
 from dslda.variational.kernels.scratch import (
     DEAD_LIMIT,
     KAPPA1,

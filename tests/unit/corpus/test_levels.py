@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from dslda.corpus import sources
-from dslda.corpus.bag import blocks_from_bag
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.format import checksum
-from dslda.corpus.ingest import ingest
-from dslda.corpus.json_fields import json_sha256
 from dslda.corpus.levels import MAX_LEVELS
-from dslda.corpus.readers import Fields
 from dslda.corpus.store import Corpus, CorpusWriter, open_corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
+from dslda.ingestion.collections import blocks_from_bag
+from dslda.ingestion.ingest import ingest
+from dslda.inputs import files
+from dslda.inputs.readers import Fields
+from dslda.storage.json_fields import json_sha256
+from dslda.storage.zarr_arrays import checksum
 
 ALL = {"min_df": 1, "max_df": 1.0}
 COLUMNS = {
@@ -119,7 +119,7 @@ def test_the_same_names_give_the_same_corpus_from(kind, reviews, expected, tmp_p
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(sources, "MIN_CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(files, "MIN_CHUNK_BYTES", 20_000)
     frame = pd.DataFrame(reviews)
     inputs = tmp_path / f"a.{kind}"
     if kind == "cut small":

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.format import Manifest
-from dslda.corpus.location import Location, move_into_place
+from dslda.corpus.manifest import Manifest
 from dslda.corpus.store import Corpus, CorpusWriter, check_corpus_output, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import load_model
+from dslda.storage.location import Location, move_into_place
 
 VOCABULARY = Vocabulary(["apple", "birne", "çilek", "苹果", "\N{RED APPLE}"], [5, 4, 3, 2, 1])
 RESPONSES = ("rating", "a/b: größe?", "..")

@@ -14,11 +14,11 @@ import pytest
 
 from dslda.corpus.block import DocumentBlock
 from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.data.fit_source import MemorySource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import IterationRecord
 from dslda.engine.executor import SerialExecutor
 from dslda.engine.progress import LogProgress, TerminalProgress, default_progress
-from dslda.engine.sources import MemorySource
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dslda.engine.placement import contiguous_owners
+from dslda.engine.dask.placement import contiguous_owners
 
 
 @settings(deadline=None, max_examples=40)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dslda.engine.read_ahead import ReadAhead
+from dslda.engine.data.read_ahead import ReadAhead
 
 
 def test_the_next_is_read_while_the_current_one_is_worked_on() -> None:

@@ -8,7 +8,7 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 from distributed.scheduler import NoValidWorkerError, NoWorkerError, WorkerState
 
-from dslda.engine.recovery import Action, Failure, Retries, WorkersHungError, WorkersLostError, classify
+from dslda.engine.dask.recovery import Action, Failure, Retries, WorkersHungError, WorkersLostError, classify
 from dslda.exceptions import EngineError, FormatError
 
 

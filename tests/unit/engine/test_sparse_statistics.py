@@ -16,8 +16,8 @@ from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.estep import e_step
 from dslda.variational.initial import initial_parameters
+from dslda.variational.parameter_parts import ParameterParts, e_step_of_parts, split
 from dslda.variational.parameters import FitSpec
-from dslda.variational.parts import ParameterParts, e_step_of_parts, split
 from dslda.variational.statistics import SufficientStatistics
 
 N_TERMS = 40

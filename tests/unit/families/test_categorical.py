@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from class_problems import centred, simulated_classes
 from numpy.testing import assert_allclose
-from problems import Documents, fit_in_a_loop
 from scipy import special
 from scipy.optimize import linear_sum_assignment
 
@@ -20,6 +18,8 @@ from dslda.variational.estep import e_step, infer
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step
 from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.class_problems import centred, simulated_classes
+from tests.helpers.problems import Documents, fit_in_a_loop
 
 FORMS = pytest.mark.parametrize("form", ["bound", "delta"])
 

@@ -18,12 +18,7 @@ from dslda.families.base import Interval
 from dslda.families.own import canonical, compile_response
 from dslda.families.registry import FAMILIES, get_family, register
 from dslda.testing import FamilyTests
-
-HERE = str(Path(__file__).parent)
-if HERE not in sys.path:
-    sys.path.append(HERE)
-
-from own_families import Beta, CanonicalGaussian, CanonicalPoisson  # noqa: E402
+from tests.helpers.own_families import Beta, CanonicalGaussian, CanonicalPoisson
 
 
 class TestBeta(FamilyTests):

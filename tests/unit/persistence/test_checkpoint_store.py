@@ -16,9 +16,9 @@ import fsspec
 import numpy as np
 import pytest
 
-from dslda.corpus.json_fields import json_sha256
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
-from dslda.persistence.checkpoint import CheckpointRecord, CheckpointStore, read_checkpoint
+from dslda.persistence.checkpoint_store import CheckpointRecord, CheckpointStore, read_checkpoint
+from dslda.storage.json_fields import json_sha256
 
 ROOT = Path(__file__).parents[3]
 IN_MEMORY = "memory://checkpoints/fit.checkpoint"
@@ -158,7 +158,7 @@ def test_an_interrupt_leaves_the_old_or_the_new_one(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("dslda.persistence.checkpoint.os.replace", interrupted)
+        patch.setattr("dslda.persistence.checkpoint_store.os.replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.write(a_record(2))
     assert_same(read_checkpoint(tmp_path / "c"), a_record(2 if after else 1))

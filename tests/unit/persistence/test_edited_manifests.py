@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dslda.cli.info import _describe
-from dslda.corpus.ingest import ingest
+from dslda.cli.info_command import _describe
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import DsldaError, FormatError
+from dslda.ingestion.ingest import ingest
 from dslda.model import load_model
-from dslda.persistence.checkpoint import read_checkpoint
-from dslda.training import train
+from dslda.persistence.checkpoint_store import read_checkpoint
+from dslda.training.train import train
 
 REMOVE = object()
 WRONG = (None, -1, 10**15, 1e150, float("nan"), "", [[]], REMOVE)
@@ -212,7 +212,7 @@ def test_a_damaged_chunk_is_told_without_raw_bytes(stores: Path) -> None:
 def test_parameters_that_no_model_has_are_refused(stores: Path) -> None:
     import zarr
 
-    from dslda.corpus.format import checksum
+    from dslda.storage.zarr_arrays import checksum
 
     metadata = json.loads((stores / "a.model" / "zarr.json").read_text())
     raw = (stores / "a.model" / "zarr.json").read_bytes()

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dslda.corpus.json_fields import canonical_json, json_sha256
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
-from dslda.persistence.record import HeldOut, ModelRecord, TrainingSummary
-from dslda.persistence.store import check_model_output, read_model, write_model
+from dslda.persistence.model_record import HeldOut, ModelRecord, TrainingSummary
+from dslda.persistence.model_store import check_model_output, read_model, write_model
+from dslda.storage.json_fields import canonical_json, json_sha256
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 

@@ -15,12 +15,12 @@ from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dslda.cluster.opening import ClusterOptions, cluster
-from dslda.corpus.ingest import ingest
 from dslda.corpus.store import Corpus
 from dslda.exceptions import DataWarning, InputError
+from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
-from dslda.prediction.files import predict_files
-from dslda.training import train
+from dslda.prediction.file_predictions import predict_files
+from dslda.training.train import train
 
 N = 120
 GOOD, BAD = "good fine lovely", "bad poor awful"

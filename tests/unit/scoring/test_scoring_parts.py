@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dslda.corpus.json_fields import MANIFEST_CHECKSUM
-from dslda.corpus.location import Location
-from dslda.corpus.readers import Fields
-from dslda.corpus.runner import SerialRunner
-from dslda.corpus.sources import list_files
+from dslda.cluster.runner import SerialRunner
 from dslda.exceptions import FormatError, InputError
-from dslda.persistence.reference import Reference
+from dslda.inputs.files import list_files
+from dslda.inputs.readers import Fields
+from dslda.persistence.training_profile import Reference
 from dslda.scoring.drift import stability_index, warned_above
 from dslda.scoring.duplicates import find_duplicates
-from dslda.scoring.folder import RunFolder, RunState
-from dslda.scoring.inputs import Input, source_of
 from dslda.scoring.new_words import FrequentWords
-from dslda.scoring.planning import compare, plan_files, taken_up
+from dslda.scoring.run_folder import RunFolder, RunState
+from dslda.scoring.run_plan import compare, plan_files, taken_up
 from dslda.scoring.scanning import scan
+from dslda.scoring.scoring_units import Input, source_of
 from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
+from dslda.storage.json_fields import MANIFEST_CHECKSUM
+from dslda.storage.location import Location
 
 
 def test_the_stability_index_is_the_usual_sum_and_0_where_nothing_moved() -> None:
@@ -148,7 +148,7 @@ def test_of_a_large_file_with_a_line_that_cannot_be_read_what_is_before_counts(
     (sound,) = scan(SerialRunner(), files, fields, target=1 << 20, skip=True)
     assert len(sound.pieces) > 2
     assert sound.input.rows == 3002
-    monkeypatch.setattr("dslda.corpus.streams.MAX_LINE_BYTES", 20_000)
+    monkeypatch.setattr("dslda.inputs.streams.MAX_LINE_BYTES", 20_000)
     with pytest.raises(InputError, match=r"a\.jsonl, line 3001: a line must be at most"):
         scan(SerialRunner(), files, fields, target=1 << 20, skip=False)
     (found,) = scan(SerialRunner(), files, fields, target=1 << 20, skip=True)
@@ -231,7 +231,7 @@ def test_plain_cells_stay() -> None:
 
 
 def test_duplicates_are_counted_range_by_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dslda.corpus.counting import hashes_of
+    from dslda.ingestion.counting import hashes_of
 
     (tmp_path / "parts").mkdir()
     names = [f"id{i % 700}" for i in range(1000)]

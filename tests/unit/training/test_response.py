@@ -22,7 +22,7 @@ from dslda.families.base import Family
 from dslda.families.poisson import Poisson
 from dslda.families.registry import FAMILIES
 from dslda.model import Model, load_model
-from dslda.training import train
+from dslda.training.train import train
 
 K, V, D = 3, 40, 240
 TERMS = [f"w{t:02d}" for t in range(V)]

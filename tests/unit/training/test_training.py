@@ -15,17 +15,17 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from dslda.arrays import matrix_block
-from dslda.corpus.ingest import ingest
+from dslda.array_inputs import matrix_block
 from dslda.corpus.store import Corpus
 from dslda.datasets import simulate_corpus
 from dslda.engine.em import IterationRecord
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.registry import get_family
+from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
 from dslda.prediction.predict import topic_proportions
-from dslda.training import train
+from dslda.training.train import train
 from dslda.variational.estep import e_step, infer
 from dslda.variational.mstep import objective
 from dslda.variational.topics import in_e_step

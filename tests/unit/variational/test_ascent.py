@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import (
+
+from dslda.families.base import STANDARDISED, Family
+from dslda.families.gaussian import Gaussian
+from dslda.variational.estep import e_step, infer
+from dslda.variational.initial import initial_parameters
+from dslda.variational.mstep import m_step, objective
+from dslda.variational.oracle import one_predictor
+from dslda.variational.parameters import FitSpec
+from dslda.variational.topics import in_e_step
+from tests.helpers.problems import (
     fit_in_a_loop,
     random_document,
     random_documents,
     random_parameters,
     reference_statistics,
 )
-
-from dslda.families.base import STANDARDISED, Family
-from dslda.families.gaussian import Gaussian
-from dslda.variational import reference
-from dslda.variational.estep import e_step, infer
-from dslda.variational.initial import initial_parameters
-from dslda.variational.mstep import m_step, objective
-from dslda.variational.parameters import FitSpec
-from dslda.variational.topics import in_e_step
 
 GRANULARITIES = pytest.mark.parametrize("granularity", ["term", "token"])
 
@@ -47,9 +47,9 @@ def test_reference_sweeps_never_lower_the_elbo(
     rng = np.random.default_rng(seed)
     parameters = random_parameters(rng, 20, n_topics, delta=10.0**delta, eta_scale=2.0)
     terms, counts, y = random_document(rng, 20, distinct=int(rng.integers(1, 6)), most=6)
-    state = reference.cold_start(terms, counts, parameters, granularity=granularity)
-    start = reference.document_elbo(state, y, parameters, family=Gaussian(), rho=rho)
-    _, trace = reference.update_until_converged(
+    state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
+    start = one_predictor.document_elbo(state, y, parameters, family=Gaussian(), rho=rho)
+    _, trace = one_predictor.update_until_converged(
         state, y, parameters, family=Gaussian(), rho=rho, tol=0.0, max_sweeps=6
     )
     assert_never_falls([start, *trace])
@@ -112,14 +112,14 @@ def test_em_from_the_last_phi_never_lowers_the_objective(
     )
     parameters = initial_parameters(14, spec=spec, family=gaussian, moments=STANDARDISED)
     states = [
-        reference.cold_start(*documents.document(d)[:2], parameters, granularity=granularity)
+        one_predictor.cold_start(*documents.document(d)[:2], parameters, granularity=granularity)
         for d in range(len(documents))
     ]
     trace = []
     for _ in range(8):
         seen = in_e_step(parameters)
         states = [
-            reference.sweep(state, y, seen, family=gaussian, rho=rho)
+            one_predictor.sweep(state, y, seen, family=gaussian, rho=rho)
             for state, y in zip(states, documents.y, strict=True)
         ]
         statistics = reference_statistics(states, documents.y, seen, family=gaussian, spec=spec)

@@ -7,30 +7,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from class_problems import class_parameters
-from enumeration import log_evidence_of_class, moments_of_assignments, tokens_of
 from numpy.testing import assert_allclose
-from problems import documents_of, random_document
 from scipy import special
 
 from dslda.families.categorical import Categorical
-from dslda.variational import reference, reference_classes
 from dslda.variational.estep import infer
+from dslda.variational.oracle import class_predictors, one_predictor
+from dslda.variational.oracle.class_predictors import ClassResponse
 from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.reference_classes import ClassResponse
+from tests.helpers.class_problems import class_parameters
+from tests.helpers.enumeration import log_evidence_of_class, moments_of_assignments, tokens_of
+from tests.helpers.problems import documents_of, random_document
 
 FORMS = pytest.mark.parametrize("form", ["bound", "delta"])
 
 
 def problem(
     seed: int, form: str, *, scale: float = 1.5
-) -> tuple[reference.DocumentState, Parameters, ClassResponse]:
+) -> tuple[one_predictor.DocumentState, Parameters, ClassResponse]:
     """A document with covariates and some phi, far from converged."""
     rng = np.random.default_rng(seed)
     n_topics, n_classes = int(rng.integers(1, 5)), int(rng.integers(2, 6))
     parameters = class_parameters(rng, 20, n_topics, n_classes, n_covariates=2, scale=scale)
     terms, counts, _ = random_document(rng, 20, distinct=int(rng.integers(1, 4)), most=2)
-    state = reference.cold_start(terms, counts, parameters, granularity="token")
+    state = one_predictor.cold_start(terms, counts, parameters, granularity="token")
     state.phi = rng.dirichlet(np.ones(n_topics), len(state.phi))
     y = float(rng.integers(0, n_classes))
     return state, parameters, ClassResponse(y, form, x=rng.normal(size=2))
@@ -50,11 +50,11 @@ def numeric(function: Callable[[np.ndarray], float], at: np.ndarray, h: float = 
 @pytest.mark.parametrize("seed", range(6))
 def test_slope_is_the_derivative_by_phibar(form: str, seed: int) -> None:
     state, parameters, response = problem(seed, form)
-    phibar, length = reference_classes.mean_assignment(state), state.length
+    phibar, length = class_predictors.mean_assignment(state), state.length
     expected = numeric(
-        lambda p: reference_classes.expected_log_likelihood(p, length, parameters, response), phibar
+        lambda p: class_predictors.expected_log_likelihood(p, length, parameters, response), phibar
     )
-    found = reference_classes.slope(phibar, length, parameters, response)
+    found = class_predictors.slope(phibar, length, parameters, response)
     assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
@@ -62,11 +62,11 @@ def test_slope_is_the_derivative_by_phibar(form: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_score_is_the_derivative_by_the_coefficients(form: str, seed: int) -> None:
     state, parameters, response = problem(seed, form)
-    phibar, length = reference_classes.mean_assignment(state), state.length
-    score, _ = reference_classes.document_statistics(state, parameters, response)
+    phibar, length = class_predictors.mean_assignment(state), state.length
+    score, _ = class_predictors.document_statistics(state, parameters, response)
     for name, part in (("eta", score[: parameters.n_topics]), ("zeta", score[parameters.n_topics :])):
         expected = numeric(
-            lambda value, name=name: reference_classes.expected_log_likelihood(
+            lambda value, name=name: class_predictors.expected_log_likelihood(
                 phibar, length, replace(parameters, **{name: value}), response
             ),
             getattr(parameters, name),
@@ -87,14 +87,14 @@ def test_information_of_the_bound_is_no_less_than_minus_its_second_derivative(
 
     def score_at(coefficients: np.ndarray) -> np.ndarray:
         moved = replace(parameters, eta=coefficients[:n_topics], zeta=coefficients[n_topics:])
-        return reference_classes.document_statistics(state, moved, response)[0]
+        return class_predictors.document_statistics(state, moved, response)[0]
 
     hessian = np.empty((n_classes, n, n_classes, n))
     for i, c in np.ndindex(n, n_classes):
         move = np.zeros_like(at)
         move[i, c] = 1e-5
         hessian[:, :, c, i] = ((score_at(at + move) - score_at(at - move)) / 2e-5).T
-    _, information = reference_classes.document_statistics(state, parameters, response)
+    _, information = class_predictors.document_statistics(state, parameters, response)
     surplus = hessian.copy()
     for c in range(n_classes):
         surplus[c, :, c, :] += information[c]
@@ -105,14 +105,14 @@ def test_information_of_the_bound_is_no_less_than_minus_its_second_derivative(
 @FORMS
 def test_information_is_positive_semidefinite_and_symmetric(form: str) -> None:
     for seed in range(6):
-        _, information = reference_classes.document_statistics(*problem(seed, form, scale=4.0))
+        _, information = class_predictors.document_statistics(*problem(seed, form, scale=4.0))
         for of_class in information:
             assert_allclose(of_class, of_class.T, rtol=1e-12)
             assert np.linalg.eigvalsh(of_class).min() >= -1e-12
 
 
 def exact_expectation(
-    state: reference.DocumentState, parameters: Parameters, response: ClassResponse
+    state: one_predictor.DocumentState, parameters: Parameters, response: ClassResponse
 ) -> float:
     """E[log p(y)] under q(z) = prod_n phi_n."""
     zbar, probability, _ = moments_of_assignments(tokens_of(state.phi, state.copies.astype(int)))
@@ -125,25 +125,25 @@ def exact_expectation(
 def test_the_bound_is_one_under_any_phi(seed: int, scale: float) -> None:
     state, parameters, response = problem(seed, "bound", scale=scale)
     exact = exact_expectation(state, parameters, response)
-    phibar, length = reference_classes.mean_assignment(state), state.length
-    bound = reference_classes.expected_log_likelihood(phibar, length, parameters, response)
+    phibar, length = class_predictors.mean_assignment(state), state.length
+    bound = class_predictors.expected_log_likelihood(phibar, length, parameters, response)
     assert bound <= exact + 1e-12 * abs(exact)
     # also with what the coefficients have in common, which leaves log p(y) alone
     shifted = replace(
         parameters, eta=parameters.eta + np.random.default_rng(seed).normal(size=(len(phibar), 1))
     )
     assert exact_expectation(state, shifted, response) == pytest.approx(exact)
-    assert reference_classes.expected_log_likelihood(
-        phibar, length, shifted, response
-    ) <= exact + 1e-12 * abs(exact)
+    assert class_predictors.expected_log_likelihood(phibar, length, shifted, response) <= exact + 1e-12 * abs(
+        exact
+    )
 
 
 def test_the_delta_method_is_closer_than_the_bound_where_coefficients_are_moderate() -> None:
     errors = {}
     for form in ("bound", "delta"):
         errors[form] = [
-            reference_classes.expected_log_likelihood(
-                reference_classes.mean_assignment(state), state.length, parameters, response
+            class_predictors.expected_log_likelihood(
+                class_predictors.mean_assignment(state), state.length, parameters, response
             )
             - exact_expectation(state, parameters, response)
             for state, parameters, response in (problem(seed, form, scale=0.7) for seed in range(40))
@@ -184,7 +184,7 @@ def test_elbo_is_below_the_evidence(seed: int, scale: float) -> None:
 def test_what_all_classes_have_in_common_changes_nothing(form: str) -> None:
     """One number for every topic and class, one for each covariate; for each topic in the delta form only."""
     state, parameters, response = problem(3, form)
-    phibar, length = reference_classes.mean_assignment(state), state.length
+    phibar, length = class_predictors.mean_assignment(state), state.length
     rng = np.random.default_rng(0)
     by_topic = rng.normal(size=(len(phibar), 1))
     moved = replace(
@@ -194,8 +194,8 @@ def test_what_all_classes_have_in_common_changes_nothing(form: str) -> None:
     )
     before, after = (
         (
-            reference_classes.expected_log_likelihood(phibar, length, p, response),
-            *reference_classes.document_statistics(state, p, response),
+            class_predictors.expected_log_likelihood(phibar, length, p, response),
+            *class_predictors.document_statistics(state, p, response),
         )
         for p in (parameters, moved)
     )

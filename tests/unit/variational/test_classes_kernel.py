@@ -6,7 +6,18 @@ import dataclasses
 
 import numpy as np
 import pytest
-from class_problems import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+
+from dslda.families.categorical import Categorical
+from dslda.variational.estep import e_step, infer, neutral_extras
+from dslda.variational.mstep import m_step, objective
+from dslda.variational.oracle import class_predictors, one_predictor
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.topics import in_e_step
+from tests.helpers.class_problems import (
     assert_rises,
     class_parameters,
     class_statistics,
@@ -14,18 +25,7 @@ from class_problems import (
     random_extras,
     responses_of,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.testing import assert_allclose
-from numpy.typing import NDArray
-from problems import Documents, as_distributions, documents_of, random_document
-
-from dslda.families.categorical import Categorical
-from dslda.variational import reference, reference_classes
-from dslda.variational.estep import e_step, infer, neutral_extras
-from dslda.variational.mstep import m_step, objective
-from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.topics import in_e_step
+from tests.helpers.problems import Documents, as_distributions, documents_of, random_document
 
 FORMS = pytest.mark.parametrize("form", ["bound", "delta"])
 N_TERMS = 30
@@ -46,21 +46,21 @@ def assert_kernel_equals_reference(
     for d, response in enumerate(responses):
         terms, counts, _ = documents.document(d)
         if not len(terms):
-            states.append(reference.cold_start(terms, counts, parameters, granularity="term"))
+            states.append(one_predictor.cold_start(terms, counts, parameters, granularity="term"))
             prior = parameters.alpha / parameters.alpha.sum()
-            expected = reference_classes.predictors(prior, 1.0, parameters, response)
+            expected = class_predictors.predictors(prior, 1.0, parameters, response)
             assert_allclose(posterior.gamma[d], parameters.alpha)
             assert_allclose(posterior.mean[d], expected, rtol=1e-12, atol=1e-12)
             assert (posterior.elbo[d], posterior.n_known_tokens[d], posterior.converged[d]) == (0.0, 0, True)
             continue
-        state, trace, converged = reference_classes.ascend(
+        state, trace, converged = class_predictors.ascend(
             terms, counts, parameters, response, tol=spec.sweep_tol, max_sweeps=spec.max_sweeps
         )
         states.append(state)
         assert_allclose(posterior.elbo[d], trace[-1], rtol=1e-11, atol=1e-11)
         assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
-        m = reference_classes.predictors(
-            reference_classes.mean_assignment(state), state.length, parameters, response
+        m = class_predictors.predictors(
+            class_predictors.mean_assignment(state), state.length, parameters, response
         )
         assert_allclose(posterior.mean[d], m, rtol=1e-6, atol=1e-6)
         assert posterior.n_known_tokens[d] == counts.sum()
@@ -203,13 +203,13 @@ def test_steps_are_halved_where_full_ones_swing(form: str) -> None:
         np.zeros(0),
         np.zeros((0, 2)),
     )
-    response = reference_classes.ClassResponse(0.0, form, rho=5.0)
-    state = reference.cold_start(np.array([1]), np.array([8]), parameters, granularity="term")
+    response = class_predictors.ClassResponse(0.0, form, rho=5.0)
+    state = one_predictor.cold_start(np.array([1]), np.array([8]), parameters, granularity="term")
     swings = []
     for _ in range(12):
-        h = reference_classes._target(state, parameters, response)
-        state = reference_classes._assign(state, h, parameters)
-        swings.append(reference_classes.document_elbo(state, parameters, response))
+        h = class_predictors._target(state, parameters, response)
+        state = class_predictors._assign(state, h, parameters)
+        swings.append(class_predictors.document_elbo(state, parameters, response))
     assert np.diff(swings).min() < -1e-3
     documents = documents_of([([1], [8], 0.0)])
     posterior = infer(
@@ -234,13 +234,13 @@ def test_a_converged_document_is_at_a_stationary_point(form: str, scale: float, 
     assert posterior.converged.all()
     for d in range(len(documents)):
         terms, counts, y = documents.document(d)
-        response = reference_classes.ClassResponse(y, form, rho)
-        state = reference.cold_start(terms, counts, parameters, granularity="term")
+        response = class_predictors.ClassResponse(y, form, rho)
+        state = one_predictor.cold_start(terms, counts, parameters, granularity="term")
         state.gamma = posterior.gamma[d]
         # phi from where the document is, and from where one more sweep would lead
         state.phi = np.tile((state.gamma - parameters.alpha) / state.length, (len(terms), 1))
-        again = reference_classes._assign(
-            state, reference_classes._target(state, parameters, response), parameters
+        again = class_predictors._assign(
+            state, class_predictors._target(state, parameters, response), parameters
         )
         assert_allclose(again.gamma, state.gamma, rtol=1e-4, atol=1e-4 * max(1.0, scale * rho))
 

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from class_problems import (
+from numpy.testing import assert_allclose
+from sklearn.linear_model import LogisticRegression
+
+from dslda.families.base import Family
+from dslda.families.categorical import Categorical
+from dslda.families.registry import get_family
+from dslda.variational.estep import e_step, neutral_extras
+from dslda.variational.mstep import m_step, objective, prior_precision
+from dslda.variational.oracle import one_predictor
+from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.class_problems import (
     assert_rises,
     centred,
     class_parameters,
@@ -16,17 +26,7 @@ from class_problems import (
     responses_of,
     simulated_classes,
 )
-from numpy.testing import assert_allclose
-from problems import Documents, documents_of, fit_in_a_loop, random_documents, random_parameters
-from sklearn.linear_model import LogisticRegression
-
-from dslda.families.base import Family
-from dslda.families.categorical import Categorical
-from dslda.families.registry import get_family
-from dslda.variational import reference
-from dslda.variational.estep import e_step, neutral_extras
-from dslda.variational.mstep import m_step, objective, prior_precision
-from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.problems import Documents, documents_of, fit_in_a_loop, random_documents, random_parameters
 
 FORMS = pytest.mark.parametrize("form", ["bound", "delta"])
 
@@ -50,7 +50,7 @@ def test_no_step_lowers_the_objective_and_the_last_is_stationary(
     responses = responses_of(documents, family, rho=spec.rho, extras=extras)
     states = []
     for d in range(20):
-        state = reference.cold_start(*documents.document(d)[:2], parameters, granularity="term")
+        state = one_predictor.cold_start(*documents.document(d)[:2], parameters, granularity="term")
         state.phi = rng.dirichlet(np.full(n_topics, 0.5), len(state.phi))
         states.append(state)
     trace = []

@@ -14,12 +14,12 @@ from pathlib import Path
 import numba
 import pytest
 
-from dslda.corpus.ingest import ingest
 from dslda.engine.progress import telling_after
 from dslda.families.registry import FAMILIES, get_family
+from dslda.ingestion.ingest import ingest
 from dslda.variational.compiling import kernel_of, telling_of_compilation
 from dslda.variational.kernels import block_kernel
-from dslda.variational.kernels.classes import class_block
+from dslda.variational.kernels.class_e_step import class_block
 
 LINE = "compiling the kernel for this kind of response (there are three), once after installation: a minute or two"
 
@@ -78,7 +78,7 @@ PROGRAM = """
     import sys
     from contextlib import contextmanager
     from dslda.cluster.client import ClientLater
-    from dslda.training import train
+    from dslda.training.train import train
     from dslda.variational import compiling
 
     made = []

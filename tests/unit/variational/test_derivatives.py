@@ -9,34 +9,34 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from problems import PoissonLike, random_document, random_parameters
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
-from dslda.variational import reference
+from dslda.variational.oracle import one_predictor
 from dslda.variational.parameters import Parameters
+from tests.helpers.problems import PoissonLike, random_document, random_parameters
 
 RHO = 1.7
 FAMILIES = pytest.mark.parametrize("family", [Gaussian(), PoissonLike()], ids=lambda f: f.name)
 GRANULARITIES = pytest.mark.parametrize("granularity", ["term", "token"])
 
 
-def problem(granularity: str, seed: int = 0) -> tuple[reference.DocumentState, float, Parameters]:
+def problem(granularity: str, seed: int = 0) -> tuple[one_predictor.DocumentState, float, Parameters]:
     """A document with some phi, far from converged."""
     rng = np.random.default_rng(seed)
     parameters = random_parameters(rng, 20, 4, delta=0.4, eta_scale=1.5)
     terms, counts, y = random_document(rng, 20, distinct=4, most=3)
-    state = reference.cold_start(terms, counts, parameters, granularity=granularity)
+    state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
     state.phi = rng.dirichlet(np.ones(4), len(state.phi))
     return state, abs(y), parameters
 
 
-def elbo(state: reference.DocumentState, y: float, parameters: Parameters, family: Family) -> float:
-    return reference.document_elbo(state, y, parameters, family=family, rho=RHO)
+def elbo(state: one_predictor.DocumentState, y: float, parameters: Parameters, family: Family) -> float:
+    return one_predictor.document_elbo(state, y, parameters, family=family, rho=RHO)
 
 
 def elbo_at_phi(
-    state: reference.DocumentState,
+    state: one_predictor.DocumentState,
     n: int,
     k: int,
     change: float,
@@ -57,7 +57,7 @@ def test_token_coefficients_are_the_derivative_of_the_response_term_by_phi(
 ) -> None:
     state, y, parameters = problem(granularity)
     eta, n = parameters.eta, state.length
-    m, v = reference.moments(state, eta)
+    m, v = one_predictor.moments(state, eta)
     l1, l2, l3 = (
         derivative(y, m, parameters.delta, 1.0)
         for derivative in (family.first_derivative, family.second_derivative, family.third_derivative)
@@ -80,7 +80,7 @@ def test_token_coefficients_are_the_derivative_of_the_response_term_by_phi(
 @GRANULARITIES
 def test_converged_sweeps_leave_a_stationary_point(family: Family, granularity: str) -> None:
     state, y, parameters = problem(granularity, seed=2)
-    state, _ = reference.update_until_converged(
+    state, _ = one_predictor.update_until_converged(
         state, y, parameters, family=family, rho=RHO, tol=0.0, max_sweeps=300
     )
     for i, phi in enumerate(state.phi):
@@ -105,7 +105,7 @@ def test_converged_sweeps_leave_a_stationary_point(family: Family, granularity: 
 
 
 def elbo_at_eta(
-    eta: np.ndarray, state: reference.DocumentState, y: float, parameters: Parameters, family: Family
+    eta: np.ndarray, state: one_predictor.DocumentState, y: float, parameters: Parameters, family: Family
 ) -> float:
     return elbo(state, y, dataclasses.replace(parameters, eta=eta), family)
 
@@ -114,7 +114,7 @@ def elbo_at_eta(
 @GRANULARITIES
 def test_score_is_the_derivative_of_the_elbo_by_eta(family: Family, granularity: str) -> None:
     state, y, parameters = problem(granularity, seed=1)
-    score, _ = reference.document_statistics(state, y, parameters, family=family)
+    score, _ = one_predictor.document_statistics(state, y, parameters, family=family)
     steps = 1e-5 * np.eye(parameters.n_topics)
     numeric = [
         (
@@ -131,11 +131,11 @@ def test_score_is_the_derivative_of_the_elbo_by_eta(family: Family, granularity:
 def test_gaussian_information_is_minus_the_second_derivative_of_the_elbo_by_eta(granularity: str) -> None:
     state, y, parameters = problem(granularity, seed=3)
     family = Gaussian()
-    _, information = reference.document_statistics(state, y, parameters, family=family)
+    _, information = one_predictor.document_statistics(state, y, parameters, family=family)
     columns = []
     for h in np.eye(parameters.n_topics):
         up, down = (
-            reference.document_statistics(
+            one_predictor.document_statistics(
                 state, y, dataclasses.replace(parameters, eta=parameters.eta + s * h), family=family
             )[0]
             for s in (1, -1)

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from class_problems import assert_rises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from problems import Documents, fit_in_a_loop
 from scipy import optimize, special
 
 from dslda.datasets.simulate import simulate_corpus
 from dslda.families.base import Family
 from dslda.variational.dirichlet import update_alpha
 from dslda.variational.parameters import FitSpec
+from tests.helpers.class_problems import assert_rises
+from tests.helpers.problems import Documents, fit_in_a_loop
 
 
 def log_likelihood(alpha: NDArray[np.float64], log_theta: NDArray[np.float64], weight: float) -> float:

@@ -6,18 +6,18 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from class_problems import class_parameters, documents_of_classes
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from problems import Documents, documents_of, random_documents, random_parameters
 
 from dslda.families.base import Family
 from dslda.families.categorical import Categorical
 from dslda.families.registry import get_family
-from dslda.variational import reference
 from dslda.variational.estep import e_step, infer, neutral_extras
+from dslda.variational.oracle import one_predictor
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
+from tests.helpers.class_problems import class_parameters, documents_of_classes
+from tests.helpers.problems import Documents, documents_of, random_documents, random_parameters
 
 N_TERMS, N_TOPICS, N_DOCUMENTS = 20, 3, 12
 SUMS = (
@@ -77,12 +77,14 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
     for d, (offset, aux, weight, emphasis, *x) in enumerate(extras):
         terms, counts, y = documents.document(d)
         offset += parameters.zeta @ x
-        state = reference.cold_start(terms, counts, parameters, granularity=granularity)
+        state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
         rho = spec.rho * emphasis
         for _ in range(2):
-            state = reference.sweep(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
-        elbo = reference.document_elbo(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
-        m, v = reference.moments(state, parameters.eta, family)
+            state = one_predictor.sweep(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
+        elbo = one_predictor.document_elbo(
+            state, y, parameters, family=family, rho=rho, offset=offset, aux=aux
+        )
+        m, v = one_predictor.moments(state, parameters.eta, family)
         assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
         assert_allclose(posterior.elbo[d], elbo, rtol=1e-6)
         assert_allclose(posterior.mean[d], offset + m, rtol=1e-6, atol=1e-7)
@@ -94,7 +96,7 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
             continue
         share = weight * emphasis
         expected.response_weight += share
-        score, information = reference.document_statistics(
+        score, information = one_predictor.document_statistics(
             state, y, parameters, family=family, offset=offset, aux=aux
         )
         expected.score[:N_TOPICS] += share * score
@@ -102,7 +104,9 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
         # the rows of the covariates: a covariate moves the offset, and is known for certain
         h = 1e-5
         up, down = (
-            reference.document_elbo(state, y, parameters, family=family, rho=1.0, offset=offset + s, aux=aux)
+            one_predictor.document_elbo(
+                state, y, parameters, family=family, rho=1.0, offset=offset + s, aux=aux
+            )
             for s in (h, -h)
         )
         expected.score[N_TOPICS:] += share * (up - down) / (2 * h) * np.array(x)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from problems import Documents, documents_of, random_documents, random_parameters
 
 from dslda.families.base import Family
 from dslda.variational.estep import e_step, infer
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.problems import Documents, documents_of, random_documents, random_parameters
 
 Problem = tuple[Documents, Parameters]
 

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
-from problems import (
+
+from dslda.families.base import Family
+from dslda.families.gaussian import Gaussian
+from dslda.variational.estep import DocumentPosterior, e_step, infer
+from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.statistics import SufficientStatistics
+from tests.helpers.problems import (
     Documents,
     documents_of,
     fit_in_a_loop,
@@ -19,12 +25,6 @@ from problems import (
     random_documents,
     random_parameters,
 )
-
-from dslda.families.base import Family
-from dslda.families.gaussian import Gaussian
-from dslda.variational.estep import DocumentPosterior, e_step, infer
-from dslda.variational.parameters import FitSpec, Parameters, Scaling
-from dslda.variational.statistics import SufficientStatistics
 
 GRANULARITIES = pytest.mark.parametrize("granularity", ["term", "token"])
 SUMS = [f.name for f in dataclasses.fields(SufficientStatistics) if f.name != "seconds"]

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from problems import (
+from scipy import special
+
+from dslda.families.base import Family
+from dslda.families.gaussian import Gaussian
+from dslda.families.registry import get_family
+from dslda.variational.estep import e_step, infer
+from dslda.variational.kernels import scratch as kernels
+from dslda.variational.oracle import one_predictor
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.topics import in_e_step
+from tests.helpers.problems import (
     Documents,
     PoissonLike,
     as_distributions,
@@ -18,16 +28,6 @@ from problems import (
     random_parameters,
     reference_statistics,
 )
-from scipy import special
-
-from dslda.families.base import Family
-from dslda.families.gaussian import Gaussian
-from dslda.families.registry import get_family
-from dslda.variational import reference
-from dslda.variational.estep import e_step, infer
-from dslda.variational.kernels import scratch as kernels
-from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.topics import in_e_step
 
 GRANULARITIES = pytest.mark.parametrize("granularity", ["term", "token"])
 
@@ -39,8 +39,8 @@ def assert_kernel_equals_reference(
     elbo = []
     for d in range(len(documents)):
         terms, counts, y = documents.document(d)
-        state, trace = reference.update_until_converged(
-            reference.cold_start(terms, counts, parameters, granularity=spec.granularity),
+        state, trace = one_predictor.update_until_converged(
+            one_predictor.cold_start(terms, counts, parameters, granularity=spec.granularity),
             y,
             parameters,
             family=family,
@@ -61,7 +61,7 @@ def assert_kernel_equals_reference(
     assert_allclose(posterior.elbo, elbo, rtol=elbo_rtol, atol=series * lengths.max() + rounding)
     for d, state in enumerate(states):
         assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=3e-6)
-        m, v = reference.moments(state, parameters.eta, family)
+        m, v = one_predictor.moments(state, parameters.eta, family)
         spread = np.ptp(parameters.eta)
         assert_allclose(posterior.mean[d], m, rtol=1e-9, atol=1e-6 * spread)
         assert_allclose(posterior.variance[d], v, rtol=1e-6, atol=1e-6 * spread**2 + 1e-14)
@@ -159,8 +159,8 @@ def test_documents_that_would_swing_between_two_states_settle(granularity: str) 
     taken_back = 0
     for d in range(len(documents)):
         terms, counts, y = documents.document(d)
-        state, trace = reference.update_until_converged(
-            reference.cold_start(terms, counts, parameters, granularity=granularity),
+        state, trace = one_predictor.update_until_converged(
+            one_predictor.cold_start(terms, counts, parameters, granularity=granularity),
             y,
             parameters,
             family=family,
@@ -191,8 +191,8 @@ def test_what_a_document_leaves_is_of_the_state_it_went_back_to(name: str, granu
         assert_kernel_equals_reference(documents, parameters, spec, family, elbo_rtol=1e-7)
         for d in range(len(documents)):
             terms, counts, y = documents.document(d)
-            start = reference.cold_start(terms, counts, parameters, granularity=granularity)
-            _, trace = reference.update_until_converged(
+            start = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
+            _, trace = one_predictor.update_until_converged(
                 start, y, parameters, family=family, rho=6.0, tol=0.0, max_sweeps=n
             )
             taken_back += n > 1 and trace[-1] == trace[-2]
@@ -365,8 +365,8 @@ def test_convergence_is_judged_like_the_reference(granularity: str) -> None:
     sweeps = []
     for d in range(len(documents)):
         terms, counts, y = documents.document(d)
-        state = reference.cold_start(terms, counts, parameters, granularity=granularity)
-        _, trace = reference.update_until_converged(
+        state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
+        _, trace = one_predictor.update_until_converged(
             state, y, parameters, family=Gaussian(), rho=1.0, tol=1e-5, max_sweeps=8
         )
         sweeps.append(len(trace))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from enumeration import log_evidence, moments_of_assignments, tokens_of
 from numpy.testing import assert_allclose
-from problems import Documents, documents_of, random_parameters
 
 from dslda.families.base import Family
-from dslda.variational import reference
 from dslda.variational.estep import e_step, infer
+from dslda.variational.oracle import one_predictor
 from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.enumeration import log_evidence, moments_of_assignments, tokens_of
+from tests.helpers.problems import Documents, documents_of, random_parameters
 
 N_TERMS = 7
 # (terms, counts): up to five tokens
@@ -73,19 +73,19 @@ def test_reference_moments_and_statistics_agree_with_enumeration(granularity: st
     parameters = random_parameters(rng, N_TERMS, 3, eta_scale=2.0)
     for d in range(len(documents)):
         terms, counts, y = documents.document(d)
-        state = reference.cold_start(terms, counts, parameters, granularity=granularity)
+        state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
         state.phi = rng.dirichlet(np.ones(3), len(state.phi))
         phi = np.repeat(state.phi, state.copies.astype(int), axis=0)
         zbar, probability, second_moment = moments_of_assignments(phi)
         omega = zbar @ parameters.eta
         m = probability @ omega
         assert_allclose(
-            reference.moments(state, parameters.eta),
+            one_predictor.moments(state, parameters.eta),
             (m, probability @ omega**2 - m**2),
             rtol=1e-9,
             atol=1e-12,
         )
-        score, information = reference.document_statistics(state, y, parameters, family=gaussian)
+        score, information = one_predictor.document_statistics(state, y, parameters, family=gaussian)
         assert_allclose(information * parameters.delta, second_moment, rtol=1e-12)
         exact = probability @ zbar * y - second_moment @ parameters.eta
         assert_allclose(score * parameters.delta, exact, rtol=1e-9, atol=1e-12)

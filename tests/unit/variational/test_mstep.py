@@ -6,9 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from enumeration import moments_of_assignments
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import (
+
+from dslda.families.base import Family
+from dslda.families.gaussian import Gaussian
+from dslda.families.registry import get_family
+from dslda.variational.estep import e_step
+from dslda.variational.initial import initial_parameters
+from dslda.variational.mstep import m_step, objective
+from dslda.variational.oracle import one_predictor
+from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.statistics import SufficientStatistics
+from tests.helpers.enumeration import moments_of_assignments
+from tests.helpers.problems import (
     documents_of,
     moments_of,
     random_document,
@@ -18,29 +28,19 @@ from problems import (
     wild_responses,
 )
 
-from dslda.families.base import Family
-from dslda.families.gaussian import Gaussian
-from dslda.families.registry import get_family
-from dslda.variational import reference
-from dslda.variational.estep import e_step
-from dslda.variational.initial import initial_parameters
-from dslda.variational.mstep import m_step, objective
-from dslda.variational.parameters import FitSpec, Parameters, Scaling
-from dslda.variational.statistics import SufficientStatistics
-
 N_TERMS = 8
 SPEC = FitSpec(n_topics=3, granularity="token", delta_floor=1e-9)
 
 
 @pytest.fixture(scope="module")
-def labelled() -> tuple[list[reference.DocumentState], np.ndarray, Parameters]:
+def labelled() -> tuple[list[one_predictor.DocumentState], np.ndarray, Parameters]:
     """Documents of up to four tokens with any phi: the closed forms hold at every one, not only at converged ones."""
     rng = np.random.default_rng(0)
     parameters = random_parameters(rng, N_TERMS, 3, delta=0.7)
     states = []
     for _ in range(10):
         n = int(rng.integers(1, 5))
-        state = reference.cold_start(
+        state = one_predictor.cold_start(
             rng.integers(0, N_TERMS, n), np.ones(n, int), parameters, granularity="token"
         )
         state.phi = rng.dirichlet(np.full(3, 0.5), n)
@@ -49,7 +49,7 @@ def labelled() -> tuple[list[reference.DocumentState], np.ndarray, Parameters]:
 
 
 def test_eta_and_delta_are_the_closed_forms(
-    labelled: tuple[list[reference.DocumentState], np.ndarray, Parameters], gaussian: Family
+    labelled: tuple[list[one_predictor.DocumentState], np.ndarray, Parameters], gaussian: Family
 ) -> None:
     states, y, parameters = labelled
     statistics = reference_statistics(states, y, parameters, family=gaussian, spec=SPEC)
@@ -72,7 +72,7 @@ def test_eta_and_delta_are_the_closed_forms(
 
 
 def test_closed_forms_do_not_depend_on_the_parameters_they_start_from(
-    labelled: tuple[list[reference.DocumentState], np.ndarray, Parameters], gaussian: Family
+    labelled: tuple[list[one_predictor.DocumentState], np.ndarray, Parameters], gaussian: Family
 ) -> None:
     states, y, parameters = labelled
     other = Parameters(parameters.topics, parameters.alpha, parameters.eta * -3.0 + 1.0, np.array([0.01]))
@@ -195,7 +195,7 @@ def test_no_step_lowers_the_objective_of_few_short_documents(name: str) -> None:
         states = []
         for _ in range(n):
             terms, counts, _ = random_document(rng, 12, distinct=int(rng.integers(1, 6)), most=3)
-            state = reference.cold_start(terms, counts, parameters, granularity="token")
+            state = one_predictor.cold_start(terms, counts, parameters, granularity="token")
             state.phi = rng.dirichlet(np.full(3, 0.3), len(state.phi))
             states.append(state)
         trace = []

@@ -6,15 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from class_problems import class_parameters
-from problems import Documents, documents_of, moments_of, random_document, random_parameters, wild_responses
 
 from dslda.families.base import Family
 from dslda.families.registry import FAMILIES, get_family
-from dslda.variational import reference, reference_classes
 from dslda.variational.estep import infer, neutral_extras
+from dslda.variational.oracle import class_predictors, one_predictor
+from dslda.variational.oracle.class_predictors import ClassResponse
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
-from dslda.variational.reference_classes import ClassResponse
+from tests.helpers.class_problems import class_parameters
+from tests.helpers.problems import (
+    Documents,
+    documents_of,
+    moments_of,
+    random_document,
+    random_parameters,
+    wild_responses,
+)
 
 N_TERMS, N_DOCUMENTS, MOST_SWEEPS = 10, 20, 14
 ONE_PREDICTOR = [name for name in FAMILIES if name != "categorical"]
@@ -100,8 +107,8 @@ def test_the_readable_sweeps(name: str) -> None:
     documents, extras, parameters, rng = short_documents(family, 1)
     for d in range(8):
         terms, counts, y = documents.document(d)
-        _, trace = reference.update_until_converged(
-            reference.cold_start(terms, counts, parameters, granularity="term"),
+        _, trace = one_predictor.update_until_converged(
+            one_predictor.cold_start(terms, counts, parameters, granularity="term"),
             y,
             parameters,
             family=family,
@@ -127,7 +134,7 @@ def test_the_sweeps_of_classes(form: str, tolerance: float) -> None:
         assert_rises(elbo)
         for d in range(4):
             terms, counts, y = documents.document(d)
-            _, trace, _ = reference_classes.ascend(
+            _, trace, _ = class_predictors.ascend(
                 terms, counts, parameters, ClassResponse(y, form, rho), tol=tolerance, max_sweeps=MOST_SWEEPS
             )
             assert_rises(np.array(trace))

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from numpy.testing import assert_allclose
-from problems import Documents, documents_of
 from scipy import sparse, special
 
 from dslda.cli.program import run
@@ -22,11 +21,12 @@ from dslda.families.binomial import Binomial
 from dslda.families.negative_binomial import NegativeBinomial
 from dslda.families.poisson import Poisson
 from dslda.model import Model, load_model
-from dslda.training import train
+from dslda.training.train import train
 from dslda.variational.estep import e_step, infer, neutral_extras
 from dslda.variational.mstep import m_step
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
+from tests.helpers.problems import Documents, documents_of
 
 N = 300
 SPEC = FitSpec(n_topics=3, ridge=0.0, topic_prior=0.0)

@@ -8,9 +8,19 @@ import math
 
 import numpy as np
 import pytest
-from enumeration import log_evidence, moments_of_assignments, tokens_of
 from numpy.testing import assert_allclose
-from problems import (
+from scipy import special
+
+from dslda.datasets.simulate import simulate_corpus
+from dslda.families.own import compile_response
+from dslda.families.poisson import Poisson
+from dslda.families.registry import FAMILIES, get_family
+from dslda.variational.estep import e_step, infer, neutral_extras
+from dslda.variational.mstep import m_step, objective
+from dslda.variational.oracle import one_predictor
+from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.enumeration import log_evidence, moments_of_assignments, tokens_of
+from tests.helpers.problems import (
     Documents,
     documents_of,
     fit_in_a_loop,
@@ -18,16 +28,6 @@ from problems import (
     random_parameters,
     reference_statistics,
 )
-from scipy import special
-
-from dslda.datasets.simulate import simulate_corpus
-from dslda.families.own import compile_response
-from dslda.families.poisson import Poisson
-from dslda.families.registry import FAMILIES, get_family
-from dslda.variational import reference
-from dslda.variational.estep import e_step, infer, neutral_extras
-from dslda.variational.mstep import m_step, objective
-from dslda.variational.parameters import FitSpec, Parameters
 
 N_TERMS = 7
 SMALL = [([0], [1]), ([4], [5]), ([1, 3], [1, 1]), ([0, 2, 6], [2, 1, 2]), ([0, 1, 2, 3, 5], [1, 1, 1, 1, 1])]
@@ -166,8 +166,8 @@ def test_the_fixed_point_is_the_exact_coordinate_update(granularity: str) -> Non
         statistics = e_step(*one.arrays, parameters, family=FAMILY, spec=spec)
         gamma = infer(*one.csr, parameters, spec=spec, y=one.y, family=FAMILY).gamma[0]
         phi = statistics.topic_word[terms] / counts[:, np.newaxis]
-        state = reference.DocumentState(terms, counts.astype(float), phi, gamma)
-        again = reference.sweep(state, y, parameters, family=FAMILY, rho=1.0)
+        state = one_predictor.DocumentState(terms, counts.astype(float), phi, gamma)
+        again = one_predictor.sweep(state, y, parameters, family=FAMILY, rho=1.0)
         assert_allclose(again.phi, phi, atol=2e-6)
 
 
@@ -226,13 +226,13 @@ def test_em_from_the_last_phi_never_lowers_the_objective(
     spec = FitSpec(n_topics=3, granularity=granularity, rho=rho, ridge=ridge)
     parameters = random_parameters(rng, 14, 3, delta=1.0)
     states = [
-        reference.cold_start(*documents.document(d)[:2], parameters, granularity=granularity)
+        one_predictor.cold_start(*documents.document(d)[:2], parameters, granularity=granularity)
         for d in range(len(documents))
     ]
     trace = []
     for _ in range(8):
         states = [
-            reference.sweep(state, y, parameters, family=FAMILY, rho=rho)
+            one_predictor.sweep(state, y, parameters, family=FAMILY, rho=rho)
             for state, y in zip(states, documents.y, strict=True)
         ]
         statistics = reference_statistics(states, documents.y, parameters, family=FAMILY, spec=spec)

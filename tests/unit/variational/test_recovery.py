@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import Documents, fit_in_a_loop, moments_of
 from scipy.optimize import linear_sum_assignment
 
 from dslda.datasets.simulate import SimulatedCorpus, simulate_corpus
 from dslda.families.base import Family
 from dslda.variational.estep import infer
 from dslda.variational.parameters import FitSpec, Scaling
+from tests.helpers.problems import Documents, fit_in_a_loop, moments_of
 
 
 def documents_and_scaling(drawn: SimulatedCorpus, family: Family) -> tuple[Documents, Scaling]:

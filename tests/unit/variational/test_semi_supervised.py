@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from class_problems import simulated_classes
-from problems import Documents, fit_in_a_loop
 
 from dslda.datasets.simulate import simulate_corpus
 from dslda.families.base import Family
 from dslda.families.categorical import Categorical
 from dslda.variational.estep import infer
 from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.class_problems import simulated_classes
+from tests.helpers.problems import Documents, fit_in_a_loop
 
 N_TERMS, N_TOPICS, N_TEST, N_LABELLED = 1000, 4, 300, 40
 # topics of hundreds of terms each, of which forty documents show a part

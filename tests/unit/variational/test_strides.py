@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from problems import Documents, documents_of, random_document
 
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
-from dslda.variational import reference
 from dslda.variational.estep import infer
 from dslda.variational.kernels import strides
 from dslda.variational.kernels.strides import Trail
+from dslda.variational.oracle import one_predictor
 from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.problems import Documents, documents_of, random_document
 
 N_TERMS, N_TOPICS = 60, 6
 
@@ -34,11 +34,11 @@ def plain_sweeps(
     n_sweeps, elbo = [], []
     for d in range(len(documents)):
         terms, counts, _ = documents.document(d)
-        state = reference.cold_start(terms, counts, parameters, granularity="term")
+        state = one_predictor.cold_start(terms, counts, parameters, granularity="term")
         trace = [-np.inf]
         while True:
-            state = reference.sweep(state, y[d], parameters, family=Gaussian(), rho=1.0)
-            trace.append(reference.document_elbo(state, y[d], parameters, family=Gaussian(), rho=1.0))
+            state = one_predictor.sweep(state, y[d], parameters, family=Gaussian(), rho=1.0)
+            trace.append(one_predictor.document_elbo(state, y[d], parameters, family=Gaussian(), rho=1.0))
             if abs(trace[-1] - trace[-2]) <= tol * abs(trace[-1]):
                 break
         n_sweeps.append(len(trace) - 1)
@@ -65,9 +65,9 @@ def test_where_it_stops_a_sweep_changes_nothing(gaussian: Family) -> None:
     gamma = infer(*documents.csr, parameters, spec=spec, y=nothing, family=gaussian).gamma
     for d in range(len(documents)):
         terms, counts, _ = documents.document(d)
-        state = reference.cold_start(terms, counts, parameters, granularity="term")
+        state = one_predictor.cold_start(terms, counts, parameters, granularity="term")
         state.gamma = gamma[d]
-        again = reference.sweep(state, np.nan, parameters, family=gaussian, rho=1.0).gamma
+        again = one_predictor.sweep(state, np.nan, parameters, family=gaussian, rho=1.0).gamma
         assert_allclose(again, gamma[d], rtol=1e-4, atol=1e-5)
 
 
@@ -86,7 +86,7 @@ def test_a_stride_goes_to_the_end_of_a_geometric_series() -> None:
     end, start = rng.uniform(1.0, 5.0, size=(2, N_TOPICS))
     alpha = np.full(N_TOPICS, 0.1)
     older, old, gamma = (end + factor * (start - end) for factor in (1.0, 0.6, 0.36))
-    assert_allclose(reference.stride(older, old, gamma, alpha), end, rtol=1e-12)
+    assert_allclose(one_predictor.stride(older, old, gamma, alpha), end, rtol=1e-12)
     moved = gamma.copy()
     assert compiled_stride(older, old, moved, alpha)
     assert_allclose(moved, end, rtol=1e-12)
@@ -111,7 +111,7 @@ def test_strides_are_bounded(
     older: list[float], old: list[float], gamma: list[float], expected: list[float] | None
 ) -> None:
     alpha = np.full(2, 0.5)
-    found = reference.stride(np.array(older), np.array(old), np.array(gamma), alpha)
+    found = one_predictor.stride(np.array(older), np.array(old), np.array(gamma), alpha)
     moved = np.array(gamma)
     assert compiled_stride(np.array(older), np.array(old), moved, alpha) == (expected is not None)
     if expected is None:

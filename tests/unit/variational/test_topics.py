@@ -7,9 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from enumeration import log_evidence_of_corpus
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import Documents, documents_of, fit_in_a_loop, moments_of, random_documents
 from scipy import special, stats
 
 from dslda.datasets.simulate import simulate_corpus
@@ -19,6 +17,8 @@ from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 from dslda.variational.topics import in_e_step, topic_divergence
+from tests.helpers.enumeration import log_evidence_of_corpus
+from tests.helpers.problems import Documents, documents_of, fit_in_a_loop, moments_of, random_documents
 
 
 def distributions(*, prior: float = 0.01) -> tuple[Parameters, np.ndarray]:

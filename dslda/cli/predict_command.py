@@ -1,0 +1,227 @@
+"""``dslda predict``: the response of new documents, as CSV."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from dslda.cli.logs import logging_to_stderr
+from dslda.cli.options import json_option, reading_options
+from dslda.cli.own_family import load_own_model, own_family_option
+from dslda.cli.program import Session
+from dslda.exceptions import InputError, OutputExistsError
+from dslda.storage.location import Location, check_not_in_store
+from dslda.storage.output import check_writable, is_among, report_leftovers, writing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dslda.corpus.store import Corpus
+    from dslda.model import Model
+
+__all__ = ["command"]
+
+logger = logging.getLogger("dslda.predict")
+
+
+@click.command(
+    "predict",
+    short_help="Predict the response of new documents, as CSV.",
+    epilog="""\b
+Examples:
+  dslda predict stars.model new.jsonl                          CSV on the terminal
+  dslda predict stars.model new.csv --text body --id key --out predictions.csv
+  dslda predict stars.model reviews.corpus --topics            with the topic proportions
+  echo "lovely dress, too small" | dslda predict stars.model -
+  zcat new.jsonl.gz | dslda predict stars.model - --format jsonl --id key
+
+\b
+Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
+not know: of a text, also those that the filters of ingest dropped, but no stop words; a corpus has lost them
+before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged; no_covariate,
+unknown_level: there is no prediction), of classes and levels probability_NAME, and with --topics topic_0, ...
+(posterior means: docs/scoring.md says how predictions are made of them).
+Covariates, exposure and trials are read from the fields of the same names. Strings that a spreadsheet could take
+for a formula have an apostrophe before it, as in dslda score --output-format csv (docs/scoring.md says where).""",
+)
+@click.argument("model_path", metavar="MODEL")
+@click.argument("input_path", metavar="INPUT")
+@reading_options(formats=("jsonl", "csv", "parquet", "text"), without_id="as in training, else numbers")
+@click.option("--out", metavar="FILE", help="Write to a file instead of the terminal.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@click.option("--topics", "with_topics", is_flag=True, help="Add the topic proportions.")
+@click.option(
+    "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary is another one."
+)
+@own_family_option
+@json_option
+@click.pass_obj
+def command(
+    session: Session,
+    model_path: str,
+    input_path: str,
+    *,
+    format: str,
+    text: str | None,
+    words: str | None,
+    counts: str | None,
+    id_: str | None,
+    out: str | None,
+    overwrite: bool,
+    with_topics: bool,
+    realign: bool,
+    family: str | None,
+    json_logs: bool,
+) -> None:
+    """Predict the response of the documents in INPUT with MODEL, one line for each, in their order.
+
+    INPUT is a file, folder, glob or URL as dslda ingest reads them, a corpus, or - for stdin: lines of text, or
+    records with --format jsonl or csv. The texts are taken from the field "text" unless --text, or --words and
+    --counts, name others.
+    """
+    with logging_to_stderr(json_logs=json_logs):
+        from dslda.prediction.predict import predict_nothing
+
+        if out is not None:
+            _check_output(out, input_path, overwrite=overwrite)
+        elif "stdout" in session.closed:
+            raise InputError("predictions must have somewhere to go, got a closed stdout; give --out FILE")
+        model = load_own_model(model_path, family)
+        reading = {"text": text, "words": words, "counts": counts, "id": id_}
+        if input_path == "-":
+            tables = _of_stdin(session, model, format, reading)
+        elif (corpus := _corpus(input_path)) is not None:
+            tables = model.score_tables(corpus, realign=realign)
+        else:
+            from dslda.prediction.file_predictions import predict_files
+
+            tables = predict_files(model.scoring_record, input_path, format=format, **reading)
+        with _output(out) as stream:
+            name = "standard output" if out is None else out
+            without = () if with_topics else {f"topic_{k}" for k in range(model.n_topics)}
+            _write(
+                tables, stream, name, nothing=predict_nothing(model.scoring_record).table(), without=without
+            )
+
+
+def _of_stdin(
+    session: Session, model: Model, format: str, reading: Mapping[str, str | None]
+) -> Iterator[pa.Table]:
+    """Score tables of what comes on standard input."""
+    from dslda.cli.standard_input import lines_of_text, records_on_stdin
+    from dslda.prediction.columns import wanted_columns
+    from dslda.prediction.file_predictions import predict_files
+
+    if "stdin" in session.closed:
+        raise InputError("- reads stdin, which is closed; give the path of a file")
+    if format == "parquet":
+        raise InputError("- must be text, JSON lines or CSV, got --format parquet; give the path of a file")
+    if format == "jsonl" or format == "csv":
+        return predict_files(model.scoring_record, records_on_stdin(format), **reading)
+    if any(name is not None for name in reading.values()):
+        raise InputError(
+            "- reads lines of text; --text, --words, --counts and --id name fields: give --format jsonl or csv with them"
+        )
+    needed, _ = wanted_columns(model.record)
+    if needed:
+        raise InputError(
+            f"- reads lines of text alone, and the model needs {', '.join(map(repr, needed))} of each document too; "
+            "give --format jsonl or csv, or a file (JSON lines, CSV or Parquet), with these fields"
+        )
+    return model.score_tables(lines_of_text(known=format == "text"))
+
+
+def _corpus(path: str) -> Corpus | None:
+    """The corpus at a path, None where there is something else."""
+    from dslda.corpus.store import open_corpus
+
+    location = Location.of(path) if not any(c in path for c in "*?[") else None
+    return open_corpus(path) if location is not None and location.holds("zarr.json") else None
+
+
+def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
+    """Refuse, before any work, an output that would be lost or destroy something."""
+    if not out:
+        raise InputError(
+            "--out must name a file, got an empty name; leave --out away to print to the terminal"
+        )
+    place = Location(os.path.realpath(out), local=True)
+    folder = os.path.dirname(place.url)
+    if not os.path.isdir(folder) and "://" in out:
+        raise InputError(f"--out must be a local file, got {out}; dslda score writes to URLs")
+    if not os.path.isdir(folder):
+        raise InputError(f"--out {out} must be in a folder that is there, {folder} is none; make it first")
+    check_not_in_store(place)
+    check_writable(place)
+    if not os.path.lexists(place.url):
+        return
+    if not os.path.isfile(out):  # a link that leads in a circle too
+        raise InputError(f"--out must be a file, {out} is none; leave --out away to print to the terminal")
+    if is_among(out, input_path):
+        raise InputError(f"--out {out} is the input itself; choose another file")
+    if not overwrite:
+        raise OutputExistsError(f"{out} is there already; choose another file, or --overwrite")
+
+
+@contextmanager
+def _output(path: str | None) -> Iterator[IO[str]]:
+    """The terminal, or a file that takes its name when it is complete."""
+    if path is None:
+        yield sys.stdout
+        return
+    location = Location(os.path.realpath(path), True)  # a link stays, what it points to is replaced
+    report_leftovers(location.url)
+    temporary = location.sibling("partial").url
+    try:
+        with writing(path):
+            stream = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closing can fail too
+        try:
+            yield stream
+        except BaseException:
+            with suppress(OSError):  # of the disk that is full already
+                stream.close()
+            raise
+        with writing(path):
+            stream.close()
+            os.replace(temporary, location.url)
+    finally:
+        with suppress(OSError):
+            os.remove(temporary)
+
+
+def _write(
+    tables: Iterable[pa.Table], stream: IO[str], name: str, *, nothing: pa.Table, without: Collection[str]
+) -> None:
+    """Tables as one CSV file, with the header of `nothing`; reports documents whose prediction rests on no word."""
+    from dslda.prediction.results import FLAG_MEANING
+    from dslda.scoring.tables import csv_lines, safe_cell, safe_rows
+
+    flags: Counter[str] = Counter()
+    n = 0
+    header = [column for column in nothing.column_names if column not in without]
+    for table in tables:
+        if not table.num_rows:  # a partition without documents
+            continue
+        with writing(name):
+            if n == 0:
+                stream.write(csv_lines([map(safe_cell, header)]))
+            stream.write(csv_lines(safe_rows(table.select(header))))
+            stream.flush()
+        n += table.num_rows
+        flags.update(table["flag"].to_pylist())
+    if n == 0:
+        with writing(name):
+            stream.write(csv_lines([map(safe_cell, header)]))
+            stream.flush()
+    for flag, what in FLAG_MEANING.items():
+        if flags[flag]:
+            logger.warning(
+                "%d of %d documents %s", flags[flag], n, what, extra={"flag": flag, "count": flags[flag]}
+            )

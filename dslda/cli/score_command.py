@@ -1,0 +1,187 @@
+"""``dslda score``: the response of many documents, in files, in a run that can be gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dslda.cli.logs import logging_to_stderr
+from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, reading_options
+from dslda.cli.own_family import load_own_model, own_family_option
+from dslda.wording import number_of
+
+if TYPE_CHECKING:
+    from dslda.cluster.opening import ClusterOptions
+    from dslda.scoring.score import ScoringRun
+    from dslda.scoring.tables import Topics
+
+__all__ = ["command"]
+
+
+class _Topics(click.ParamType):
+    """``all``, ``none`` or a number."""
+
+    name = "all|none|N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Topics:
+        if value in ("all", "none"):
+            return value  # type: ignore[no-any-return]
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"must be all, none or a whole number of at least 1, got {value!r}", param, ctx)
+
+
+@click.command(
+    "score",
+    short_help="Score many documents into files; goes on where it was.",
+    epilog="""\b
+Examples:
+  dslda score stars.model 'incoming/*.jsonl.gz' --out scores
+  dslda score stars.model year=2026/ --out scores --topics 3 --output-format csv --workers 4
+  dslda score stars.model reviews.corpus --out scores --scheduler tcp://10.0.0.5:8786
+  dslda score stars.model 'incoming/*.jsonl' --out scores --on-error skip --json --metrics /var/lib/node/dslda.prom
+
+\b
+Columns: id, prediction, of classes and levels probability_NAME, of numbers prediction_low and prediction_high
+(where the model knows them), tokens, known_tokens, oov_share, flag (as dslda predict has them), and topics.
+
+\b
+The folder of a run holds part-000000.parquet, part-000001.parquet, ... in the order of the input, and
+manifest.json, which says what they are of, whether the run is complete, and how far documents and predictions
+have moved from those of training. The same command, run again, goes on after a kill, scores what is new among
+the inputs, and does nothing where nothing is. docs/scoring.md describes all of it.
+
+\b
+Exit codes: 0 complete, 1 failed while running (run it again), 2 something must be mended first (input, model,
+folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finished parts stay.""",
+)
+@click.argument("model_path", metavar="MODEL")
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option(
+    "--out",
+    type=OUTPUT,
+    required=True,
+    metavar="DIR",
+    help="Folder of the run: a local path or any fsspec URL.",
+)
+@reading_options(formats=("jsonl", "csv", "parquet", "text"), without_id="as in training, else numbers")
+@click.option(
+    "--output-format",
+    type=click.Choice(["parquet", "csv", "jsonl"]),
+    default="parquet",
+    show_default=True,
+    help="Of the files of scores.",
+)
+@click.option(
+    "--topics",
+    type=_Topics(),
+    default="all",
+    show_default=True,
+    help="Topic proportions: all, none, or the N largest of each document.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="At a record that cannot be scored: stop, or leave it out and count it in the manifest.",
+)
+@click.option(
+    "--rescore-changed",
+    is_flag=True,
+    help="Score inputs again that have changed since they were scored; their rows then follow all others.",
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read all finished parts again, also when nothing is new, and score those again that were damaged since.",
+)
+@click.option(
+    "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary is another one."
+)
+@click.option(
+    "--metrics", metavar="FILE", help="Write metrics for Prometheus' textfile collector at the end."
+)
+@own_family_option
+@cluster_options
+@json_option
+def command(
+    model_path: str,
+    inputs: tuple[str, ...],
+    *,
+    out: str,
+    format: str,
+    text: str | None,
+    words: str | None,
+    counts: str | None,
+    id_: str | None,
+    output_format: Any,
+    topics: Topics,
+    on_error: Any,
+    rescore_changed: bool,
+    verify: bool,
+    realign: bool,
+    metrics: str | None,
+    family: str | None,
+    cluster: ClusterOptions,
+    json_logs: bool,
+) -> None:
+    """Score the documents in INPUT with MODEL, one row for each, in their order, into the folder DIR.
+
+    INPUT is one or more files, folders, globs or URLs as dslda ingest reads them, or corpora. Works in this process up to
+    64 MB of text and on all cores beyond, unless --workers or --scheduler says where.
+    """
+    with logging_to_stderr(json_logs=json_logs):
+        from dslda.cli.json_progress import ingest_progress
+        from dslda.scoring.score import score
+
+        model = model_path if family is None else load_own_model(model_path, family)
+        with contextlib.ExitStack() as shown:
+            progress = shown.enter_context(ingest_progress(json_logs=json_logs))
+
+            def tell(run: ScoringRun) -> None:
+                shown.close()  # a bar that is still there would take what is printed for its own
+                _print(run)
+
+            score(
+                model,
+                list(inputs),
+                out,
+                format=format,
+                text=text,
+                words=words,
+                counts=counts,
+                id=id_,
+                output_format=output_format,
+                topics=topics,
+                on_error=on_error,
+                rescore_changed=rescore_changed,
+                verify=verify,
+                realign=realign,
+                metrics=metrics,
+                client=chosen_client(cluster),
+                progress=progress,
+                tell=tell,
+            )
+
+
+def _print(run: ScoringRun) -> None:
+    """Print what there is now; a standard output that takes nothing fails here, before the run is said to be complete."""
+    manifest = run.manifest
+    mean = manifest["predictions"]["mean"]
+    skipped = manifest["skipped"]["count"]
+    unreadable = len(manifest["skipped"]["unreadable_inputs"])
+    told = [
+        f"{number_of(manifest['rows_out'], 'row')} in {number_of(len(manifest['parts']), 'part')}",
+        f"{run.n_new_parts:,} of them scored now" if run.n_new_parts else "nothing was new",
+        *([f"{number_of(skipped, 'record')} skipped"] if skipped else []),
+        *([f"{number_of(unreadable, 'input')} unreadable"] if unreadable else []),
+        *([] if mean is None else [f"mean prediction {mean:.4g}"]),
+    ]
+    with contextlib.suppress(BrokenPipeError):  # who has closed it wants to know no more
+        click.echo(f"{run.path}: {', '.join(told)}")
+        sys.stdout.flush()

@@ -1,0 +1,208 @@
+"""Reading one partition of a corpus store, checked against the manifest."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.appended import FIRST_ROW, Place
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.levels import are_codes
+from dslda.corpus.manifest import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo
+from dslda.corpus.vocabulary import decode_strings
+from dslda.exceptions import FormatError, InputError
+from dslda.storage.location import Location
+from dslda.storage.zarr_arrays import checksum
+
+__all__ = ["REMEDY", "PartitionReader", "StoredArrays"]
+
+REMEDY = "copy the corpus again or ingest again"
+REMEDY_OR_REOPEN = f"{REMEDY} (or, when it was written anew since it was opened, open it again)"
+
+# What zarr and its codecs raise for bytes that are not what was written. OSError is none of them: an
+# interrupted connection stays what it is and can be tried again.
+DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReader:
+    """Reads one partition of a corpus when called; made by :meth:`dslda.corpus.store.Corpus.reader`.
+
+    A pure function of the files, so that a task which holds one can be run again anywhere; picklable and
+    small, whatever the number of partitions.
+
+    Attributes
+    ----------
+    location : Location
+    partition, n_terms : int
+    place : Place
+        Which row of which arrays the partition is.
+    info : PartitionInfo
+        What the partition must be.
+    responses, covariates : mapping of str to str
+        Name of the array of each one to be read.
+    weight : bool
+    doc_id : {"stored", "position", None}
+        Identifiers from the store, or positions in the corpus, or none.
+    first_document : int
+        Position in the corpus of the first document.
+    n_levels : mapping of str to int
+        How many codes there are in each array of a categorical column to be read.
+    """
+
+    location: Location
+    partition: int
+    place: Place
+    n_terms: int
+    info: PartitionInfo
+    responses: Mapping[str, str]
+    covariates: Mapping[str, str]
+    weight: bool
+    doc_id: Literal["stored", "position"] | None
+    first_document: int
+    n_levels: Mapping[str, int]
+
+    def __call__(self) -> DocumentBlock:
+        """Read and check the partition; see :meth:`dslda.corpus.store.Corpus.read`."""
+        arrays = StoredArrays(self.location, self.partition, self.place)
+        info = self.info
+        indptr = arrays.row("indptr", info.n_documents + 1)
+        terms = arrays.row("terms", info.nnz)
+        counts = arrays.row("counts", info.nnz)
+        arrays.verify(info.checksum, indptr=indptr, terms=terms, counts=counts)
+        block = DocumentBlock(
+            indptr=indptr,
+            terms=terms,
+            counts=counts,
+            responses={name: self._column(arrays, array) for name, array in self.responses.items()},
+            covariates={name: self._column(arrays, array) for name, array in self.covariates.items()},
+            weight=self._column(arrays, "weight") if self.weight else None,
+            doc_id=self._doc_id(arrays),
+        )
+        try:
+            # compiled code would read a wrong index beyond the end of an array
+            block.validate(self.n_terms)
+        except InputError as error:
+            raise FormatError(f"{arrays.where}: {error}; {REMEDY}") from error
+        if block.n_tokens != info.n_tokens:
+            raise FormatError(
+                f"{arrays.where} must have {info.n_tokens} tokens, got {block.n_tokens}; {REMEDY}"
+            )
+        return block
+
+    def identifiers(self) -> tuple[str, ...]:
+        """Identifiers of the documents; nothing else is read.
+
+        Raises
+        ------
+        FormatError
+            As when the partition is read.
+        """
+        return self._doc_id(StoredArrays(self.location, self.partition, self.place)) or ()
+
+    def _column(self, arrays: StoredArrays, name: str) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = arrays.row(name, self.info.n_documents)
+        arrays.verify(self.info.column_checksums.get(name), **{name: values})
+        n_levels = self.n_levels.get(name)
+        # compiled code would take a wrong code for an index too
+        if n_levels is not None and not are_codes(values, n_levels).all():
+            raise FormatError(
+                f"{arrays.where}: array {name} must hold codes 0..{n_levels - 1} of its levels; {REMEDY}"
+            )
+        return values
+
+    def _doc_id(self, arrays: StoredArrays) -> tuple[str, ...] | None:
+        n = self.info.n_documents
+        if self.doc_id is None:
+            return None
+        if self.doc_id == "position":
+            return tuple(map(str, range(self.first_document, self.first_document + n)))
+        offsets = arrays.row("doc_id_offsets", n + 1)
+        data = arrays.row("doc_id", max(int(offsets[-1]), 0))
+        arrays.verify(self.info.column_checksums.get("doc_id"), doc_id_offsets=offsets, doc_id=data)
+        try:
+            return decode_strings(data, offsets)
+        except ValueError as error:
+            raise FormatError(f"{arrays.where}: array doc_id is damaged ({error}); {REMEDY}") from error
+
+
+class StoredArrays:
+    """The arrays of a store, read with errors that say which one, of which partition, and what to do.
+
+    Parameters
+    ----------
+    location : Location
+    partition : int, optional
+        Whose rows are read, for the messages.
+    place : Place
+        The group, and where rows are read.
+    """
+
+    def __init__(self, location: Location, partition: int | None = None, place: Place = FIRST_ROW) -> None:
+        self._location = location
+        self._store = location.store(read_only=True)
+        self._place = place
+        self.where = location.url if partition is None else f"{location.url}: partition {partition}"
+
+    def row(self, name: str, length: int) -> NDArray[Any]:
+        """The first `length` values of this partition's row of an array."""
+        return self._read(name, (self._place.n_rows, length), (self._place.row, slice(length)))
+
+    def whole(self, name: str, length: int) -> NDArray[Any]:
+        """The first `length` values of an array that is not cut into partitions."""
+        return self._read(name, (None, length), (slice(length),))
+
+    def verify(self, expected: str | None, /, **arrays: NDArray[Any]) -> None:
+        """Compare rows with a checksum of the manifest."""
+        if checksum(*arrays.values()) == expected:
+            return
+        missing = self.missing_chunk(
+            [f"{self._path(name)}/c/{self._place.row}/0" for name, v in arrays.items() if len(v)]
+        )
+        if missing is not None:
+            raise FormatError(f"{self.where}: the chunk {missing} is missing; {REMEDY}")
+        raise FormatError(
+            f"{self.where}: {', '.join(arrays)} and their checksum in the manifest do not agree; "
+            f"{REMEDY_OR_REOPEN}"
+        )
+
+    def missing_chunk(self, keys: Sequence[str]) -> str | None:
+        """The first of these chunks that is not in the store."""
+        return next((key for key in keys if not self._location.holds(key)), None)
+
+    def _path(self, name: str) -> str:
+        return f"{self._place.group}/{name}".lstrip("/")
+
+    def _read(self, name: str, shape: tuple[int | None, int], selection: tuple[Any, ...]) -> NDArray[Any]:
+        import zarr
+
+        dtype, _ = ARRAYS[name.split("/")[0]]
+        try:
+            array = zarr.open_array(self._store, path=self._path(name), mode="r", zarr_format=3)
+            fits = len(array.shape) == len(selection) and array.shape[-1] >= shape[1]
+            # before it is read: a size that somebody wrote there would be allocated
+            small = math.prod(array.chunks) * array.dtype.itemsize <= MAX_CHUNK_BYTES
+            if array.dtype != dtype or not (fits and small) or shape[0] not in (None, array.shape[0]):
+                raise FormatError(
+                    f"{self.where}: array {name} must be {dtype} with room for {shape[1]} values a row, "
+                    f"got {array.dtype} of shape {array.shape} in chunks of {array.chunks}; {REMEDY_OR_REOPEN}"
+                )
+            return np.asarray(array[selection])
+        except FileNotFoundError as error:
+            raise FormatError(f"{self.where}: the array {name} is missing; {REMEDY}") from error
+        except DAMAGE as error:
+            raise FormatError(f"{self.where}: array {name} is damaged ({_plain(error)}); {REMEDY}") from error
+
+
+def _plain(error: Exception) -> str:
+    """What a codec says, with bytes as hexadecimal digits."""
+    return re.sub(
+        r"b(['\"])(?:\\.|(?!\1).)*\1", lambda found: f"0x{ast.literal_eval(found[0]).hex()}", str(error)
+    )

@@ -1,0 +1,90 @@
+"""Getting the parameters to every worker."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from dslda.cluster.futures import release, spread, within
+from dslda.engine.dask.recovery import WorkersLostError
+from dslda.variational.parameter_parts import as_sent
+from dslda.variational.parameters import Parameters
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = ["number_of_parts", "publish", "publish_recomputable"]
+
+LARGEST_MESSAGE = 1 << 30
+"""Bytes of a matrix that is sent in one piece."""
+
+PART_BYTES = 256 << 20
+"""Bytes of each part of a larger one: on its way every process holds a part more, not a matrix more."""
+
+
+def number_of_parts(n_terms: int, n_topics: int) -> int:
+    """In how many parts, by ranges of the terms, a matrix of n_terms x n_topics doubles is sent."""
+    size = 8 * n_terms * n_topics
+    return 1 if size <= LARGEST_MESSAGE else min(-(-size // PART_BYTES), n_terms)
+
+
+def publish(
+    client: Client, parameters: Parameters, *, n_parts: int, float32: bool, timeout: float
+) -> list[Future[Parameters]]:
+    """Send `parameters` to all workers.
+
+    Returns
+    -------
+    list of Future of Parameters, length n_parts
+        The caller releases them after the iteration, so that nothing of it stays on the cluster
+        (distributed#809: there is no other way to forget where a result came from).
+
+    Raises
+    ------
+    WorkersLostError, OSError, CancelledError
+        A worker died meanwhile, or did not take a part within `timeout` seconds.
+    """
+    futures: list[Future[Parameters]] = []
+    try:
+        for part in as_sent(parameters, n_parts, float32=float32):
+            futures.append(_publish(client, part, timeout=timeout))
+    except BaseException:
+        release(futures)
+        raise
+    return futures
+
+
+def _publish(client: Client, part: Parameters, *, timeout: float) -> Future[Parameters]:
+    try:
+        # hash=False: keys made from content race with the release of an array of the same content
+        # (distributed#3703, #4612, #8576). No broadcast=True: its loop has no exit when a worker leaves
+        # (distributed#5704), and the memory manager drops the replicas (distributed#8657, #8796).
+        # Its own timeout is for a worker to be there: sending to one that hangs has none.
+        future: Future[Parameters] = within(
+            client, timeout, client.scatter, part, hash=False, timeout=timeout
+        )
+    except KeyError as error:
+        # what scatter raises when the worker it sends to is gone
+        raise WorkersLostError("a worker left while parameters were sent to it") from error
+    spread(client, future, timeout=timeout)
+    return future
+
+
+def publish_recomputable(
+    client: Client, parameters: Parameters, *, n_parts: int, float32: bool
+) -> list[Future[Parameters]]:
+    """Send `parameters` such that they outlive every worker, at the price of a copy on the scheduler.
+
+    For an iteration it is enough to notice that they are lost; for looking into what makes workers die, not.
+    """
+    import dask.config
+
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
+        return [
+            client.submit(_identity, part, key=f"dslda-parameters-{uuid.uuid4().hex}")
+            for part in as_sent(parameters, n_parts, float32=float32)
+        ]
+
+
+def _identity(parameters: Parameters) -> Parameters:
+    return parameters

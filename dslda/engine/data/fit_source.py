@@ -1,0 +1,358 @@
+"""What an executor reads: the documents of a corpus as the E-step sees them, partition by partition."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.partitioning import choose_partition_tokens, cut, join_pieces, number_of_partitions, work
+from dslda.corpus.summary import ResponseSummary
+from dslda.engine.data.response_survey import Survey, survey_block
+from dslda.engine.data.training_view import PartitionLoader, TrainingBlock, TrainingView
+from dslda.exceptions import InputError
+from dslda.families.base import Family, ResponseMoments
+from dslda.variational.design import Design
+from dslda.variational.parameters import Scaling
+
+if TYPE_CHECKING:
+    from distributed import Future
+
+    from dslda.corpus.store import Corpus
+
+__all__ = [
+    "CorpusSource",
+    "FutureSource",
+    "MemorySource",
+    "Source",
+    "document_mask",
+]
+
+T = TypeVar("T")
+
+# one (document, term) entry: an int32 term and an int32 count; one document: its indptr entry and its
+# response
+_ENTRY_BYTES = 8
+_DOCUMENT_BYTES = 16
+
+
+class Source(ABC):
+    """The documents of one fit, in partitions that the data alone decide.
+
+    Parameters
+    ----------
+    n_terms : int
+        V.
+    n_documents : sequence of int, length P
+        Stored documents of each partition.
+    n_entries : sequence of int, length P
+        (document, term) entries of each partition.
+    design : Design
+        The columns to use.
+    documents : array_like, optional
+        The documents to train on: a boolean mask of all of them, or their row numbers. All by default.
+        Partitions stay those of all documents, so a subset is a pure function of the row numbers.
+
+    Attributes
+    ----------
+    n_terms : int
+    design : Design
+    n_documents : ndarray of int64, shape (P,)
+        Documents of each partition that are trained on.
+    nbytes : ndarray of int64, shape (P,)
+        Size in memory of each partition, before documents are left out.
+    weighted : bool
+        The stored documents have weights.
+
+    Raises
+    ------
+    InputError
+        `documents` is not a mask of the right length or has a row number that is not there, or selects
+        nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_terms: int,
+        n_documents: Sequence[int] | NDArray[np.int64],
+        n_entries: Sequence[int] | NDArray[np.int64],
+        design: Design,
+        documents: ArrayLike | None,
+    ) -> None:
+        stored = np.asarray(n_documents, dtype=np.int64)
+        self.n_terms = n_terms
+        self.weighted = False
+        self.design = design
+        self.nbytes = np.asarray(n_entries, dtype=np.int64) * _ENTRY_BYTES + stored * _DOCUMENT_BYTES
+        self._first = np.concatenate([[0], np.cumsum(stored)])
+        self._kept: list[NDArray[np.uint8]] | None = None
+        self.n_documents = stored
+        if documents is not None:
+            mask = document_mask(documents, int(stored.sum()))
+            parts = [mask[a:b] for a, b in zip(self._first[:-1], self._first[1:], strict=True)]
+            self._kept = [np.packbits(part) for part in parts]
+            self.n_documents = np.array([int(part.sum()) for part in parts], dtype=np.int64)
+
+    @property
+    def n_partitions(self) -> int:
+        return len(self.n_documents)
+
+    @property
+    def n_stored(self) -> NDArray[np.int64]:
+        """Documents of each partition, those that are not trained on too, shape (P,)."""
+        return np.diff(self._first)
+
+    def with_design(self, design: Design) -> Self:
+        """The same documents, other columns or another scale."""
+        new = copy.copy(self)
+        new.design = design
+        return new
+
+    def view(self, partition: int) -> TrainingView:
+        """From the stored documents of a partition to what is trained on."""
+        return TrainingView(self.design, None if self._kept is None else self._kept[partition])
+
+    def loader(self, partition: int) -> PartitionLoader:
+        """What reads a partition, for a task."""
+        return PartitionLoader(self.reader(partition), self.view(partition))
+
+    def load(self, partition: int) -> TrainingBlock:
+        """Read a partition now."""
+        return self.loader(partition)()
+
+    @abstractmethod
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        """What reads the stored documents of a partition."""
+
+    def each(self, function: Callable[[DocumentBlock, TrainingView], T]) -> Iterator[T]:
+        """`function` of every partition and its view, in order; picklable where the documents live on workers."""
+        return (function(self.reader(i)(), self.view(i)) for i in range(self.n_partitions))
+
+    def response_summary(self) -> ResponseSummary:
+        """Summary of the responses trained on, in the user's units; same bits for every kind of source.
+
+        Raises
+        ------
+        InputError
+            A response is infinite.
+        """
+        return ResponseSummary.merge_all(self.each(_summarise))
+
+    def survey(self, family: Family, n_levels: Mapping[str, int]) -> Survey:
+        """What the columns of the documents trained on hold; see :func:`~dslda.engine.data.response_survey.survey_block`."""
+        parts = self.each(partial(survey_block, family=family, n_levels=n_levels))
+        return Survey.merge_all(
+            [part.moved(int(first)) for first, part in zip(self._first, parts, strict=False)]
+        )
+
+    def first_with(self, y: float) -> int | None:
+        """The row of the first document trained on with this response."""
+        for first, row in zip(self._first, self.each(partial(_first_with, y=y)), strict=False):
+            if row is not None:
+                return int(first) + row
+        return None
+
+    def left_out(self) -> list[int]:
+        """Rows of the documents whose response is left out since they lack one of the design's columns."""
+        parts = zip(self._first, self.each(_left_out), strict=False)
+        return [int(first) + row for first, rows in parts for row in rows.tolist()]
+
+    def name_of(self, row: int) -> str:
+        """A document, as messages name it."""
+        return f"document {row:,} (counted from 0)"
+
+    def response_moments(self) -> ResponseMoments:
+        """Moments of the responses trained on, in the user's units."""
+        summary = self.response_summary()
+        return ResponseMoments(summary.n, summary.mean, summary.variance, summary.minimum, summary.maximum)
+
+    def standardised(self, family: Family) -> Self:
+        """The same documents with the response on the scale that `family` is fitted to."""
+        scaling = Scaling(*family.scaling(self.response_moments()))
+        return self.with_design(replace(self.design, scaling=scaling))
+
+    def describe(self, start: int, stop: int | None = None) -> str:
+        """Partitions ``start`` to ``stop - 1`` and their documents in words, for messages."""
+        stop = start + 1 if stop is None else stop
+        what = f"partition {start}" if stop == start + 1 else f"partitions {start} to {stop - 1}"
+        return f"{what} (documents {self._first[start]} to {self._first[stop] - 1})"
+
+
+class CorpusSource(Source):
+    """The partitions of a stored corpus, read where they are needed; parameters as :class:`Source`."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        design: Design,
+        documents: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(
+            n_terms=corpus.n_terms,
+            n_documents=[p.n_documents for p in corpus.partitions],
+            n_entries=[p.nnz for p in corpus.partitions],
+            design=design,
+            documents=documents,
+        )
+        self._corpus = corpus
+        self.weighted = corpus.has_weight
+        # refuses unknown columns now, not on a worker
+        corpus.reader(0, responses=[design.response], covariates=design.columns)
+
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        return self._corpus.reader(
+            partition, responses=[self.design.response], covariates=self.design.columns, weight=True
+        )
+
+    def response_summary(self) -> ResponseSummary:
+        complete = not any(self._corpus.covariate_summaries[name].missing for name in self.design.columns)
+        if self._kept is None and complete:
+            return self._corpus.response_summaries[self.design.response]
+        return super().response_summary()
+
+    def name_of(self, row: int) -> str:
+        if not self._corpus.has_doc_id:
+            return super().name_of(row)
+        partition = int(np.searchsorted(self._first, row, side="right")) - 1
+        names = self._corpus.read(partition, responses=(), doc_id=True).doc_id or ()
+        return f"document {names[row - int(self._first[partition])]!r}"
+
+
+class MemorySource(Source):
+    """Documents in memory, cut into the partitions that a stored corpus of them would have.
+
+    For the process that holds them: documents are not sent to a cluster. See :class:`Source` for the
+    parameters.
+    """
+
+    def __init__(
+        self,
+        block: DocumentBlock,
+        n_terms: int,
+        *,
+        design: Design,
+        documents: ArrayLike | None = None,
+    ) -> None:
+        n_tokens = block.n_tokens
+        n_partitions = number_of_partitions(n_tokens, choose_partition_tokens(n_tokens, None))
+        # one block gives one piece a partition
+        pieces = [p.pieces[0] for p in join_pieces([cut(block, 0, work(block), n_partitions)])]
+        super().__init__(
+            n_terms=n_terms,
+            n_documents=[piece.stop - piece.start for piece in pieces],
+            n_entries=[piece.n_entries for piece in pieces],
+            design=design,
+            documents=documents,
+        )
+        self.weighted = block.weight is not None
+        self._blocks = [block.rows(piece.start, piece.stop) for piece in pieces]
+
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        return _Held(self._blocks[partition])
+
+
+class FutureSource(Source):
+    """Blocks of documents that live on the workers of a cluster, such as those counted from a Dask bag.
+
+    Parameters
+    ----------
+    futures : sequence of distributed.Future, length P
+        Of :class:`~dslda.corpus.block.DocumentBlock`, in the order of the corpus. They must be results of
+        tasks, so that Dask makes a lost one again. The caller keeps them alive and releases them.
+    n_terms, n_documents, n_entries, design, documents
+        See :class:`Source`.
+    """
+
+    def __init__(
+        self,
+        futures: Sequence[Future[DocumentBlock]],
+        *,
+        n_terms: int,
+        n_documents: Sequence[int],
+        n_entries: Sequence[int],
+        design: Design,
+        documents: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(
+            n_terms=n_terms,
+            n_documents=n_documents,
+            n_entries=n_entries,
+            design=design,
+            documents=documents,
+        )
+        self.futures = list(futures)
+
+    def reader(self, partition: int) -> Callable[[], DocumentBlock]:
+        return self.futures[partition].result
+
+    def each(self, function: Callable[[DocumentBlock, TrainingView], T]) -> Iterator[T]:
+        views = [self.view(i) for i in range(self.n_partitions)]
+        client = self.futures[0].client
+        # the blocks stay where they are
+        found: list[T] = client.gather(client.map(function, self.futures, views, pure=False))
+        return iter(found)
+
+
+def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
+    """A boolean mask of shape (n_documents,) from a mask or from row numbers.
+
+    Raises
+    ------
+    InputError
+        The mask is of another length, a row number is not there or comes twice, or nothing is selected.
+    """
+    given: NDArray[Any] = np.asarray(documents)
+    if given.ndim != 1 or given.dtype.kind not in "biu":
+        raise InputError(
+            "documents must be a boolean mask or row numbers, in one dimension, got an array of "
+            f"{given.dtype} with shape {given.shape}"
+        )
+    if given.dtype.kind == "b":
+        if len(given) != n_documents:
+            raise InputError(
+                f"documents must have one entry for each of {n_documents} documents, got {len(given)}"
+            )
+        mask = given
+    else:
+        outside = given[(given < 0) | (given >= n_documents)]
+        if len(outside):
+            raise InputError(f"documents must be row numbers in 0..{n_documents - 1}, got {outside[0]}")
+        mask = np.zeros(n_documents, dtype=np.bool_)
+        mask[given] = True
+        if int(mask.sum()) != len(given):
+            raise InputError(
+                f"documents must name each row once, got {len(given) - int(mask.sum())} rows again"
+            )
+    if not mask.any():
+        raise InputError(f"documents must select at least one of {n_documents} documents, got none")
+    return mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    block: DocumentBlock
+
+    def __call__(self) -> DocumentBlock:
+        return self.block
+
+
+def _summarise(block: DocumentBlock, view: TrainingView) -> ResponseSummary:
+    return view.summary(block)
+
+
+def _first_with(block: DocumentBlock, view: TrainingView, *, y: float) -> int | None:
+    hits = np.flatnonzero(view.raw(block) == y)
+    return int(view.rows(block)[hits[0]]) if len(hits) else None
+
+
+def _left_out(block: DocumentBlock, view: TrainingView) -> NDArray[np.int64]:
+    return view.left_out(block)

@@ -1,0 +1,178 @@
+"""What must be known of the columns of a fit before it starts: whether they are what they must be, and weighted moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.summary import ResponseSummary, merged_moments
+from dslda.engine.data.training_view import TrainingView
+from dslda.families.answers import is_in_domain
+from dslda.families.base import Family
+from dslda.variational.design import outside_of_role
+
+__all__ = ["Moments", "Survey", "Wrong", "survey_block"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Moments of numbers that have weights; without a weight above 0 the others are NaN.
+
+    Attributes
+    ----------
+    weight : float
+        Sum of the weights.
+    mean, variance, minimum, maximum : float
+        Of the numbers with a weight above 0; the variance divides by `weight`.
+    """
+
+    weight: float = 0.0
+    mean: float = math.nan
+    variance: float = math.nan
+    minimum: float = math.nan
+    maximum: float = math.nan
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], weights: NDArray[np.float64]) -> Moments:
+        """Of values with these weights, shapes (D,)."""
+        total = float(weights.sum())
+        if not total > 0.0:
+            return cls()
+        seen, weights = values[weights > 0.0], weights[weights > 0.0]
+        shares = weights / total
+        mean = float(shares @ seen)
+        return cls(total, mean, float(shares @ np.square(seen - mean)), float(seen.min()), float(seen.max()))
+
+    @classmethod
+    def of_summary(cls, summary: ResponseSummary) -> Moments:
+        """Of numbers that all weigh 1."""
+        return cls(float(summary.n), summary.mean, summary.variance, summary.minimum, summary.maximum)
+
+    def merge(self, other: Moments) -> Moments:
+        """Of the numbers of both."""
+        if not (self.weight > 0.0 and other.weight > 0.0):
+            return self if self.weight > 0.0 else other
+        weight = self.weight + other.weight
+        mean, variance = merged_moments(
+            (self.mean, self.variance), (other.mean, other.variance), share=other.weight / weight
+        )
+        return Moments(
+            weight, mean, variance, min(self.minimum, other.minimum), max(self.maximum, other.maximum)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """The first value that a column must not have.
+
+    Attributes
+    ----------
+    row : int
+        Document, counted over the whole source.
+    value : float
+    auxiliary : float
+        Trials or event of its document; NaN without.
+    """
+
+    row: int
+    value: float
+    auxiliary: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Of the documents trained on, or of one partition of them.
+
+    Attributes
+    ----------
+    moments : mapping of str to Moments
+        Of each column, over the documents with a response, by their weights; of one with names, of its codes.
+    masses : mapping of str to ndarray of float64, shape (number of levels,)
+        Weight of the documents with a response that have each level of a column of names, or of classes.
+    wrong : mapping of str to Wrong
+        By role, "response" among them; documents of weight 0 too.
+    """
+
+    moments: Mapping[str, Moments] = field(default_factory=dict)
+    masses: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    wrong: Mapping[str, Wrong] = field(default_factory=dict)
+
+    def merge(self, other: Survey) -> Survey:
+        """Of both; `self` comes first."""
+        return Survey(
+            {
+                name: self.moments.get(name, Moments()).merge(moments)
+                for name, moments in other.moments.items()
+            },
+            {name: self.masses.get(name, 0.0) + mass for name, mass in other.masses.items()},
+            {**other.wrong, **self.wrong},
+        )
+
+    @classmethod
+    def merge_all(cls, parts: Sequence[Survey]) -> Survey:
+        """Of all, in their order."""
+        return reduce(cls.merge, parts, cls())
+
+    def moved(self, first: int) -> Survey:
+        """The same with rows counted from `first` documents on."""
+        return replace(self, wrong={role: replace(w, row=first + w.row) for role, w in self.wrong.items()})
+
+
+def survey_block(
+    block: DocumentBlock, view: TrainingView, *, family: Family, n_levels: Mapping[str, int]
+) -> Survey:
+    """Survey one partition; rows are counted in the stored block.
+
+    Parameters
+    ----------
+    block : DocumentBlock
+    view : TrainingView
+    family : Family
+        Says which responses there may be, and whether the auxiliary column is of trials or events.
+    n_levels : mapping of str to int
+        Of each column of names, how many; the response too, where it has classes.
+    """
+    design, rows = view.design, view.rows(block)
+    columns = {name: block.covariates[name][rows] for name in design.columns}
+    y = view.raw(block)
+    known = ~np.isnan(y)
+    wrong: dict[str, Wrong] = {}
+
+    def note(role: str, values: NDArray[np.float64], bad: NDArray[np.bool_]) -> None:
+        if bad.any():
+            first = int(np.argmax(bad))
+            beside = math.nan if aux is None else float(aux[first])
+            wrong[role] = Wrong(int(rows[first]), float(values[first]), beside)
+
+    aux = None if design.auxiliary is None else columns[design.auxiliary]
+    for role, name in (
+        ("weight", design.weight),
+        ("exposure", design.exposure),
+        (family.auxiliary, design.auxiliary),
+    ):
+        if name is not None:
+            note(role, columns[name], outside_of_role(role, columns[name]))
+    if design.response not in n_levels:
+        note("response", y, known & ~is_in_domain(family, y, aux))
+    weights = np.ones(len(y)) if block.weight is None else block.weight[rows]
+    if design.weight is not None:
+        weights = weights * columns[design.weight]
+    weights = np.maximum(weights[known], 0.0)
+    codes = {design.response: design.to_model(y)} | columns
+    return Survey(
+        {
+            name: Moments.of(values[known], weights)
+            for name, values in (columns | {design.response: y}).items()
+        },
+        {
+            name: np.bincount(codes[name][known].astype(np.int64), weights, minlength=n)
+            for name, n in n_levels.items()
+        },
+        wrong,
+    )

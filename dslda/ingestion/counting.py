@@ -1,0 +1,325 @@
+"""Pass one of ingestion: a chunk of records becomes counts over the terms that occur in it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import numbers
+import re
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dslda.corpus.block import MAX_COUNT
+from dslda.corpus.levels import check_number, encodable, level_name
+from dslda.corpus.summary import ResponseSummary
+from dslda.corpus.text import Analyzer, Document
+from dslda.exceptions import InputError
+from dslda.inputs.readers import Fields, Record, Source
+
+__all__ = [
+    "ChunkSummary",
+    "CountedChunk",
+    "count_chunk",
+    "hashes_of",
+    "id_hashes",
+    "merge_id_hashes",
+    "merge_responses",
+]
+
+
+DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSummary:
+    """What the driver learns of a chunk.
+
+    Attributes
+    ----------
+    n_documents, n_missing_text : int
+    responses : mapping of str to ResponseSummary
+        Of a categorical one only `n` and `missing` are of use: its codes are the chunk's own.
+    """
+
+    n_documents: int
+    n_missing_text: int
+    responses: Mapping[str, ResponseSummary]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedChunk:
+    """Documents of a chunk counted over the chunk's own terms.
+
+    Attributes
+    ----------
+    words : pyarrow array of large_string, length W
+        The distinct terms of the chunk, in order of appearance.
+    indptr : ndarray of int64, shape (n_documents + 1,)
+    terms : ndarray of int32, shape (nnz,)
+        Positions in `words`.
+    counts : ndarray of int32, shape (nnz,)
+    responses, covariates : mapping of str to ndarray of float64, shape (n_documents,)
+        Numbers, or positions in `levels`; NaN where missing.
+    levels : mapping of str to pyarrow array of large_string
+        The distinct names of each categorical column in the chunk, in order of appearance.
+    weight : ndarray of float64, shape (n_documents,), or None
+    doc_id : tuple of (str or None), or None
+        None for a document without one; None as a whole when there is no field of identifiers.
+    n_missing_text : int
+        Documents whose text is null; they count as empty.
+    """
+
+    words: Any
+    indptr: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    responses: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    covariates: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    levels: Mapping[str, Any] = field(default_factory=dict)
+    weight: NDArray[np.float64] | None = None
+    doc_id: tuple[str | None, ...] | None = None
+    n_missing_text: int = 0
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.indptr) - 1
+
+    def __sizeof__(self) -> int:
+        # for Dask, which decides by it what to spill
+        columns = [*self.responses.values(), *self.covariates.values()]
+        if self.weight is not None:
+            columns.append(self.weight)
+        n_bytes = self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + sum(c.nbytes for c in columns)
+        ids = 0 if self.doc_id is None else sum(56 + len(i or "") for i in self.doc_id)
+        names = int(self.words.nbytes) + sum(int(levels.nbytes) for levels in self.levels.values())
+        return n_bytes + names + ids + 512
+
+    def summary(self) -> ChunkSummary:
+        """The part of it that the driver needs at once."""
+        return ChunkSummary(
+            n_documents=self.n_documents,
+            n_missing_text=self.n_missing_text,
+            responses={name: ResponseSummary.of(values) for name, values in self.responses.items()},
+        )
+
+
+def count_chunk(sources: Sequence[Source], fields: Fields, analyzer: Analyzer) -> CountedChunk:
+    """Read and count a chunk.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        Read one after the other, one record at a time: what is held is the counts.
+    fields : Fields
+    analyzer : Analyzer
+
+    Raises
+    ------
+    InputError
+        The input cannot be read, or a record breaks a rule, naming file, line and field.
+    """
+    columns = _Columns(fields)
+    counter = _Counter(analyzer)
+    for source in sources:
+        for number, record in source.records(fields):
+            try:
+                counter.add(columns.document(record))
+                columns.add(record)
+            except InputError as error:
+                raise InputError(f"{source.place(number)}: {error}") from None
+    words = pa.array(list(counter.words), type=pa.large_string())
+    indptr = np.zeros(len(counter.lengths) + 1, dtype=np.int64)
+    np.cumsum(np.frombuffer(counter.lengths, dtype=np.int64), out=indptr[1:])
+    return CountedChunk(
+        words=words,
+        indptr=indptr,
+        terms=np.frombuffer(counter.terms, dtype=np.int32),
+        counts=np.frombuffer(counter.counts, dtype=np.int32),
+        responses={name: np.frombuffer(values) for name, values in columns.responses.items()},
+        covariates={name: np.frombuffer(values) for name, values in columns.covariates.items()},
+        levels={name: pa.array(list(codes), pa.large_string()) for name, codes in columns.codes.items()},
+        weight=None if fields.weight is None else np.frombuffer(columns.weight),
+        doc_id=None if fields.id is None else tuple(columns.ids),
+        n_missing_text=columns.n_missing_text,
+    )
+
+
+def hashes_of(values: Iterable[bytes]) -> NDArray[np.uint64]:
+    """A hash of 8 bytes for each value, in order."""
+    digests = b"".join(hashlib.blake2b(value, digest_size=8).digest() for value in values)
+    return np.frombuffer(digests, dtype=np.uint64)
+
+
+def id_hashes(chunk: CountedChunk) -> tuple[NDArray[np.uint64], int]:
+    """Sorted distinct hashes of the identifiers, and how many documents repeat one."""
+    given = [i for i in chunk.doc_id or () if i is not None]
+    distinct = np.unique(hashes_of(name.encode() for name in given))
+    return distinct, len(given) - len(distinct)
+
+
+def merge_id_hashes(*parts: tuple[NDArray[np.uint64], int]) -> tuple[NDArray[np.uint64], int]:
+    """The same for all the documents of `parts`."""
+    together = np.concatenate([hashes for hashes, _ in parts])
+    distinct = np.unique(together)
+    return distinct, sum(repeated for _, repeated in parts) + len(together) - len(distinct)
+
+
+class _Counter:
+    """Grows the compressed rows of a chunk, numbering its terms as they come."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self._analyze = analyzer
+        self.words: dict[str, int] = {}
+        self.terms = array("i")
+        self.counts = array("i")
+        self.lengths = array("q")
+
+    def add(self, document: Document) -> None:
+        counted = self._analyze(document)
+        words = self.words
+        for word in counted:
+            if word not in words:
+                words[word] = len(words)
+        self.terms.extend(map(words.__getitem__, counted))
+        try:
+            self.counts.extend(counted.values())
+        except OverflowError:
+            raise InputError(f"a count must be at most {MAX_COUNT}, got {max(counted.values())}") from None
+        self.lengths.append(len(counted))
+
+
+class _Columns:
+    """Reads the fields of records, and grows the columns of what belongs to a document."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        self.responses = {name: array("d") for name in fields.responses}
+        self.covariates = {name: array("d") for name in fields.covariates}
+        self.codes: dict[str, dict[str, int]] = {name: {} for name in fields.categorical}
+        self.weight = array("d")
+        self.ids: list[str | None] = []
+        self.n_missing_text = 0
+
+    def document(self, record: Record) -> Document:
+        """The text, or the words and counts; a missing one is an empty document."""
+        fields = self.fields
+        if fields.text is not None:
+            text = _get(record, fields.text, "text")
+            if text is None or (isinstance(text, float) and text != text):
+                self.n_missing_text += 1
+                return ""
+            if not isinstance(text, str):
+                raise InputError(f"text {fields.text!r} must be a string, got {text!r:.60}")
+            return encodable(text)
+        assert fields.words is not None
+        assert fields.counts is not None
+        words = _list(record, fields.words, "words")
+        counts = _list(record, fields.counts, "counts")
+        if words is None and counts is None:
+            self.n_missing_text += 1
+            return (), ()
+        if words is None or counts is None or len(words) != len(counts):
+            raise InputError(
+                f"words {fields.words!r} and counts {fields.counts!r} must be lists of the same length, got "
+                f"{0 if words is None else len(words)} and {0 if counts is None else len(counts)}"
+            )
+        return [encodable(word) if isinstance(word, str) else word for word in words], counts
+
+    def add(self, record: Record) -> None:
+        fields = self.fields
+        for name, values in self.responses.items():
+            values.append(self._value(record.get(name), name, f"response {name!r}"))
+        for name, values in self.covariates.items():
+            values.append(self._value(record.get(name), name, f"covariate {name!r}"))
+        if fields.weight is not None:
+            what = f"weight {fields.weight!r}"
+            weight = _number(_get(record, fields.weight, "weight"), what)
+            if math.isnan(weight):
+                raise InputError(
+                    f"{what} must be a number for every document, got none; fill it in (0 leaves the document out)"
+                )
+            if weight < 0:
+                raise InputError(f"{what} must not be negative, got {weight:g}")
+            self.weight.append(weight)
+        if fields.id is not None:
+            given = record.get(fields.id)
+            missing = given is None or given == "" or (isinstance(given, float) and given != given)
+            self.ids.append(None if missing else encodable(str(given)))
+
+    def _value(self, value: Any, name: str, what: str) -> float:
+        """The number of a response or covariate, or the code of its name; NaN when it is missing."""
+        codes = self.codes.get(name)
+        if codes is None:
+            return _number(value, what, categorical=name)
+        level = level_name(value, what)
+        if level is None:
+            return math.nan
+        code = codes.setdefault(level, len(codes))
+        check_number(len(codes), name)
+        return code
+
+
+def _get(record: Record, name: str, use: str) -> Any:
+    try:
+        return record[name]
+    except KeyError:
+        there = ", ".join(map(repr, list(record)[:50])) or "none"
+        raise InputError(f"has no field {name!r} for the {use}; fields there are: {there}") from None
+
+
+def _list(record: Record, name: str, use: str) -> Sequence[Any] | None:
+    value = _get(record, name, use)
+    if value is None or isinstance(value, float):
+        return None
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
+        hint = "; CSV has no lists, JSON lines and Parquet have them" if isinstance(value, str) else ""
+        raise InputError(f"{use} {name!r} must be a list, got {value!r:.60}{hint}")
+    values: Sequence[Any] = value
+    return values
+
+
+def _number(value: Any, what: str, *, categorical: str | None = None) -> float:
+    """The value as a float, NaN when it is missing; `categorical` is the field, where it may hold names."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return math.nan
+    # float() takes "1_000", which no file means as a number
+    if not isinstance(value, numbers.Number) and not (isinstance(value, str) and "_" not in value):
+        raise InputError(_not_a_number(value, what, categorical))
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        number = math.inf
+    except (ValueError, TypeError):
+        raise InputError(_not_a_number(value, what, categorical)) from None
+    if not math.isfinite(number * number) and not math.isnan(number):
+        raise InputError(
+            f"{what} must be finite, with a finite square, got {value!r:.60}; "
+            "leave it empty where it is not known"
+        )
+    return number
+
+
+def _not_a_number(value: object, what: str, categorical: str | None) -> str:
+    if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
+        return (
+            f"{what} must be a number, with a decimal point and not a comma, got {value!r}; write "
+            f"{value.strip().replace(',', '.')}, or convert the file with pandas.read_csv(OLD, decimal=',').to_csv(NEW, "
+            "index=False)"
+        )
+    hint = ""
+    if categorical is not None and isinstance(value, str):
+        hint = f"; if {categorical!r} holds names of classes, name it with categorical="
+    # a weight may not be missing
+    missing = "; leave it empty where it is not known" if categorical is not None else ""
+    return f"{what} must be a number, got {value!r:.60}{missing}{hint}"
+
+
+def merge_responses(names: Iterable[str], summaries: Sequence[ChunkSummary]) -> dict[str, ResponseSummary]:
+    """Summaries of the responses over all chunks."""
+    return {name: ResponseSummary.merge_all(s.responses[name] for s in summaries) for name in names}

@@ -1,0 +1,256 @@
+"""Which terms become the vocabulary, exactly and over the whole corpus, and counting over it.
+
+Every chunk gives a table of its terms; tables are merged in a tree, so the filters see the sums over all
+documents and their outcome cannot depend on how the input was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.levels import recode
+from dslda.corpus.text import TextSettings
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import InputError
+from dslda.ingestion.counting import CountedChunk
+
+__all__ = ["SelectedTerms", "merge_term_tables", "restrict", "select_given", "select_terms", "term_table"]
+
+
+MOST_TOO_FREQUENT = 10_000
+"""Terms above `max_df` that are remembered: with the defaults texts have some hundred, and a manifest holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedTerms:
+    """The vocabulary of a corpus.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+        With document frequencies.
+    n_tokens : int
+        Occurrences of its terms in the whole corpus.
+    n_terms_before : int
+        Distinct terms before the filters.
+    n_all_tokens : int
+        Occurrences of all terms, before the filters.
+    too_frequent : tuple of str
+        Terms that `max_df` left out, sorted; of more than 10,000 those in most documents.
+    n_too_frequent_tokens : int
+        Occurrences of these.
+    """
+
+    vocabulary: Vocabulary
+    n_tokens: int
+    n_terms_before: int
+    n_all_tokens: int
+    too_frequent: tuple[str, ...]
+    n_too_frequent_tokens: int
+
+
+def term_table(chunk: CountedChunk) -> pa.Table:
+    """Columns ``term``, ``documents`` (that hold it) and ``tokens`` (occurrences), one row for each term."""
+    n = len(chunk.words)
+    documents = np.bincount(chunk.terms, minlength=n)
+    # sums in float64 are exact far beyond any chunk: 2^53 tokens
+    tokens = np.bincount(chunk.terms, weights=chunk.counts, minlength=n)
+    return pa.table(
+        {"term": chunk.words, "documents": documents.astype(np.int64), "tokens": tokens.astype(np.int64)}
+    )
+
+
+def merge_term_tables(*tables: pa.Table) -> pa.Table:
+    """Add up the tables of different documents."""
+    together = pa.concat_tables(tables)
+    # not Table.group_by: it warns on stderr of arrays that came over the network, which are not aligned
+    encoded = together["term"].combine_chunks().dictionary_encode()
+    positions = encoded.indices.to_numpy()
+    sums = {
+        name: np.bincount(positions, weights=together[name].to_numpy()).astype(np.int64)
+        for name in ("documents", "tokens")
+    }
+    return pa.table({"term": encoded.dictionary, **sums})
+
+
+def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> SelectedTerms:
+    """Filter the terms of a whole corpus as scikit-learn's CountVectorizer does; the rest in alphabetical
+    order.
+
+    First `min_df` and `max_df`, as shares of all documents, empty ones too; then the `max_features` terms
+    with most occurrences, of equal ones the alphabetically first, where scikit-learn leaves it open.
+
+    Parameters
+    ----------
+    table : pyarrow Table
+        Of the whole corpus, from :func:`merge_term_tables`.
+    settings : TextSettings
+    n_documents : int
+
+    Raises
+    ------
+    InputError
+        No term is left, with what each filter removed.
+    """
+    documents = table["documents"].to_numpy()
+    tokens = table["tokens"].to_numpy()
+    fewest, most = (
+        bound if isinstance(bound, int) else bound * n_documents
+        for bound in (settings.min_df, settings.max_df)
+    )
+    rare, frequent = documents < fewest, documents > most
+    kept = np.flatnonzero(~(rare | frequent))
+    if len(kept) == 0:
+        raise InputError(_nothing_left(settings, n_documents, fewest, most, rare, frequent))
+    terms = table["term"].combine_chunks().take(pa.array(kept))
+    # Arrow compares UTF-8, whose order is that of code points, as that of Python's strings
+    order = pc.sort_indices(terms).to_numpy()
+    kept = kept[order]
+    if settings.max_features is not None and len(kept) > settings.max_features:
+        # stable: of equal ones the first stays
+        best = np.argsort(-tokens[kept], kind="stable")[: settings.max_features]
+        kept, order = kept[np.sort(best)], order[np.sort(best)]
+    vocabulary = Vocabulary(terms.take(pa.array(order)).to_pylist(), documents[kept])
+    too_frequent = _most_frequent(table, np.flatnonzero(frequent))
+    return SelectedTerms(
+        vocabulary,
+        int(tokens[kept].sum()),
+        len(table),
+        int(tokens.sum()),
+        too_frequent,
+        _tokens_of(table, too_frequent),
+    )
+
+
+def select_given(
+    table: pa.Table, keys: pa.LargeStringArray, vocabulary: Vocabulary, too_frequent: tuple[str, ...]
+) -> SelectedTerms:
+    """Take a vocabulary as it is, and find the document frequencies of its terms.
+
+    Parameters
+    ----------
+    table : pyarrow Table
+    keys : pyarrow array of large_string, length V
+        How the terms are written in the table.
+    vocabulary : Vocabulary
+    too_frequent : tuple of str
+        Terms that were left out where the vocabulary comes from.
+    """
+    at = pc.index_in(keys, value_set=table["term"].combine_chunks())
+    found = at.fill_null(-1).to_numpy(zero_copy_only=False)
+    there = found >= 0
+    frequency = np.zeros(len(vocabulary), dtype=np.int64)
+    frequency[there] = table["documents"].to_numpy()[found[there]]
+    tokens = table["tokens"].to_numpy()
+    n_tokens = int(tokens[found[there]].sum())
+    return SelectedTerms(
+        Vocabulary(vocabulary.terms, frequency),
+        n_tokens,
+        len(table),
+        int(tokens.sum()),
+        too_frequent,
+        _tokens_of(table, too_frequent),
+    )
+
+
+def restrict(
+    chunk: CountedChunk,
+    keys: pa.LargeStringArray,
+    first_document: int,
+    levels: Mapping[str, pa.LargeStringArray],
+) -> DocumentBlock:
+    """Count a chunk over the vocabulary.
+
+    Parameters
+    ----------
+    chunk : CountedChunk
+    keys : pyarrow array of large_string, length V
+        The terms, as they are written in the chunk.
+    first_document : int
+        Position in the corpus of the chunk's first document: the identifier of documents without one.
+    levels : mapping of str to pyarrow array of large_string
+        Those of the corpus, of each categorical column.
+    """
+    n = chunk.n_documents
+    ids = pc.index_in(chunk.words, value_set=keys).fill_null(-1).to_numpy(zero_copy_only=False)
+    terms = ids.astype(np.int32, copy=False)[chunk.terms]
+    known = terms >= 0
+    terms, counts = terms[known], chunk.counts[known]
+    # entries kept before each entry, read off at the borders of documents
+    indptr = np.concatenate([[0], np.cumsum(known, dtype=np.int64)])[chunk.indptr]
+    document = np.repeat(np.arange(n, dtype=np.int64), np.diff(indptr))
+    order = np.argsort(document * max(len(keys), 1) + terms)
+    doc_id: tuple[str, ...] | None = None
+    if chunk.doc_id is not None:
+        doc_id = tuple(
+            str(first_document + i) if given is None else given for i, given in enumerate(chunk.doc_id)
+        )
+    return DocumentBlock(
+        indptr=indptr,
+        terms=terms[order],
+        counts=counts[order],
+        responses=_over_levels(chunk.responses, chunk, levels),
+        covariates=_over_levels(chunk.covariates, chunk, levels),
+        weight=chunk.weight,
+        doc_id=doc_id,
+    )
+
+
+def _most_frequent(table: pa.Table, rows: NDArray[np.int64]) -> tuple[str, ...]:
+    """Terms of some rows, sorted; of too many those in most documents, of equal ones the alphabetically first."""
+    documents = table["documents"].to_numpy()[rows].tolist()
+    terms = table["term"].combine_chunks().take(pa.array(rows)).to_pylist()
+    found = sorted(zip(terms, documents, strict=True), key=lambda each: (-each[1], each[0]))
+    return tuple(sorted(term for term, _ in found[:MOST_TOO_FREQUENT]))
+
+
+def _tokens_of(table: pa.Table, terms: tuple[str, ...]) -> int:
+    """Occurrences of some terms."""
+    at = pc.index_in(table["term"].combine_chunks(), value_set=pa.array(terms, type=pa.large_string()))
+    tokens: int = table["tokens"].to_numpy()[at.is_valid().to_numpy(zero_copy_only=False)].sum()
+    return int(tokens)
+
+
+def _over_levels(
+    columns: Mapping[str, NDArray[np.float64]],
+    chunk: CountedChunk,
+    levels: Mapping[str, pa.LargeStringArray],
+) -> dict[str, NDArray[np.float64]]:
+    """Columns of a chunk, the categorical ones as codes over the levels of the corpus."""
+    return {
+        name: recode(values, chunk.levels[name], levels[name]) if name in levels else values
+        for name, values in columns.items()
+    }
+
+
+def _nothing_left(
+    settings: TextSettings,
+    n_documents: int,
+    fewest: float,
+    most: float,
+    rare: NDArray[np.bool_],
+    frequent: NDArray[np.bool_],
+) -> str:
+    if len(rare) == 0:
+        advice = (
+            "look at token_pattern and stop_words"
+            if settings.kind == "text"
+            else "look at words and stop_words"
+        )
+        return (
+            f"the vocabulary must have at least one term, but none of {n_documents:,} documents has any; "
+            f"{advice}"
+        )
+    return (
+        f"the vocabulary must have at least one term, but of {len(rare):,} terms in {n_documents:,} "
+        f"documents none is left: min_df={settings.min_df} (in at least {fewest:g} documents) removes "
+        f"{int(rare.sum()):,}, max_df={settings.max_df} (in at most {most:g}) removes "
+        f"{int(frequent.sum()):,}; lower min_df or raise max_df"
+    )

@@ -1,0 +1,326 @@
+"""Bytes and lines of the files that documents come from: any fsspec URL, plain or compressed, cut
+anywhere."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import IO, Any, Literal, TypeAlias
+
+from dslda.exceptions import InputError
+from dslda.storage.errors import is_of_file_system, reason_of
+
+__all__ = [
+    "Compression",
+    "InputFile",
+    "Lines",
+    "compression_of",
+    "read_blocks",
+    "read_text",
+    "why_not_opened",
+]
+
+Compression: TypeAlias = Literal["gzip", "zstd"]
+
+MAX_LINE_BYTES = 64 << 20
+"""A line, or a text file that is one document, beyond this is refused: it would fill the memory before it
+failed."""
+
+RAW_BLOCK_BYTES = 1 << 20
+COMPRESSED_BLOCK_BYTES = 1 << 16  # small, since a damaged or hostile block may inflate a thousandfold
+INFLATED_BLOCK_BYTES = 1 << 22
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF_16_MARK = b"\xff\xfe"
+"""In either order."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file to read.
+
+    Attributes
+    ----------
+    url : str
+        Any URL fsspec opens.
+    size : int
+        Bytes as stored.
+    compression : {"gzip", "zstd"} or None
+    options : mapping
+        The storage options of fsspec.
+    """
+
+    url: str
+    size: int
+    compression: Compression | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The file as messages name it: a local path without its protocol, else the URL."""
+        return self.url.removeprefix("file://")
+
+    def open(self) -> IO[bytes]:
+        """Open for reading bytes as stored."""
+        import fsspec
+
+        try:
+            filesystem, path = fsspec.core.url_to_fs(self.url, **self.options)
+            opened: IO[bytes] = filesystem.open(path, "rb")
+        except Exception as error:
+            # ValueError: a NUL, or an unknown protocol
+            if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
+                raise
+            raise InputError(f"{self.name}: cannot be opened: {why_not_opened(self.name, error)}") from error
+        return opened
+
+
+def why_not_opened(name: str, error: Exception) -> str:
+    """Why a file cannot be opened, and what to do."""
+    if isinstance(error, FileNotFoundError) and os.path.islink(name):
+        return f"it is a link to {os.readlink(name)}, which is not there; mend or remove it"
+    if isinstance(error, PermissionError):
+        return f"{reason_of(error)}; give the user that runs this the right to read it"
+    return reason_of(error)
+
+
+def compression_of(url: str) -> Compression | None:
+    """Compression by the file's ending."""
+    if url.endswith(".gz"):
+        return "gzip"
+    return "zstd" if url.endswith(".zst") else None
+
+
+def read_blocks(file: InputFile, start: int = 0) -> Iterator[bytes]:
+    """Blocks of the uncompressed content from byte `start` on.
+
+    A compressed file cannot be entered in the middle: what is before `start` is decompressed and dropped.
+
+    Raises
+    ------
+    InputError
+        The file cannot be opened, or is not what its ending says, damaged or cut short.
+    """
+    with file.open() as raw:
+        if file.compression is None:
+            if start:
+                raw.seek(start)
+            while block := raw.read(RAW_BLOCK_BYTES):
+                yield block
+            return
+        position = 0
+        for block in _decompressed(raw, file):
+            end = position + len(block)
+            if end > start:
+                yield block[max(start - position, 0) :]
+            position = end
+
+
+def read_text(file: InputFile) -> str:
+    """The whole content of a file that is one document.
+
+    Raises
+    ------
+    InputError
+        As :func:`read_blocks`; also when it is larger than 64 MB or not UTF-8.
+    """
+    parts: list[bytes] = []
+    size = 0
+    with closing(read_blocks(file)) as blocks:  # type: ignore[type-var]
+        for block in blocks:
+            size += len(block)
+            if size > MAX_LINE_BYTES:
+                raise InputError(f"{file.name}: one document must be at most {MAX_LINE_BYTES >> 20} MB")
+            parts.append(block)
+    data = b"".join(parts)
+    marked = data.startswith(BYTE_ORDER_MARK)
+    try:
+        return data[len(BYTE_ORDER_MARK) if marked else 0 :].decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = error.start + (len(BYTE_ORDER_MARK) if marked else 0)
+        raise InputError(f"{file.name}: {_not_utf8(data[bad], bad)}") from None
+
+
+class Lines:
+    """The lines of a file that start in a range of its uncompressed bytes, decoded, each with its line end.
+
+    Ranges that follow each other give every line once, wherever they cut.
+
+    Parameters
+    ----------
+    file : InputFile
+    start, stop : int, int or None
+        Range of bytes; None goes to the end.
+    first_line : int, optional
+        Number of the first line of the range, counted from 1, where known. Otherwise the line ends before it
+        are counted when an error has to name a line.
+
+    Attributes
+    ----------
+    count : int
+        Lines given so far.
+    end : int
+        Byte after the last line given.
+
+    Raises
+    ------
+    InputError
+        As :func:`read_blocks`; also for a line that is longer than 64 MB or not UTF-8, naming the line.
+    """
+
+    def __init__(
+        self, file: InputFile, start: int = 0, stop: int | None = None, *, first_line: int | None = None
+    ) -> None:
+        self.file = file
+        self.start = start
+        self.stop = stop
+        self.first_line = 1 if start == 0 else first_line
+        self.count = 0
+        self.end = start
+
+    def __iter__(self) -> Iterator[str]:
+        for line, error in self.attempts():
+            if error is not None:
+                raise error
+            yield line
+
+    def attempts(self) -> Iterator[tuple[str, InputError | None]]:
+        """The lines, and of those that are not UTF-8 the error, with question marks where it is not."""
+        for begin, content in self._contents():
+            try:
+                decoded, refused = content.decode("utf-8"), None
+            except UnicodeDecodeError as error:
+                bad = _not_utf8(content[error.start], begin + error.start)
+                decoded = content.decode("utf-8", errors="replace")
+                refused = InputError(f"{self.place(self.count)}: {bad}")
+            yield decoded, refused
+
+    def raw_records(self) -> Iterator[bytes]:
+        """The lines that are more than white space, as bytes."""
+        for _, content in self._contents():
+            # nearly all begin with a character that can be seen, so that few are decoded
+            if b"!" <= content[:1] <= b"~" or content.decode("utf-8", errors="replace").strip():
+                yield content
+
+    def _contents(self) -> Iterator[tuple[int, bytes]]:
+        """The lines, counted, without a byte order mark at the beginning of the file; each with the byte it begins at."""
+        for line in self._raw_lines():
+            begin = self.end
+            self.count += 1
+            self.end += len(line)
+            content = line.removeprefix(BYTE_ORDER_MARK) if begin == 0 else line
+            yield self.end - len(content), content
+
+    def place(self, count: int) -> str:
+        """Name the `count`-th line of the range, counted from 1, by file and line of the file."""
+        if self.first_line is None:
+            self.first_line = self._count_lines_before()
+        return f"{self.file.name}, line {self.first_line + count - 1}"
+
+    def _raw_lines(self) -> Iterator[bytes]:
+        # one byte early: only so one sees whether a line starts at `start` itself
+        position = max(self.start - 1, 0)
+        skipping = self.start > 0
+        held: list[bytes] = []
+        held_bytes = 0
+        with closing(read_blocks(self.file, position)) as blocks:  # type: ignore[type-var]
+            for block in blocks:
+                at = 0
+                while True:
+                    # `position` is the byte the line began at, or would begin at
+                    if not held and not skipping and self.stop is not None and position >= self.stop:
+                        return
+                    found = block.find(b"\n", at)
+                    if found < 0:
+                        break
+                    end = found + 1
+                    line = block[at:end]
+                    at = end
+                    if held:
+                        line = b"".join([*held, line])
+                        held, held_bytes = [], 0
+                    position += len(line)
+                    if skipping:
+                        skipping = False
+                        self.end = position
+                    else:
+                        self._check_length(len(line))
+                        yield line
+                if at < len(block):
+                    held.append(block[at:])
+                    held_bytes += len(block) - at
+                    if skipping:
+                        position += held_bytes
+                        held, held_bytes = [], 0
+                    else:
+                        self._check_length(held_bytes)
+        if held:
+            yield b"".join(held)
+
+    def _check_length(self, n_bytes: int) -> None:
+        if n_bytes > MAX_LINE_BYTES:
+            raise InputError(
+                f"{self.place(self.count + 1)}: a line must be at most {MAX_LINE_BYTES >> 20} MB; "
+                "is this a file of one document a line?"
+            )
+
+    def _count_lines_before(self) -> int:
+        """Number of the first line that starts at or after `start`."""
+        lines, position, last = 1, 0, b"\n"
+        for block in read_blocks(self.file):
+            block = block[: self.start - position]
+            if not block:
+                break
+            lines += block.count(b"\n")
+            position += len(block)
+            last = block[-1:]
+        # a line that began before and goes on belongs to the range before
+        return lines if last == b"\n" else lines + 1
+
+
+def _not_utf8(byte: int, offset: int) -> str:
+    encoding = "UTF-16" if offset == 0 and byte in UTF_16_MARK else "WINDOWS-1252"
+    return (
+        f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file; convert the file to UTF-8: Excel saves it as 'CSV "
+        f"UTF-8', and 'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is what it is in"
+    )
+
+
+def _decompressed(raw: IO[bytes], file: InputFile) -> Iterator[bytes]:
+    """Blocks of all members (gzip) or frames (zstd) of a compressed stream, refusing one that ends too
+    early."""
+    decoder = _decoder(file)
+    inside = False
+    while block := raw.read(COMPRESSED_BLOCK_BYTES):
+        while block:
+            inside = True
+            try:
+                if file.compression == "gzip":
+                    data = decoder.decompress(block, INFLATED_BLOCK_BYTES)
+                    rest = decoder.unconsumed_tail
+                else:
+                    data, rest = decoder.decompress(block), b""
+            except Exception as error:  # zlib.error, zstandard.ZstdError
+                raise InputError(
+                    f"{file.name}: not a {file.compression} file, or damaged: {error}"
+                ) from error
+            if data:
+                yield data
+            if decoder.eof:
+                # zeros after the last member are padding, as gzip itself takes them
+                rest = decoder.unused_data.lstrip(b"\0")
+                decoder, inside = _decoder(file), False
+            block = rest
+    if inside:
+        raise InputError(f"{file.name}: the {file.compression} file is cut short; copy or download it again")
+
+
+def _decoder(file: InputFile) -> Any:
+    if file.compression == "gzip":
+        return zlib.decompressobj(wbits=31)
+    import zstandard
+
+    # files made with --long need a large window
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()

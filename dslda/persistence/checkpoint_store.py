@@ -1,0 +1,341 @@
+"""Writing and reading a checkpoint: what EM needs to go on (specified in docs/formats.md).
+
+A checkpoint is replaced many times while a fit runs, and the process may be killed at any moment. So its arrays lie in a
+group with a name of its own, and what makes that group *the* checkpoint is the manifest that names it: one file, which
+every file system that matters replaces as a whole. What is there is always the old checkpoint or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
+from dslda.storage.errors import reaching
+from dslda.storage.json_fields import count, is_whole, items, json_sha256, object_, text, with_checksum
+from dslda.storage.location import METADATA, Location, check_not_in_store
+from dslda.storage.lock import LOCK_INSIDE, UNLOCKED, Lock, only_writer
+from dslda.storage.output import check_writable, writing
+from dslda.storage.zarr_arrays import damaged, entries, read_arrays, write_array
+
+__all__ = ["ENCODING_TYPE", "CheckpointRecord", "CheckpointStore", "read_checkpoint"]
+
+ENCODING_TYPE = "dslda-checkpoint"
+ENCODING_VERSION = "1"
+STATE = re.compile(r"state-[0-9a-f]{12}")
+TRACE = "trace"
+READ_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckpointRecord:
+    """A fit between two iterations, as plain data.
+
+    Attributes
+    ----------
+    parameters : mapping of str to ndarray of float64
+        The fields of :class:`~dslda.variational.parameters.Parameters` for the next iteration, without those that have no
+        entry. (`topics` has shape (V, K) as there: a model's are transposed, which takes a copy of what may be large.)
+    trace : mapping of str to ndarray of float64, shape (n_iterations,)
+        Measurements of each complete iteration, at least one.
+    fit : mapping
+        What the fit is of and its settings, as JSON.
+    """
+
+    parameters: Mapping[str, NDArray[np.float64]]
+    trace: Mapping[str, NDArray[np.float64]]
+    fit: Mapping[str, Any]
+
+    @property
+    def n_iterations(self) -> int:
+        """Complete iterations."""
+        return len(next(iter(self.trace.values())))
+
+
+class CheckpointStore:
+    """The place of a checkpoint that one fit reads and writes.
+
+    Parameters
+    ----------
+    path : str or path
+        Local directory or fsspec URL; a missing local parent directory is made.
+    lock : Lock
+        On the place.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], lock: Lock = UNLOCKED) -> None:
+        self._location = Location.of(path)
+        self._lock = lock
+        # what may be here without another fit having written it
+        self._known: set[str | None] = {None}
+
+    @property
+    def url(self) -> str:
+        """The absolute path or URL."""
+        return self._location.url
+
+    def alone(self) -> AbstractContextManager[Lock]:
+        """Keep other fits from this place while it is entered: from :meth:`check` to the last :meth:`write`.
+
+        Of two that begin in the same moment neither could tell by the files that the other is there, and each would remove
+        what the other has just written. Yields, and raises, as :func:`~dslda.storage.lock.only_writer`, inside.
+        """
+        return only_writer(self._location, inside=True)
+
+    def check(self, *, resume: bool, overwrite: bool) -> None:
+        """Refuse a place that cannot be used, before the long work.
+
+        Raises
+        ------
+        OutputExistsError
+            Something is there that is no checkpoint, or one is and neither `resume` nor `overwrite` is set.
+        FormatError
+            A checkpoint is there to be resumed, and is damaged or of another version.
+        InputError
+            Nothing can be written there, or it is inside a corpus, model or other checkpoint.
+        """
+        check_not_in_store(self._location)
+        found = self._manifest()
+        if found is not None and resume:
+            _check_manifest(found, self.url)
+        elif found is not None and not overwrite:
+            raise OutputExistsError(
+                f"{self.url} holds a checkpoint; go on from it with resume=True, replace it with overwrite=True, or "
+                "choose another path"
+            )
+        # where something is, what matters is the folder itself
+        check_writable(self._location if found is None else _inside(self._location, METADATA))
+        self._known = {None if found is None else _identity(found)}
+
+    def read(self) -> CheckpointRecord | None:
+        """The checkpoint that is there, None if there is none yet; errors as :func:`read_checkpoint`."""
+        found = self._manifest()
+        if found is None:
+            return None
+        record, identity = _read(self._location)
+        self._known = {identity}
+        return record
+
+    def write(self, record: CheckpointRecord) -> None:
+        """Put a checkpoint in the place of the one before.
+
+        Raises
+        ------
+        OutputError
+            It cannot be written; the one before is still there, whole. Or another fit has written here meanwhile.
+        """
+        import zarr
+
+        for array_name, array in record.parameters.items():
+            if not np.isfinite(array).all():
+                raise OutputError(
+                    f"{self.url} keeps the checkpoint before: parameters must be finite, got {array_name} that are not"
+                )
+        name = f"state-{uuid.uuid4().hex[:12]}"
+        group = _inside(self._location, name)
+        try:
+            with writing(self.url):
+                self._check_owner()  # before all that is large is written in vain, after every iteration
+                store = group.store(read_only=False)
+                zarr.create_group(store, zarr_format=3)
+                arrays = _arrays(record)
+                for array_name, array in arrays.items():
+                    write_array(store, array_name, array)
+                attributes = _attributes(record, arrays, name)
+                self._check_owner()
+                self._known.add(_identity(attributes))  # before, or an interrupt could come between
+                self._commit(group, attributes)
+                self._known = {_identity(attributes)}
+        except BaseException:
+            # an interrupt may come when the manifest was just replaced
+            with contextlib.suppress(Exception):
+                if (self._manifest() or {}).get("state") != name:
+                    group.remove()
+            raise
+        self._remove_all_but(name)
+
+    def _manifest(self) -> dict[str, Any] | None:
+        """Attributes of the checkpoint here; None where nothing is, or only a first write that was cut short.
+
+        Raises
+        ------
+        OutputExistsError
+            What is here is no checkpoint.
+        """
+        try:
+            attributes = self._location.read_attributes()
+        except (FormatError, InputError) as error:
+            if all(STATE.fullmatch(entry) for entry in self._entries()):
+                return None
+            if isinstance(error, FormatError) and any(STATE.fullmatch(entry) for entry in self._entries()):
+                raise  # ours, with a manifest that is damaged
+            attributes = {}
+        if attributes.get("encoding-type") != ENCODING_TYPE:
+            raise OutputExistsError(
+                f"{self.url} is there and is not a {ENCODING_TYPE}, so it is never replaced; choose another path, or "
+                "remove it yourself"
+            )
+        return attributes
+
+    def _entries(self) -> list[str]:
+        """Names of all that is here, but for the lock."""
+        fs, root = self._location.file_system()
+        fs.invalidate_cache()
+        with reaching(self.url):
+            if fs.isfile(root):
+                return [""]
+            try:
+                found = fs.ls(root, detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        names = (os.path.basename(entry.rstrip("/")) for entry in found if entry.rstrip("/") != root)
+        return [name for name in names if name and name != LOCK_INSIDE]
+
+    def _check_owner(self) -> None:
+        self._lock.check()
+        found = self._manifest()
+        if (None if found is None else _identity(found)) not in self._known:
+            raise OutputError(
+                f"{self.url} was written by another fit meanwhile, so this one keeps off it; give every fit a checkpoint "
+                "of its own"
+            )
+
+    def _commit(self, group: Location, attributes: Mapping[str, Any]) -> None:
+        """Replace the manifest, in one step."""
+        metadata = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+        content = json.dumps(metadata, indent=2, allow_nan=False).encode()
+        if not self._location.local:
+            fs, root = self._location.file_system()
+            fs.pipe_file(f"{root}/{METADATA}", content)
+            return
+        written = os.path.join(group.url, "manifest")
+        with open(written, "xb") as stream:
+            stream.write(content)
+        # on the disk before they are named there: a machine that loses power must not keep the name alone
+        for folder, _, files in os.walk(group.url):
+            for file in files:
+                _flush(os.path.join(folder, file))
+            _flush(folder)
+        os.replace(written, os.path.join(self.url, METADATA))
+        _flush(self.url)
+
+    def _remove_all_but(self, name: str) -> None:
+        """Remove the state before, and what writes that were killed have left."""
+        with contextlib.suppress(Exception):  # rights to write need not be rights to remove
+            for entry in self._entries():
+                if STATE.fullmatch(entry) and entry != name:
+                    _inside(self._location, entry).remove()
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointRecord:
+    """Read a checkpoint and compare every array with its checksum.
+
+    Raises
+    ------
+    InputError
+        There is nothing at `path`.
+    FormatError
+        It is not a checkpoint, damaged, truncated, or of a version this release cannot read.
+    """
+    return _read(Location.of(path))[0]
+
+
+def _read(location: Location) -> tuple[CheckpointRecord, str]:
+    attempt = 1
+    while True:
+        data = location.read_attributes()
+        _check_manifest(data, location.url)
+        try:
+            return _record(location, data), _identity(data)
+        except FormatError:
+            # a fit that runs may have put the next one in its place
+            attempt += 1
+            if attempt > READ_ATTEMPTS or _identity(location.read_attributes()) == _identity(data):
+                raise
+
+
+def _record(location: Location, data: Mapping[str, Any]) -> CheckpointRecord:
+    where = f"{location.url}: attributes"
+    state = text(data, "state", where)
+    if not STATE.fullmatch(state):
+        raise FormatError(f"{where}: field 'state' must be the name of a group, got {state!r:.60}")
+    fit = object_(data, "fit", where)
+    names = items(data, "trace", where)
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise FormatError(f"{where}: field 'trace' must be a list of distinct names, got {names!r:.60}")
+    arrays = read_arrays(_inside(location, state), object_(data, "arrays", where), what="checkpoint")
+    for name, array in arrays.items():
+        if array.dtype != np.float64 or not (name == TRACE or np.isfinite(array).all()):
+            raise damaged(location.url, name, "has values that no checkpoint can have", what="checkpoint")
+    trace = arrays.pop(TRACE, np.zeros((0, 0)))
+    if trace.shape != (count(data, "iterations", where), len(names)) or not len(trace):
+        raise FormatError(
+            f"{where}: array 'trace' must have a row for each iteration, got shape {trace.shape}"
+        )
+    columns = {name: np.ascontiguousarray(column) for name, column in zip(names, trace.T, strict=True)}
+    return CheckpointRecord(arrays, columns, fit)
+
+
+def _arrays(record: CheckpointRecord) -> dict[str, NDArray[np.float64]]:
+    return {**record.parameters, TRACE: np.column_stack(list(record.trace.values()))}
+
+
+def _attributes(
+    record: CheckpointRecord, arrays: Mapping[str, NDArray[np.float64]], state: str
+) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "encoding-type": ENCODING_TYPE,
+        "encoding-version": ENCODING_VERSION,
+        "iterations": record.n_iterations,
+        "state": state,
+        "fit": dict(record.fit),
+        "trace": list(record.trace),
+        "arrays": entries(arrays),
+    }
+    return with_checksum(data)
+
+
+def _check_manifest(data: Mapping[str, Any], path: str) -> None:
+    """Refuse what is not a complete, undamaged checkpoint of the version this release reads."""
+    kind, version = data.get("encoding-type"), data.get("encoding-version")
+    if kind != ENCODING_TYPE:
+        raise FormatError(f"{path} is not a checkpoint of dslda; dslda train --checkpoint writes one")
+    if version != ENCODING_VERSION:
+        raise FormatError(
+            f"{path} is a checkpoint of version {version!r}, this release of dslda reads version {ENCODING_VERSION!r}; go "
+            "on with the release that wrote it"
+        )
+    if not is_whole(data):
+        raise FormatError(
+            f"{path}: the attributes do not agree with their checksum, the checkpoint was damaged or edited; copy it "
+            "again, or train from the beginning"
+        )
+
+
+def _identity(data: Mapping[str, Any]) -> str:
+    """What tells one state of a checkpoint from another, damaged or not."""
+    return json_sha256(dict(data))
+
+
+def _inside(location: Location, name: str) -> Location:
+    return replace(location, url=f"{location.url}/{name}")
+
+
+def _flush(path: str) -> None:
+    """Have what the system has of a file or folder written to the disk, where it can be asked to."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,198 @@
+"""Texts, words with counts, and mappings that hold them, counted over the vocabulary of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from dslda.corpus.block import DocumentBlock
+from dslda.corpus.levels import encodable
+from dslda.corpus.text import Analyzer, Document, TextSettings, count_documents
+from dslda.corpus.vocabulary import Vocabulary
+from dslda.exceptions import InputError
+from dslda.persistence.model_record import ModelRecord
+from dslda.prediction.columns import columns_of_arrays, columns_of_records
+from dslda.prediction.counted_block import CountedBlock
+
+__all__ = [
+    "BATCH_DOCUMENTS",
+    "blocks_of_documents",
+    "count_batch",
+    "fields_of_documents",
+    "identifier_of",
+    "settings_of_texts",
+]
+
+BATCH_DOCUMENTS = 1024
+
+
+def blocks_of_documents(
+    documents: Iterable[Any],
+    record: ModelRecord,
+    *,
+    text: str | None = None,
+    words: str | None = None,
+    counts: str | None = None,
+    id: str | None = None,
+    covariates: Mapping[str, ArrayLike] | None = None,
+    place: Callable[[int], str] = "document {}".format,
+) -> Iterator[CountedBlock]:
+    """Count texts, (words, counts) pairs or mappings that hold them, a batch at a time; `place` names one.
+
+    Covariates of the model are looked for in the mappings, unless they are given as arrays; identifiers in their field `id`,
+    or that of the training records.
+    """
+    settings = settings_of_texts(record)
+    for use, given in (("text", text), ("words", words), ("counts", counts)):
+        if given is not None and not isinstance(given, str):
+            raise InputError(f"{use} must be the name of a field, got {given!r:.60}")
+    if not isinstance(documents, Iterable) or getattr(documents, "ndim", 1) == 0:
+        raise InputError(
+            "documents must be a list of texts or of (words, counts), a corpus or a count matrix, got "
+            f"{type(documents).__name__}"
+        )
+    fields = fields_of_documents(record, text=text, words=words, counts=counts)
+    named = record.fields.get("id") if id is None else id
+    # one analyzer for all batches: its regular expression is compiled once
+    analyze = Analyzer(settings)
+    arrays = None
+    if covariates is not None:
+        documents = list(documents)
+        arrays = columns_of_arrays(covariates, record, len(documents))
+    numbered = enumerate(documents)
+    while batch := list(islice(numbered, BATCH_DOCUMENTS)):
+        counted = count_batch(batch, record, analyze, fields, place)
+        if arrays is None:
+            columns = columns_of_records(batch, record, place)
+        else:
+            first = batch[0][0]
+            columns = {name: values[first : first + len(batch)] for name, values in arrays.items()}
+        doc_id = tuple(identifier_of(document, named, position) for position, document in batch)
+        yield replace(counted, block=replace(counted.block, doc_id=doc_id), columns=columns)
+
+
+def settings_of_texts(record: ModelRecord) -> TextSettings:
+    """How a model counts texts.
+
+    Raises
+    ------
+    InputError
+        It cannot: it was trained on a matrix without terms.
+    """
+    if record.vocabulary is None or record.text_settings is None:
+        raise InputError(
+            "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
+            f"matrix with {record.parameters.n_terms} columns (or predict with the scikit-learn "
+            "pipeline, if it is of one), or train with terms="
+        )
+    return record.text_settings
+
+
+def identifier_of(document: Any, name: str | None, position: int) -> str:
+    """What identifies a document: its field of that name, or its position where there is none or it is missing."""
+    given = document.get(name) if name is not None and isinstance(document, Mapping) else None
+    missing = given is None or given == "" or given != given
+    return str(position) if missing else encodable(str(given))
+
+
+def fields_of_documents(
+    record: ModelRecord, *, text: str | None, words: str | None, counts: str | None
+) -> dict[str, str]:
+    """Names of the fields "text", "words" and "counts": those given, else those of the training records."""
+    return {
+        use: given or record.fields.get(use, use)
+        for use, given in (("text", text), ("words", words), ("counts", counts))
+    }
+
+
+def count_batch(
+    batch: Sequence[tuple[int, Any]],
+    record: ModelRecord,
+    analyze: Analyzer,
+    fields: Mapping[str, str],
+    place: Callable[[int], str],
+    *,
+    new_words: Callable[[str, int], None] | None = None,
+) -> CountedBlock:
+    """Count documents over the vocabulary of a model, without their columns.
+
+    Parameters
+    ----------
+    batch : sequence of (int, document)
+        Numbered documents.
+    record : ModelRecord
+        Of a model with a vocabulary.
+    analyze : Analyzer
+        Of its text settings.
+    fields : mapping
+        Names of the fields "text", "words" and "counts" of documents that are mappings.
+    place : callable
+        Names a document by its number.
+    new_words : callable, optional
+        As in :func:`~dslda.corpus.text.count_documents`.
+
+    Raises
+    ------
+    InputError
+        One is no document, naming its place.
+    """
+    assert record.vocabulary is not None
+    try:
+        counted = count_documents(
+            (_document(d, **fields) for _, d in batch), record.vocabulary, analyze, new_words=new_words
+        )
+    except InputError:
+        _refuse(batch, record.vocabulary, analyze, fields, place)
+        raise
+    return CountedBlock(DocumentBlock(counted.indptr, counted.terms, counted.counts), counted.n_unknown)
+
+
+def _refuse(
+    batch: Sequence[tuple[int, Any]],
+    vocabulary: Vocabulary,
+    analyze: Analyzer,
+    fields: Mapping[str, str],
+    place: Callable[[int], str],
+) -> None:
+    """Find the document of a batch that cannot be counted, and say where it is."""
+    for position, document in batch:
+        try:
+            taken = _document(document, **fields)
+            if isinstance(taken, str) and analyze.settings.kind == "counts":
+                raise InputError(
+                    "the model was trained on words with counts and does not know how a text is cut into words, "
+                    "got a text; count the words and give (words, counts), such as (['small', 'dress'], [2, 1]), "
+                    "or train on a corpus that was ingested from texts"
+                )
+            count_documents([taken], vocabulary, analyze)
+        except InputError as error:
+            raise InputError(f"{place(position)}: {str(error).removeprefix('document 0: ')}") from None
+
+
+def _document(document: Any, *, text: str, words: str, counts: str) -> Document:
+    """A text or a (words, counts) pair, taken out of a mapping where it is one; a missing one is empty."""
+    if not isinstance(document, Mapping):
+        given: Document = document  # whether it is one is seen when it is counted
+        return given
+    if text in document:
+        found = document[text]
+        if _is_missing(found):
+            return ""
+        if not isinstance(found, str):
+            raise InputError(f"text {text!r} must be a string, got {found!r:.60}")
+        return found
+    if words in document and counts in document:
+        listed, numbers = document[words], document[counts]
+        return ((), ()) if _is_missing(listed) and _is_missing(numbers) else (listed, numbers)
+    raise InputError(
+        f"must have the field {text!r}, or {words!r} and {counts!r}, got "
+        f"{', '.join(map(repr, document)) or 'none'}; name its fields with text=, or words= and counts="
+    )
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and value != value)

@@ -1,0 +1,422 @@
+"""The folder of a run: parts, what is known of each, and the manifest that says what belongs together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dslda.exceptions import DsldaError, FormatError, OutputExistsError
+from dslda.scoring.scoring_units import Input, Piece
+from dslda.scoring.tables import ENDINGS
+from dslda.storage.errors import reaching
+from dslda.storage.json_fields import (
+    MANIFEST_CHECKSUM,
+    count,
+    is_whole,
+    items,
+    object_,
+    parse_json,
+    text,
+    with_checksum,
+)
+from dslda.storage.location import Location
+from dslda.storage.lock import UNLOCKED, Lock
+from dslda.storage.output import writing
+
+__all__ = ["ENCODING_TYPE", "MANIFEST", "UNFINISHED", "Part", "RunFolder", "RunState"]
+
+ENCODING_TYPE = "dslda-scores"
+ENCODING_VERSION = "1"
+MANIFEST = "manifest.json"
+UNFINISHED = "unfinished.json"
+"""What a run goes on from while the manifest is that of a complete one, whose rows count until the next is complete."""
+
+PARTS = "parts"
+
+PART_FILE = re.compile(r"part-\d{6,}\.(parquet|csv|jsonl)")
+PART_NOTE = re.compile(r"\d{6,}\.(json|ids)")
+TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.(partial|probe)")
+"""What is being written, and what was written to see whether it can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A unit of work: pieces of inputs whose rows become one file.
+
+    Attributes
+    ----------
+    number : int
+        Of the part; never given to another one.
+    first_row : int
+        Records before it.
+    pieces : tuple of Piece
+    """
+
+    number: int
+    first_row: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def rows(self) -> int:
+        """Records in it."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def inputs(self) -> set[int]:
+        """Positions of its inputs in the manifest."""
+        return {piece.input for piece in self.pieces}
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object."""
+        return {
+            "part": self.number,
+            "first_row": self.first_row,
+            "pieces": [p.to_json() for p in self.pieces],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Part:
+        """The reverse of :meth:`to_json`."""
+        pieces = tuple(Piece.from_json(each, where) for each in items(data, "pieces", where))
+        return cls(count(data, "part", where), count(data, "first_row", where), pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What a manifest says that a run goes on from.
+
+    Attributes
+    ----------
+    identity : mapping
+        Model and settings: what may not change from one run on a folder to the next.
+    versions : mapping
+        Of the programs that scored last.
+    inputs : tuple of Input
+    parts : tuple of Part
+        In their order.
+    next_part, next_row : int
+        Numbers of the first part and record to come.
+    complete : bool
+        All parts are done, and the manifest has what was counted.
+    """
+
+    identity: Mapping[str, Any]
+    versions: Mapping[str, str]
+    inputs: tuple[Input, ...] = ()
+    parts: tuple[Part, ...] = ()
+    next_part: int = 0
+    next_row: int = 0
+    complete: bool = False
+
+    @property
+    def following(self) -> tuple[int, int]:
+        """Numbers of the first part and record after those there, and after all that there have been."""
+        return (
+            max([self.next_part, *(part.number + 1 for part in self.parts)]),
+            max([self.next_row, *(part.first_row + part.rows for part in self.parts)]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest of a run that is not complete, or what lies beside that of one that is."""
+        return {
+            "encoding-type": ENCODING_TYPE,
+            "encoding-version": ENCODING_VERSION,
+            "status": "complete" if self.complete else "unfinished",
+            **self.identity,
+            "versions": dict(self.versions),
+            "inputs": [each.to_json() for each in self.inputs],
+            "parts": [each.to_json() for each in self.parts],
+            "next_part": self.next_part,
+            "next_row": self.next_row,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], where: str) -> RunState:
+        """The reverse of :meth:`to_json`; what was counted is passed over.
+
+        Raises
+        ------
+        FormatError
+            A field is missing or not valid.
+        """
+        state = cls(
+            identity={name: object_(data, name, where) for name in ("model", "settings")},
+            versions=object_(data, "versions", where),
+            inputs=tuple(Input.from_json(each, where) for each in items(data, "inputs", where)),
+            parts=tuple(Part.from_json(each, where) for each in items(data, "parts", where)),
+            next_part=count(data, "next_part", where),
+            next_row=count(data, "next_row", where),
+            complete=text(data, "status", where) == "complete",
+        )
+        if any(i >= len(state.inputs) for part in state.parts for i in part.inputs):
+            raise FormatError(
+                f"{where}: field 'parts' must name inputs that are there; choose another folder"
+            )
+        return state
+
+
+class RunFolder:
+    """Reads and writes the files of a run; every file is replaced as a whole.
+
+    Parameters
+    ----------
+    location : Location
+    output_format : {"parquet", "csv", "jsonl"}
+    lock : Lock
+        On the folder, asked before anything in it is replaced or removed.
+    """
+
+    def __init__(self, location: Location, output_format: str, lock: Lock = UNLOCKED) -> None:
+        self.location = location
+        self._lock = lock
+        self._ending = ENDINGS[output_format]
+
+    def part_file(self, number: int) -> Location:
+        """Where the rows of a part are."""
+        return self.location.child(self.part_name(number))
+
+    def part_name(self, number: int) -> str:
+        """Its name in the folder."""
+        return f"part-{number:06d}{self._ending}"
+
+    def ids_file(self, number: int) -> Location:
+        """Where the hashes of the identifiers of a part are."""
+        return self.location.child(_ids(number))
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """The manifest; None where no run was begun.
+
+        Raises
+        ------
+        OutputExistsError
+            Something else is there.
+        FormatError
+            The manifest is damaged, edited, or of another version.
+        """
+        raw = self._read(MANIFEST)
+        where = f"{self.location.url}/{MANIFEST}"
+        if raw is None:
+            if others := [name for name in self._names("") if not name.startswith(".")]:
+                raise OutputExistsError(
+                    f"{self.location.url} is there and is no run of dslda score ({others[0]} is in it, and no {MANIFEST}), "
+                    "so nothing is written there; choose another folder"
+                )
+            return None
+        try:
+            data = parse_json(raw)
+        except ValueError as error:
+            raise FormatError(f"{where} is damaged or cut short ({error}); choose another folder") from error
+        if not isinstance(data, dict) or data.get("encoding-type") != ENCODING_TYPE:
+            raise OutputExistsError(
+                f"{where} is not that of a run of dslda score, so nothing is written there; choose another folder"
+            )
+        if data.get("encoding-version") != ENCODING_VERSION:
+            raise FormatError(
+                f"{where} is of version {data.get('encoding-version')!r}, this release of dslda reads version "
+                f"{ENCODING_VERSION!r}; update dslda"
+            )
+        if not is_whole(data):
+            raise FormatError(
+                f"{where} does not agree with its checksum, it was damaged or edited; put it back from a copy, or choose "
+                "another folder"
+            )
+        return data
+
+    def complete_manifest(self) -> dict[str, Any] | None:
+        """The manifest of a complete run; None where there is none that can be read."""
+        with contextlib.suppress(DsldaError, OSError):
+            found = self.read_manifest()
+            if found is not None and found.get("status") == "complete":
+                return found
+        return None
+
+    def check_kinds(self) -> None:
+        """Refuse a folder where a file of the run must be, and a file where its folder must be.
+
+        Raises
+        ------
+        FormatError
+        """
+        for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
+            for name, kind in self._entries(folder).items():
+                if not folder and name == PARTS:
+                    is_right, must, is_now = kind != "file", "a folder", "a file"
+                else:
+                    is_ours = ours.fullmatch(name) or (not folder and name == UNFINISHED)
+                    is_right = kind != "directory" or not is_ours
+                    must, is_now = "a file", "a folder"
+                if not is_right:
+                    raise FormatError(
+                        f"{self.location.url}/{folder}{name} must be {must} of the run, it is {is_now}; move that away, and "
+                        "what is missing then is scored again, or choose another folder"
+                    )
+
+    def write_manifest(self, data: Mapping[str, Any]) -> None:
+        """Replace the manifest, with its checksum."""
+        self._write_checked(MANIFEST, data)
+
+    def read_unfinished(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What a run that was stopped goes on from, beside the manifest of a complete one; None where there is none.
+
+        Nor is there where it is damaged or follows another manifest than this one, as what is left of a run that was killed
+        when it was complete does: all in it can be had again from the manifest and the inputs.
+        """
+        if manifest.get("status") != "complete":
+            return None
+        data = self._read_checked(UNFINISHED)
+        return data if data is not None and data.get("follows") == manifest[MANIFEST_CHECKSUM] else None
+
+    def write_unfinished(self, state: RunState, counting: Mapping[str, Any] | None) -> None:
+        """Remember what a run goes on from.
+
+        Parameters
+        ----------
+        state : RunState
+        counting : mapping or None
+            The manifest of a complete run, which stays; None where there is none, or rows of it are lost: then the manifest
+            says that nothing counts.
+        """
+        if counting is None:
+            self.write_manifest(state.to_json())
+            self._remove(UNFINISHED)
+        else:
+            self._write_checked(UNFINISHED, state.to_json() | {"follows": counting[MANIFEST_CHECKSUM]})
+
+    def tidy(self, parts: Sequence[int]) -> None:
+        """Remove what a run that is complete with these parts has replaced, or what one that was given up has left."""
+        if self.size(self.location.child(UNFINISHED)) is not None:
+            self.clear(parts)
+            self._remove(UNFINISHED)  # the last: while it is there, so may be something else
+
+    def read_note(self, part: Part, key: str) -> dict[str, Any] | None:
+        """What is known of a part that is done; None where it is not done, or not this part with its file."""
+        note = self._read_checked(_note(part.number))
+        is_of_part = note is not None and note.get("key") == key and self.has_files(part.number, note)
+        return note if is_of_part else None
+
+    def has_files(self, number: int, done: Mapping[str, Any]) -> bool:
+        """Whether the files of a part are there, of the sizes that they had when it was done."""
+        found = [self.size(place) for place in (self.part_file(number), self.ids_file(number))]
+        noted = self.size(self.location.child(_note(number)))
+        return noted is not None and found == [done.get("bytes"), 8 * count(done, "rows", "part")]
+
+    def write_note(self, part: Part, note: Mapping[str, Any]) -> None:
+        """Remember a part that is done, with a checksum."""
+        self._write_checked(_note(part.number), note, indent=None)
+
+    def size(self, file: Location) -> int | None:
+        """Bytes of a file; None where there is none."""
+        fs, path = file.file_system()
+        if not file.local:
+            fs.invalidate_cache()
+        try:
+            with reaching(file.url):
+                return int(fs.size(path))
+        except FileNotFoundError:
+            return None
+
+    def prepare(self) -> None:
+        """Make the folders."""
+        if self.location.local:
+            with writing(self.location.url):
+                os.makedirs(os.path.join(self.location.url, PARTS), exist_ok=True)
+
+    def clear(self, parts: Sequence[int]) -> None:
+        """Remove what runs that were killed have left, and files of parts whose numbers are not among these."""
+        kept = {name for n in parts for name in (self.part_name(n), _note(n), _ids(n))}
+        for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
+            for name, kind in self._entries(folder).items():
+                is_temporary = kind != "directory" and TEMPORARY.fullmatch(name)
+                if is_temporary or (ours.fullmatch(name) and f"{folder}{name}" not in kept):
+                    self._remove(f"{folder}{name}")
+
+    def clear_unfinished(self) -> None:
+        """Remove what workers were writing when they ended; on object stores, where nothing is hidden, there is none."""
+        if self.location.local:
+            for folder in ("", f"{PARTS}/"):
+                for name in filter(TEMPORARY.fullmatch, self._names(folder)):
+                    with contextlib.suppress(OSError):  # of what has failed this matters least
+                        self._remove(f"{folder}{name}")
+
+    def forget(self, number: int) -> None:
+        """Take a part for one that is not done; its rows stay until they are replaced."""
+        self._remove(_note(number))
+
+    def remove_part(self, number: int) -> None:
+        """Remove a part; what is known of it first, so that a removal that is cut short leaves no part that seems done."""
+        for name in (_note(number), _ids(number), self.part_name(number)):
+            self._remove(name)
+
+    def remove_if_empty(self) -> None:
+        """Remove the folders of a run that could not begin."""
+        if self.location.local:
+            for folder in (os.path.join(self.location.url, PARTS), self.location.url):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+
+    def _names(self, folder: str) -> list[str]:
+        return list(self._entries(folder))
+
+    def _entries(self, folder: str) -> dict[str, str]:
+        """What is in a folder, and of what kind it is: "file", "directory", or what else the file system says."""
+        fs, root = self.location.file_system()
+        path = f"{root}/{folder}".rstrip("/")
+        if not self.location.local:
+            fs.invalidate_cache()
+        try:
+            with reaching(self.location.url):
+                listed = fs.ls(path, detail=True)
+        except FileNotFoundError:
+            return {}
+        except NotADirectoryError:
+            return {os.path.basename(root): "file"}
+        found = {os.path.basename(entry["name"].rstrip("/")): entry["type"] for entry in listed}
+        return {name: kind for name, kind in found.items() if name and name != os.path.basename(path)}
+
+    def _read(self, name: str) -> bytes | None:
+        fs, root = self.location.file_system()
+        try:
+            with reaching(self.location.url):
+                return bytes(fs.cat_file(f"{root}/{name}"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except IsADirectoryError:
+            raise FormatError(
+                f"{self.location.url}/{name} must be a file of the run, it is a folder; put it back from a copy, or choose "
+                "another folder"
+            ) from None
+
+    def _read_checked(self, name: str) -> dict[str, Any] | None:
+        """What :meth:`_write_checked` has written; None where it is not that: what is summed up from it would be wrong."""
+        try:
+            data = parse_json(self._read(name) or b"")
+        except ValueError:
+            return None
+        return data if isinstance(data, dict) and is_whole(data) else None
+
+    def _write_checked(self, name: str, data: Mapping[str, Any], *, indent: int | None = 1) -> None:
+        raw = json.dumps(with_checksum(data), indent=indent, allow_nan=False).encode()
+        self._lock.check()
+        with writing(self.location.url):
+            self.location.child(name).replace_content(raw)
+
+    def _remove(self, name: str) -> None:
+        self._lock.check()
+        fs, root = self.location.file_system()
+        with writing(self.location.url), contextlib.suppress(FileNotFoundError):
+            fs.rm_file(f"{root}/{name}")
+
+
+def _note(number: int) -> str:
+    """Name of what is known of a part."""
+    return f"{PARTS}/{number:06d}.json"
+
+
+def _ids(number: int) -> str:
+    """Name of the hashes of its identifiers."""
+    return f"{PARTS}/{number:06d}.ids"

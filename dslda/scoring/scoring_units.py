@@ -1,0 +1,298 @@
+"""What a run scores: input files and partitions of corpora, with the state that tells whether they are still the same."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
+
+from dslda.corpus.store import Corpus
+from dslda.exceptions import FormatError, InputChangedError, InputError
+from dslda.inputs.readers import CsvLines, JsonLines, ParquetRows, Source, TextFile
+from dslda.inputs.streams import InputFile, compression_of, why_not_opened
+from dslda.storage.errors import is_of_file_system
+from dslda.storage.json_fields import count, json_sha256, optional, text
+
+if TYPE_CHECKING:
+    from io import BufferedIOBase
+
+__all__ = [
+    "FileSource",
+    "Input",
+    "Piece",
+    "changed",
+    "check_unchanged",
+    "content_sha256",
+    "opens",
+    "partition_inputs",
+    "range_of",
+    "reason_of",
+    "sha256_of",
+    "source_of",
+    "state_of",
+]
+
+FileSource: TypeAlias = JsonLines | CsvLines | ParquetRows | TextFile
+"""A piece of a file, of each format that is scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file, or a partition of a corpus, as the manifest remembers it.
+
+    Attributes
+    ----------
+    path : str
+        URL of a file, path of a corpus.
+    name : str
+        What identifies the document of a text file.
+    partition : int or None
+        Of a corpus.
+    size : int or None
+        Bytes of a file.
+    modified : str
+        When a file was changed last, as its file system tells it; "" where it does not.
+    sha256 : str
+        Of the bytes of a file; of the checksums of what is read of a partition. "" before it was read.
+    rows : int
+        Records in it.
+    unreadable : str
+        Why nothing of it can be scored, with ``on_error="skip"``; "" otherwise.
+    verified : bool
+        It was still the same when all its rows were scored.
+    """
+
+    path: str
+    name: str = ""
+    partition: int | None = None
+    size: int | None = None
+    modified: str = ""
+    sha256: str = ""
+    rows: int = 0
+    unreadable: str = ""
+    verified: bool = False
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        """What makes it the same input as one of an earlier run."""
+        return self.path, self.partition
+
+    @property
+    def label(self) -> str:
+        """As messages name it."""
+        path = self.path.removeprefix("file://")
+        return path if self.partition is None else f"{path}, partition {self.partition}"
+
+    def file(self, options: Mapping[str, Any]) -> InputFile:
+        """The file to open."""
+        return InputFile(self.path, self.size or 0, compression_of(self.path), options)
+
+    def looks_like(self, other: Input) -> bool:
+        """Whether size and time, or the checksums of a partition, say that it was not changed."""
+        if self.partition is not None:
+            return self.sha256 == other.sha256
+        return self.size == other.size and self.modified == other.modified
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Input:
+        """The reverse of :meth:`to_json`.
+
+        Raises
+        ------
+        FormatError
+            A field is missing or not valid.
+        """
+        return cls(
+            path=text(data, "path", where),
+            name=text(data, "name", where),
+            partition=optional(count, data, "partition", where),
+            size=optional(count, data, "size", where),
+            modified=text(data, "modified", where),
+            sha256=text(data, "sha256", where),
+            rows=count(data, "rows", where),
+            unreadable=text(data, "unreadable", where),
+            verified=data.get("verified") is True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of an input whose rows are scored one after the other.
+
+    Attributes
+    ----------
+    input : int
+        Position of the input in the manifest.
+    rows : int
+        Records in it.
+    range : mapping
+        Fields of the source that say where it begins and ends; empty for all of the input.
+    """
+
+    input: int
+    rows: int
+    range: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object."""
+        return {"input": self.input, "rows": self.rows, **({"range": dict(self.range)} if self.range else {})}
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Piece:
+        """The reverse of :meth:`to_json`."""
+        found = data.get("range", {}) if isinstance(data, dict) else None
+        if not isinstance(found, dict):
+            raise FormatError(f"{where}: field 'range' must be a JSON object, got {found!r:.60}")
+        return cls(count(data, "input", where), count(data, "rows", where), found)
+
+
+def state_of(file: InputFile) -> tuple[int, str]:
+    """Size of a file and when it was changed last, now.
+
+    Raises
+    ------
+    InputError
+        It is not there, or cannot be asked for.
+    """
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    try:
+        filesystem, path = fsspec.core.url_to_fs(file.url, **file.options)
+        if isinstance(filesystem, LocalFileSystem):
+            found = os.stat(path)
+            second, rest = divmod(found.st_mtime_ns, 10**9)
+            moment = datetime.datetime.fromtimestamp(second, datetime.UTC)
+            return found.st_size, f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+        filesystem.invalidate_cache()
+        info = filesystem.info(path)
+    except Exception as error:
+        # ValueError: a NUL, or an unknown protocol
+        if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
+            raise
+        raise InputError(f"{file.name}: cannot be opened: {why_not_opened(file.name, error)}") from error
+    marks = (info.get(name) for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "created"))
+    return int(info["size"] or 0), " ".join(str(mark) for mark in marks if mark is not None)
+
+
+def sha256_of(stream: IO[bytes]) -> str:
+    """SHA-256 of what is left of a file, in hexadecimal digits."""
+    # every file that is opened for bytes has readinto, which the type does not say
+    return hashlib.file_digest(cast("BufferedIOBase", stream), "sha256").hexdigest()
+
+
+def content_sha256(file: InputFile) -> str:
+    """SHA-256 of the bytes of a file as stored.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    """
+    try:
+        with file.open() as raw:
+            return sha256_of(raw)
+    except Exception as error:
+        if not is_of_file_system(error):
+            raise
+        raise InputError(f"{file.name}: cannot be read: {error}") from error
+
+
+def opens(file: InputFile) -> bool:
+    """Whether a file can be opened and read from, now."""
+    try:
+        with file.open() as raw:
+            raw.read(1)
+    except (InputError, OSError):
+        return False
+    return True
+
+
+def reason_of(error: InputError, place: str) -> str:
+    """What an error says, without the place that it begins with, and without advice on the fields of all records."""
+    said = str(error)
+    # a file has no such field; a record of several lines is wrong in one of the others
+    for beginning in (f"{place}: ", f"{place} ", f"{place.rpartition(', line ')[0]}, "):
+        said = said.removeprefix(beginning)
+    return said.partition("; name its fields with ")[0]
+
+
+def changed(found: Input) -> InputChangedError:
+    """The error of a file that is not what it was when it was read first."""
+    return InputChangedError(
+        f"{found.label} must stay as it is while it is scored, it was changed meanwhile; nothing of it is kept: run again "
+        "when nothing writes to it any more"
+    )
+
+
+def check_unchanged(found: Input, options: Mapping[str, Any]) -> None:
+    """Compare size and time of a file with those that it had.
+
+    Raises
+    ------
+    InputChangedError
+        They are others.
+    """
+    if found.partition is None and state_of(found.file(options)) != (found.size, found.modified):
+        raise changed(found)
+
+
+def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
+    """The partitions of a corpus, by the checksums of what is read of them."""
+    positions = [corpus.covariate_names.index(name) for name in covariates]
+    read = ["doc_id", *(f"covariates/{position}" for position in positions)]
+    return [
+        Input(
+            corpus.path,
+            partition=i,
+            sha256=json_sha256([info.checksum, *(info.column_checksums.get(name) for name in read)]),
+            rows=info.n_documents,
+        )
+        for i, info in enumerate(corpus.partitions)
+    ]
+
+
+def range_of(source: Source) -> dict[str, Any]:
+    """Where a piece of a file begins and ends, as JSON; empty for a whole file."""
+    if isinstance(source, JsonLines):
+        return {} if source.start == 0 and source.stop is None else _given(source, "start", "stop")
+    if isinstance(source, CsvLines):
+        if source.columns is None:
+            return {}
+        return _given(source, "start", "stop", "first_line") | {"columns": list(source.columns)}
+    if isinstance(source, ParquetRows) and source.row_groups is not None:
+        return _given(source, "start", "stop", "first_row") | {"row_groups": list(source.row_groups)}
+    return {}
+
+
+def source_of(found: Input, piece: Piece, *, format: str, options: Mapping[str, Any]) -> FileSource:
+    """The source of a piece, as :func:`range_of` has described it.
+
+    Raises
+    ------
+    FormatError
+        The range is none: the manifest was edited.
+    """
+    file = found.file(options)
+    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in piece.range.items()}
+    try:
+        if format == "jsonl":
+            return JsonLines(file, **given)
+        if format == "csv":
+            return CsvLines(file, **given)
+        if format == "parquet":
+            return ParquetRows(file, **given)
+        return TextFile(file, found.name)
+    except TypeError as error:
+        raise FormatError(f"the range of a piece of {found.label} must be one of {format}: {error}") from None
+
+
+def _given(source: Source, *names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}

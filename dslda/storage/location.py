@@ -1,0 +1,451 @@
+"""Where a store lies: a local directory or any fsspec URL, and how a new one takes its place."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dslda.exceptions import FormatError, InputError, OutputExistsError
+from dslda.storage.errors import reaching
+from dslda.storage.json_fields import parse_json
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+__all__ = ["METADATA", "Location", "check_not_in_store", "check_output", "move_into_place"]
+
+METADATA = "zarr.json"
+
+IMPOSSIBLE = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
+"""What the system says of a path at which nothing can ever be."""
+PASSING = re.compile(r"\.DS_Store|\.nfs.*|.*\.partial")
+"""Files that come and go in a store without being part of it."""
+REMOVAL_LOOKS = 40
+REMOVAL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place a store can be at; picklable, holds no open file or connection.
+
+    Attributes
+    ----------
+    url : str
+        Absolute local path with symbolic links followed, or an fsspec URL.
+    local : bool
+    storage_options : mapping
+        For the fsspec file system; never shown, since it may hold credentials.
+    """
+
+    url: str
+    local: bool
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Location:
+        """Resolve what a user gave.
+
+        Raises
+        ------
+        InputError
+            Not the path of a folder, one that no file system can have (a NUL, a name that is too long, links in a circle),
+            or a protocol that fsspec does not know or cannot load.
+        """
+        from fsspec.core import url_to_fs
+        from fsspec.implementations.local import LocalFileSystem
+
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+            raise InputError(f"a path must be a string or path that is not empty, got {path!r}")
+        url = os.fspath(path)
+        if not isinstance(url, str) or "\0" in url:
+            raise InputError(f"a path must be a string without NUL characters, got {url!r:.60}")
+        options = dict(storage_options or {})
+        try:
+            fs, root = url_to_fs(url, **options)
+        except (ImportError, ValueError) as error:
+            raise InputError(f"{url} cannot be opened: {error}") from error
+        if not root.strip("/"):
+            raise InputError(f"a path must name a folder, got the root of a file system: {url!r}")
+        if isinstance(fs, LocalFileSystem):
+            local = os.path.realpath(root)
+            try:
+                os.stat(local)
+            except OSError as error:
+                # what is not there, or not ours to see, may still become an output
+                if error.errno in IMPOSSIBLE:
+                    raise InputError(
+                        f"{_shortened(url)} cannot be a path here: {error.strerror}; give another path"
+                    ) from None
+            return cls(local, True)
+        return cls(url.rstrip("/"), False, options)
+
+    def file_system(self) -> tuple[Any, str]:
+        """The fsspec file system, and the root of the store in it."""
+        from fsspec.core import url_to_fs
+
+        fs, root = url_to_fs(self.url, **self.storage_options)
+        return fs, root
+
+    def store(self, *, read_only: bool) -> Store:
+        """A zarr store on this place."""
+        from zarr.storage import FsspecStore, LocalStore
+
+        if self.local:
+            return LocalStore(self.url, read_only=read_only)
+        options = dict(self.storage_options) or None
+        return FsspecStore.from_url(self.url, storage_options=options, read_only=read_only)
+
+    def sibling(self, suffix: str) -> Location:
+        """A new place beside this one: ``.<name>.<random>.<suffix>``."""
+        parent, name = self._split()
+        return replace(self, url=f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.{suffix}")
+
+    def child(self, name: str) -> Location:
+        """The place of a group in the store."""
+        return replace(self, url=f"{self.url}/{name}")
+
+    @property
+    def inside(self) -> str:
+        """What the whole name of everything in this place begins with, however the user wrote it."""
+        if self.local:
+            return os.path.join(self.url, "")
+        fs, root = self.file_system()
+        return f"{fs.unstrip_protocol(root)}/"
+
+    def entries(self) -> list[str]:
+        """The names of what is in the folder here, sorted; none where nothing can be listed."""
+        fs, root = self.file_system()
+        fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
+        try:
+            found = [entry.rstrip("/") for entry in fs.ls(root, detail=False)]
+        except OSError:
+            return []
+        # folders of object stores may list themselves
+        return sorted(entry.rpartition("/")[2] for entry in found if entry != root)
+
+    def hidden(self, *suffixes: str) -> list[Location]:
+        """The places beside this one that :meth:`sibling` has named, where something is."""
+        folder, name = self._split()
+        pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.({'|'.join(suffixes)})")
+        found = [entry for entry in replace(self, url=folder).entries() if pattern.fullmatch(entry)]
+        return [replace(self, url=f"{folder.rstrip('/')}/{entry}") for entry in found]
+
+    def _split(self) -> tuple[str, str]:
+        """The place of the folder above, and the name in it."""
+        # a URL may be that of a name alone, whose slashes are part of its protocol
+        return os.path.split(self.url) if self.local else self.url.rpartition("/")[::2]
+
+    def holds(self, name: str = "") -> bool:
+        """Whether anything is there: a file, or a folder that is not empty.
+
+        Parameters
+        ----------
+        name : str
+            Of a file or folder in the store; the store itself by default.
+        """
+        fs, root = self.file_system()
+        path = f"{root}/{name}" if name else root
+        fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
+        with reaching(self.url):
+            if fs.isfile(path):
+                return True
+            try:
+                return any(entry.rstrip("/") != path for entry in fs.ls(path, detail=False))
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+
+    def read_attributes(self) -> dict[str, Any]:
+        """Attributes of the zarr group at this place.
+
+        Raises
+        ------
+        InputError
+            Nothing is there.
+        FormatError
+            It is not a zarr group, or its metadata cannot be read.
+        """
+        fs, root = self.file_system()
+        try:
+            with reaching(self.url):
+                raw = fs.cat_file(f"{root}/{METADATA}")
+        except (FileNotFoundError, NotADirectoryError):
+            if not self.holds():
+                message = f"{self.url} does not exist, or is an empty folder"
+                old = self.hidden("old") if self.local else []
+                if old:
+                    message += f"; a run that was killed while it replaced it has left it as {old[-1].url}: rename that"
+                raise InputError(message) from None
+            if fs.isfile(root):
+                raise FormatError(
+                    f"{self.url} is a file, and corpora, models and checkpoints are folders: dslda ingest makes a corpus "
+                    "of a file of documents, dslda train a model of a corpus"
+                ) from None
+            if self.holds("manifest.json"):
+                raise FormatError(
+                    f"{self.url} is a folder of scores, neither corpus nor model; look at it with dslda info"
+                ) from None
+            raise FormatError(
+                f"{self.url} is not written by dslda or has lost its manifest, there is no {METADATA} in it; "
+                "give another path, or copy the whole folder again"
+            ) from None
+        except IsADirectoryError:
+            raise FormatError(
+                f"{self.url}: its manifest {METADATA} must be a file, it is a folder; copy the whole again, or write it anew"
+            ) from None
+        try:
+            metadata = parse_json(raw)
+        except ValueError as error:
+            raise FormatError(
+                f"{self.url}: its manifest {METADATA} is damaged or cut short ({error}); copy it again, or "
+                "write the whole anew"
+            ) from error
+        attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
+        if not isinstance(attributes, dict) or metadata.get("node_type") != "group":
+            raise FormatError(
+                f"{self.url} is not written by dslda: its {METADATA} is not that of a zarr group"
+            )
+        return attributes
+
+    def replace_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Replace the attributes of the zarr group here; whoever reads finds the old ones or the new ones.
+
+        Raises
+        ------
+        OSError
+            They cannot be written; the old ones stay.
+        """
+        fs, root = self.file_system()
+        metadata = parse_json(fs.cat_file(f"{root}/{METADATA}"))
+        self.child(METADATA).replace_content(
+            json.dumps(metadata | {"attributes": attributes}, indent=2).encode()
+        )
+
+    def replace_content(self, raw: bytes) -> None:
+        """Replace the file here; whoever reads finds the old one or the new one.
+
+        Raises
+        ------
+        OSError
+            It cannot be written; the old one stays.
+        """
+        if not self.local:
+            fs, path = self.file_system()
+            fs.pipe_file(path, raw)  # one request, and an object appears as a whole
+            return
+        temporary = self.sibling("partial").url
+        try:
+            with open(temporary, "xb") as file:
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.url)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(temporary)
+            raise
+
+    def remove(self) -> None:
+        """Remove everything here; nothing there is no error.
+
+        The manifest goes first: a removal that is cut short leaves nothing that could be taken for a store.
+        """
+        if self.local:
+            for file in (self.url, os.path.join(self.url, METADATA)):
+                with contextlib.suppress(OSError):
+                    os.remove(file)
+            # twice at least: after Ctrl-C in a write, zarr's threads go on with it, and make folders anew for it
+            absent = 0
+            for _ in range(REMOVAL_LOOKS):
+                shutil.rmtree(self.url, ignore_errors=True)
+                time.sleep(REMOVAL_SECONDS)
+                absent = 0 if os.path.lexists(self.url) else absent + 1
+                if absent == 2:
+                    return
+        elif self.holds():
+            fs, root = self.file_system()
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(f"{root}/{METADATA}")
+            if self.holds():
+                fs.rm(root, recursive=True)
+
+
+def _shortened(path: str) -> str:
+    """A path in an error, its middle left out where it is long."""
+    return path if len(path) <= 120 else f"{path[:58]}...{path[-58:]}"
+
+
+def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> bool:
+    """Refuse an output that is there, before any work is done.
+
+    Parameters
+    ----------
+    location : Location
+    encoding_type : str
+        Of what is going to be written.
+    overwrite : bool
+        Whether one of the same type may be replaced.
+
+    Returns
+    -------
+    bool
+        There is one to be replaced.
+
+    Raises
+    ------
+    InputError
+        It would lie inside a store of dslda, see :func:`check_not_in_store`.
+    OutputExistsError
+        Something is there and `overwrite` is False, or it is not of `encoding_type`, or holds something else too: what
+        dslda did not write, it never removes.
+    """
+    check_not_in_store(location)
+    if not location.holds():
+        return False
+    try:
+        ours = location.read_attributes().get("encoding-type") == encoding_type
+    except (FormatError, InputError):
+        ours = False
+    if not ours:
+        raise OutputExistsError(
+            f"{location.url} is there and is not a {encoding_type}, so it is never replaced; choose another "
+            "path, or remove it yourself"
+        )
+    if not overwrite:
+        raise OutputExistsError(
+            f"{location.url} is there already; choose another path, or give overwrite=True"
+        )
+    if (other := _other_content(*location.file_system())) is not None:
+        raise OutputExistsError(
+            f"{location.url} holds {other}, which is no part of the {encoding_type}, so it is not replaced; move that out of "
+            "it, or choose another path"
+        )
+    return True
+
+
+def check_not_in_store(location: Location) -> None:
+    """Refuse an output inside a corpus, model or checkpoint: the next run that replaces or appends to that would remove it.
+
+    Raises
+    ------
+    InputError
+    """
+    fs, root = location.file_system()
+    above = root.rstrip("/").rpartition("/")[0]
+    while above:
+        if (kind := _kind_of_store(fs, above)) is not None:
+            raise InputError(
+                f"an output must not lie inside a corpus, model or checkpoint, got {location.url} in the {kind} {above}; "
+                "choose a path beside it"
+            )
+        above = above.rpartition("/")[0]
+
+
+def _kind_of_store(fs: Any, path: str) -> str | None:
+    """What of dslda is at a path of a file system, None where nothing is."""
+    kind = _metadata(fs, path).get("attributes", {}).get("encoding-type")
+    return kind if isinstance(kind, str) and kind.startswith("dslda-") else None
+
+
+def _metadata(fs: Any, path: str) -> dict[str, Any]:
+    """Metadata of the zarr node at a path, empty where none can be read."""
+    # what cannot be read, for whatever reason a file system has, is no store that anybody could lose by it
+    try:
+        metadata = parse_json(fs.cat_file(f"{path}/{METADATA}"))
+    except Exception:
+        return {}
+    return metadata if isinstance(metadata, dict) and isinstance(metadata.get("attributes", {}), dict) else {}
+
+
+def _other_content(fs: Any, root: str) -> str | None:
+    """The first of what is in a store, or a group of it, that the writers of dslda did not put there."""
+    for path, is_folder in _listed(fs, root):
+        if path.endswith(f"/{METADATA}"):
+            continue
+        if not is_folder or _kind_of_store(fs, path) is not None:
+            return path
+        if _metadata(fs, path).get("node_type") == "group":
+            if (other := _other_content(fs, path)) is not None:
+                return other
+        # of an array that has lost its metadata the chunks are left
+        elif others := [each for each, _ in _listed(fs, path) if not each.endswith(("/c", f"/{METADATA}"))]:
+            return others[0]
+    return None
+
+
+def _listed(fs: Any, root: str) -> list[tuple[str, bool]]:
+    """The paths in a folder, and whether they are folders, without what systems leave there and what is being written."""
+    found = [(entry["name"].rstrip("/"), entry["type"] == "directory") for entry in fs.ls(root, detail=True)]
+    return [
+        (path, is_folder)
+        for path, is_folder in sorted(found)
+        # folders of object stores may list themselves
+        if path != root.rstrip("/") and not PASSING.fullmatch(path.rpartition("/")[2])
+    ]
+
+
+def move_into_place(
+    source: Location,
+    target: Location,
+    *,
+    encoding_type: str,
+    overwrite: bool,
+    before_manifest: Callable[[], None] | None = None,
+) -> None:
+    """Give a complete store its name; what it replaces is removed only then.
+
+    On a local disk these are renames. An object store has none: the objects are copied, the manifest last, so
+    that a reader finds the old one, or none, or the new one, but never a mixture. What `before_manifest` raises before that
+    leaves none.
+
+    Raises
+    ------
+    OutputExistsError
+        As :func:`check_output`: somebody else wrote the same output in the meantime.
+    """
+    replaces = check_output(target, encoding_type=encoding_type, overwrite=overwrite)
+    if target.local:
+        _rename(source, target, replaces=replaces)
+        return
+    fs, target_root = target.file_system()
+    if replaces:
+        target.remove()
+    _, source_root = source.file_system()
+    fs.invalidate_cache()
+    manifest = f"{source_root}/{METADATA}"
+    names = [name for name in fs.find(source_root) if name != manifest]
+    fs.copy(names, [target_root + name.removeprefix(source_root) for name in names])
+    if before_manifest is not None:  # copying may take long
+        before_manifest()
+    fs.copy(manifest, f"{target_root}/{METADATA}")
+    source.remove()
+
+
+def _rename(source: Location, target: Location, *, replaces: bool) -> None:
+    if not replaces:
+        if os.path.isdir(target.url):
+            os.rmdir(target.url)  # empty, or check_output had refused it; Windows would not rename over it
+        os.rename(source.url, target.url)
+        return
+    old = target.sibling("old")
+    os.rename(target.url, old.url)
+    try:
+        os.rename(source.url, target.url)
+    except BaseException:  # Ctrl-C too must not leave the old one under its hidden name
+        if not os.path.lexists(target.url):
+            os.rename(old.url, target.url)
+        raise
+    old.remove()
+
+
+def is_in_memory(path: str) -> bool:
+    """Whether a path leads into the memory of this process, which no other one shares; also where a cache is before it."""
+    return any(link.startswith("memory://") for link in path.split("::"))

@@ -1,0 +1,219 @@
+"""One writer at a time: a lock on an output that the operating system gives up with the process that holds it.
+
+In an object store, where no system does, it is a :mod:`lease <dslda.storage.lease>`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslda.exceptions import OutputError
+from dslda.storage.lease import Lease, NoExclusiveCreationError, leased
+from dslda.storage.location import Location, is_in_memory
+from dslda.storage.output import writing, written_by_another
+
+__all__ = ["LOCK_INSIDE", "UNLOCKED", "Lock", "only_writer"]
+
+logger = logging.getLogger("dslda.output")
+
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL})
+"""What the system says where a file system has no locks."""
+
+LOCK_INSIDE = ".lock"
+"""The file of a lock inside an output, in an object store its folder."""
+
+ATTEMPTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What is known of a lock while it is entered.
+
+    Attributes
+    ----------
+    alone : bool
+        Nobody else is writing: not known where nothing could be locked.
+    lease : Lease or None
+        Of an output in an object store, which alone can be lost while it is entered.
+    """
+
+    alone: bool
+    lease: Lease | None = None
+
+    def check(self) -> None:
+        """Refuse to go on where the lock was lost: to be asked before a manifest is written.
+
+        Raises
+        ------
+        OutputError
+            Another run writes there now.
+        """
+        if self.lease is not None:
+            self.lease.check()
+
+    def is_lost(self) -> bool:
+        """Whether what is in the place may be another run's by now."""
+        try:
+            self.check()
+        except OutputError:
+            return True
+        return False
+
+
+UNLOCKED = Lock(alone=False)
+
+
+@contextlib.contextmanager
+def only_writer(location: Location, *, inside: bool = False) -> Iterator[Lock]:
+    """Keep other processes, and other threads of this one, from writing an output while this is entered.
+
+    The lock is on the file ``.<name>.lock`` beside the output, or ``.lock`` inside. It is the operating system's: it ends
+    with its process, however that ends, and a file that a killed process has left locks nothing. In an object store these
+    are folders, of a :class:`~dslda.storage.lease.Lease`: a lock that a killed process has left is given to the next run when
+    that has looked at it for a while. Workers need none.
+
+    Parameters
+    ----------
+    location : Location
+        In the memory of this process nothing is locked.
+    inside : bool
+        The output is a folder that stays while it is written, and may be all of a disk that one may write to.
+
+    Yields
+    ------
+    Lock
+
+    Raises
+    ------
+    OutputError
+        Another run is writing, or the file of the lock cannot be made.
+    """
+    if not location.local:
+        with _remotely(location, inside=inside) as lock:
+            yield lock
+        return
+    folder, name = (location.url, "") if inside else os.path.split(location.url)
+    path = os.path.join(folder, LOCK_INSIDE if inside else f".{name}.lock")
+    with _folders(folder, location.url):
+        descriptor, locked = _acquire(path, location.url)
+        try:
+            yield Lock(locked)
+        finally:
+            # while it is still locked: afterwards the file may be another's
+            with contextlib.suppress(OSError):
+                os.remove(path)
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _remotely(location: Location, *, inside: bool) -> Iterator[Lock]:
+    if is_in_memory(location.url):
+        yield UNLOCKED
+        return
+    fs, root = location.file_system()
+    parent, _, name = root.rpartition("/")
+    folder = f"{root}/{LOCK_INSIDE}" if inside else f"{parent}/.{name}.lock"
+    with contextlib.ExitStack() as stack:
+        try:
+            if "::" in location.url:  # a cache shows what others renew as it was
+                raise NoExclusiveCreationError("it is written through another file system")
+            lock = Lock(True, stack.enter_context(leased(fs, folder, location.url)))
+        except NoExclusiveCreationError as error:
+            lock = Lock(_without_lock(location.url, str(error)))
+        yield lock
+
+
+def _acquire(path: str, output: str) -> tuple[int, bool]:
+    """Descriptor of the file, and whether it is locked."""
+    for _ in range(ATTEMPTS):
+        with writing(output):
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            except FileNotFoundError:  # another run that failed has removed the folder it had made
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                continue
+            except IsADirectoryError:
+                raise OutputError(
+                    f"{output} could not be written: its lock {path} must be a file, it is a folder; remove that"
+                ) from None
+        try:
+            locked = _lock(descriptor, path, output)
+            if locked and not _is_at(descriptor, path):
+                os.close(descriptor)  # who had the lock has removed the file in the meantime
+                continue
+            _sign(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, locked
+    raise OutputError(f"{output} could not be written: its lock {path} comes and goes; try again")
+
+
+def _lock(descriptor: int, path: str, output: str) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return _without_lock(output, "this operating system is without file locks")
+    try:
+        # not lockf: that lock would be lost with any other descriptor of the file
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise written_by_another(output, *_signature(path)) from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return _without_lock(output, str(error.strerror))
+    return True
+
+
+def _without_lock(output: str, why: str) -> bool:
+    logger.warning("%s is not locked (%s): see to it that no other run writes it now", output, why)
+    return False
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _sign(descriptor: int) -> None:
+    """Write who holds the lock, which is only for the message: a full disk does not matter."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode())
+
+
+def _signature(path: str) -> tuple[object, object]:
+    try:
+        with open(path, "rb") as file:
+            holder = json.load(file)
+        return holder["process"], holder["host"]
+    except (OSError, ValueError, KeyError, TypeError):  # it is just being written
+        return None, None
+
+
+@contextlib.contextmanager
+def _folders(folder: str, output: str) -> Iterator[None]:
+    """Make the missing folders above an output, and remove at the end those in which nothing was made."""
+    missing = []
+    above = folder
+    while not os.path.lexists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    with writing(output):
+        os.makedirs(folder, exist_ok=True)
+    try:
+        yield
+    finally:
+        for made in missing:
+            with contextlib.suppress(OSError):
+                os.rmdir(made)

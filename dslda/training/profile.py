@@ -1,0 +1,283 @@
+"""What a model remembers of the documents it was trained on, for those that it scores later to be compared with.
+
+Taken of a sample that the documents alone decide, in this process, after the fit: so it is the same whatever the cluster,
+and costs a few seconds however large the corpus is. Responses are left out, as they are where documents are scored.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from concurrent.futures import CancelledError
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.engine.data.fit_source import Source
+from dslda.engine.data.training_view import TrainingView
+from dslda.engine.executor import single_threaded_blas
+from dslda.evaluation.metrics import predictive_r2, predictive_r2_standard_error, share_standard_error
+from dslda.exceptions import DsldaError
+from dslda.families.answers import is_in_domain
+from dslda.families.categorical import Categorical
+from dslda.model import Model
+from dslda.persistence.model_record import HeldOut, ModelRecord
+from dslda.persistence.training_profile import LEFT_OUT, N_BINS, Reference
+from dslda.prediction.counted_block import CountedBlock
+from dslda.prediction.predict import predict_block
+from dslda.prediction.responses import observed_and_predicted, share_right
+from dslda.wording import number_of
+
+__all__ = ["training_reference"]
+
+logger = logging.getLogger("dslda.engine")
+
+MOST_DOCUMENTS = 10_000
+LEAST_DOCUMENTS = 500
+MOST_PARTITIONS = 64
+TOKEN_TOPICS = 1e8
+"""Documents of the sample, times their tokens, times topics: some seconds of inference."""
+
+FEWEST_KEPT = 250
+"""Documents kept from training, from which on they are taken in the place of those trained on."""
+FEWEST_RESIDUALS = 100
+WHEN_WORSE = (
+    "compare with a lower rho, another alpha or fewer topics, or "
+    "train on more documents; where words say little of the response no model does better"
+)
+FAMILIES_WITH_INTERVAL = ("gaussian", "student_t")
+"""Numbers whose scatter about their prediction does not depend on its level, as their families say."""
+
+
+def training_reference(record: ModelRecord, source: Source) -> tuple[Reference | None, HeldOut | None]:
+    """Distributions of predictions and topics over the training documents, and how well others are predicted.
+
+    Parameters
+    ----------
+    record : ModelRecord
+        Of the fitted model.
+    source : Source
+        The documents that it was fitted to.
+
+    Returns
+    -------
+    Reference or None
+        None where no document could be read again, or none has a known word.
+    HeldOut or None
+        Of the documents that were kept from training; None where that tells nothing.
+    """
+    try:
+        with single_threaded_blas():
+            return _reference(Model(record).scoring_record, source)
+    # the fit may have taken days, and is complete without it
+    except (DsldaError, OSError, CancelledError) as error:
+        kept_out = bool((source.n_stored > source.n_documents).any())
+        logger.warning(
+            "documents could not be read once more after training (%s): the model will not know how far others have "
+            "drifted%s; going on from the checkpoint (resume=True), where there is one, measures it again",
+            error,
+            ", nor how well it predicts those kept from training, and gives no intervals" if kept_out else "",
+        )
+        return None, None
+
+
+def _reference(record: ModelRecord, source: Source) -> tuple[Reference | None, HeldOut | None]:
+    trained, left_out = _Collected(record), _Collected(record)
+    n = source.n_partitions
+    wanted = min(n, MOST_PARTITIONS)
+    chosen = [(2 * i + 1) * n // (2 * wanted) for i in range(wanted)]
+    views = [source.view(partition) for partition in chosen]
+    # read once for both: those trained on, and those that were kept from it
+    blocks = (source.reader(partition)() for partition in chosen)
+    sizes = source.n_documents[chosen]
+    stored = source.n_stored[chosen]
+    of_trained, of_left_out = _sample(sizes, record), _sample(stored - sizes, record)
+    for block, view, rows, others in zip(blocks, views, of_trained, of_left_out, strict=True):
+        trained.add(block, view, rows)
+        if len(others):
+            left_out.add(block, view.others(block), others)
+    if not trained.n_documents:
+        return None, None
+    measured = left_out.report() if any(len(rows) for rows in of_left_out) else None
+    of_training = left_out.n_documents < FEWEST_KEPT
+    seen = trained if of_training else left_out
+    predicted, topics = np.concatenate(seen.predictions), np.concatenate(seen.proportions)
+    of_classes = predicted.dtype == object
+    classes = tuple(record.classes or ()) if of_classes else ()
+    reference = Reference(
+        prediction_borders=np.zeros(0) if of_classes else _borders(predicted[~np.isnan(predicted)]),
+        prediction_counts=np.zeros(len(classes) or N_BINS, dtype=np.int64),
+        topic_borders=np.array([_borders(column) for column in topics.T]),
+        topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
+        topic_means=topics.mean(axis=0),
+        residuals=left_out.interval() if record.spec.family in FAMILIES_WITH_INTERVAL else None,
+        classes=classes,
+        of_training=of_training,
+    )
+    counts = reference.no_counts()
+    counts.add(reference, predicted, topics)
+    reference.prediction_counts[:] = counts.predictions
+    reference.topic_counts[:] = counts.topics
+    return reference, measured
+
+
+class _Collected:
+    """Predictions and topics of documents with a known word, and how far their responses are off."""
+
+    def __init__(self, record: ModelRecord) -> None:
+        self._record = record
+        self._family = Model(record).family
+        self.predictions: list[NDArray[Any]] = []
+        self.proportions: list[NDArray[np.float64]] = []
+        self.residuals: list[NDArray[np.float64]] = []
+        self.n_documents = 0
+        self._scored: list[tuple[NDArray[np.float64], NDArray[Any]]] = []
+
+    def add(self, block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]) -> None:
+        """Predict some of the documents of a view."""
+        taken, y = _documents(block, view, rows)
+        design = self._record.design
+        if design.auxiliary is not None and not design.trials:
+            y = np.where(
+                taken.covariates[design.auxiliary] == 0.0, np.nan, y
+            )  # cut off: it says only what y exceeds
+        if not isinstance(self._family, Categorical):
+            # what training would refuse is no measure: documents= may have left it out for that
+            aux = None if design.auxiliary is None else taken.covariates[design.auxiliary]
+            y = np.where(is_in_domain(self._family, y, aux), y, np.nan)
+        # training refuses what has no logarithm, but asks nothing of documents that are kept from it
+        with np.errstate(all="ignore"):
+            scored = predict_block(
+                self._record,
+                CountedBlock(taken, np.zeros(taken.n_documents, dtype=np.int64), taken.covariates),
+                [""] * taken.n_documents,
+            )
+        self._scored.append((y, scored.prediction))
+        known = scored.known_tokens > 0
+        self.n_documents += int(known.sum())
+        self.predictions.append(scored.prediction[known])
+        self.proportions.append(scored.topic_proportions[known])
+        if scored.prediction.dtype != object:
+            self.residuals.append((y - scored.prediction)[known])
+
+    def report(self) -> HeldOut | None:
+        """Say how well the responses of documents kept from training are predicted, and if there are too few of them."""
+        y = np.concatenate([responses for responses, _ in self._scored])
+        predicted = np.concatenate([predictions for _, predictions in self._scored])
+        known = observed_and_predicted(y, predicted) & np.isfinite(y)
+        if predicted.dtype != object:
+            known &= np.isfinite(predicted)
+        y, predicted = y[known], predicted[known]
+        measured = self._measured(y, predicted)
+        numbers: dict[str, float] = {}
+        if measured is None:
+            why = "none has a response and a prediction"
+            if len(y):
+                same = np.all(y == y[0])
+                why = "all have the same response" if same else "predictions are too large to be squared"
+            told = (
+                f"nothing is known of how well it predicts: {why}, on {number_of(len(known), 'document')} "
+                "kept from training"
+            )
+        else:
+            told = measured.in_words
+            numbers = {measured.measure: measured.value}
+            if measured.standard_error is not None:
+                numbers[f"{measured.measure}_standard_error"] = measured.standard_error
+        logger.info(told, extra={"event": "held_out", "documents": len(y), **numbers})
+        if measured is not None and measured.is_worse_than_mean:
+            logger.warning(f"these documents are predicted worse than by their mean: {WHEN_WORSE}")
+        elif (
+            measured is not None
+            and measured.measure == "accuracy"
+            and self._record.design.class_weight is None
+        ):
+            most = float(np.unique(y, return_counts=True)[1].max()) / len(y)
+            if measured.value < most:
+                logger.warning(
+                    f"one class for all would be right of {most:.1%} of these documents, which is more: {WHEN_WORSE}"
+                )
+        n = len(self._known_residuals())
+        if self._record.spec.family in FAMILIES_WITH_INTERVAL and n < FEWEST_RESIDUALS:
+            logger.info(
+                "predictions will be without intervals: at least %d documents with a response and a known word must be kept "
+                "from training, got %d",
+                FEWEST_RESIDUALS,
+                n,
+            )
+        if self.n_documents < FEWEST_KEPT:
+            logger.info(
+                "drift of scores will be told from the documents trained on, which a model that overfits knows better than "
+                "any others: at least %d with a known word must be kept from training, got %d",
+                FEWEST_KEPT,
+                self.n_documents,
+            )
+        return measured
+
+    def _measured(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> HeldOut | None:
+        """Of the responses and predictions that are known."""
+        if predicted.dtype == object and len(y):
+            right = self._share_right(y, predicted)
+            return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)))
+        if len(set(y.tolist())) < 2:
+            return None
+        with np.errstate(all="ignore"):
+            r2, error = predictive_r2(y, predicted), predictive_r2_standard_error(y, predicted)
+        if not math.isfinite(r2):
+            return None
+        return HeldOut(len(y), "predictive_r2", r2, error if math.isfinite(error) else None)
+
+    def _share_right(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> float:
+        """Of classes; one that no document to train on has is predicted for none."""
+        record = self._record
+        known = np.isin(y, record.design.classes or range(len(record.classes or ())))
+        return share_right(record, y[known], predicted[known]) * float(known.mean()) if known.any() else 0.0
+
+    def interval(self) -> NDArray[np.float64] | None:
+        """Lowest and highest residual without the outermost: the next document's is between with probability 90%."""
+        found = np.sort(self._known_residuals())
+        n = len(found)
+        if n < FEWEST_RESIDUALS:
+            return None
+        rank = int(LEFT_OUT * (n + 1))
+        return np.array([found[rank - 1], found[n - rank]])
+
+    def _known_residuals(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.concatenate([np.zeros(0), *self.residuals])
+        return found[~np.isnan(found)]
+
+
+def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:
+    """Of each partition the documents to take, by their numbers among its `sizes`: evenly spread over all."""
+    there = int(sizes.sum())
+    per_document = max(record.training.n_tokens / max(record.training.n_documents, 1), 1.0)
+    most = int(TOKEN_TOPICS / (per_document * record.parameters.n_topics))
+    most = min(max(most, LEAST_DOCUMENTS), MOST_DOCUMENTS, there)
+    rows = (2 * np.arange(most, dtype=np.int64) + 1) * there // max(2 * most, 1)
+    firsts = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = np.searchsorted(rows, firsts)
+    return [rows[a:b] - first for first, a, b in zip(firsts[:-1], cuts[:-1], cuts[1:], strict=True)]
+
+
+def _documents(
+    block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]
+) -> tuple[DocumentBlock, NDArray[np.float64]]:
+    """Some of the documents of a view, and their responses in the user's units."""
+    y = view.raw(block)[rows]
+    stored = view.rows(block)[rows]
+    lengths = np.diff(block.indptr)[stored]
+    indptr = np.zeros(len(stored) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    entries = np.repeat(block.indptr[stored] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    covariates = {name: values[stored] for name, values in block.covariates.items()}
+    return DocumentBlock(indptr, block.terms[entries], block.counts[entries], covariates=covariates), y
+
+
+def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Deciles, each the value of a document."""
+    if not len(values):
+        return np.zeros(N_BINS - 1)
+    borders: NDArray[np.float64] = np.quantile(values, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf")
+    return borders

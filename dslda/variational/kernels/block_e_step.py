@@ -1,0 +1,254 @@
+"""The E-step over a block of documents: what Python calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numba import float64, int32, int64, njit, types
+from numpy.typing import NDArray
+
+from dslda.families.base import SCALAR_SIGNATURE
+from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEIGHT
+from dslda.variational.kernels.document_entries import Observed, lay_out, load_entries
+from dslda.variational.kernels.exponential import add_product_statistics, ascend_product, constant, size, tilt
+from dslda.variational.kernels.layout import (
+    CURVATURE,
+    CURVATURE_BOUND,
+    ELBO,
+    LOG_THETA_WEIGHT,
+    N_EMPTY,
+    N_LABELLED,
+    N_SWEEPS,
+    N_TOKENS,
+    N_UNCONVERGED,
+    READ_ONLY_1D,
+    READ_ONLY_2D,
+    RESPONSE_WEIGHT,
+)
+from dslda.variational.kernels.scratch import (
+    OPTIONS,
+    Vector,
+    make_model,
+    make_scratch,
+    vector,
+)
+from dslda.variational.kernels.strides import make_trail
+from dslda.variational.kernels.sweeps import (
+    Ascent,
+    Response,
+    ascend,
+    expected_log_likelihood,
+    largest_curvature,
+    slopes_at,
+)
+from dslda.variational.kernels.write_out import add_covariate_statistics, add_response_statistics, write_out
+from dslda.variational.special import FASTMATH, digamma
+
+__all__ = ["block_kernel"]
+
+_SIGNATURE = types.void(
+    READ_ONLY_1D[int64],  # indptr
+    READ_ONLY_1D[int32],  # terms
+    READ_ONLY_1D[int32],  # counts
+    READ_ONLY_1D[float64],  # y
+    READ_ONLY_2D,  # extras
+    READ_ONLY_2D,  # topics
+    READ_ONLY_1D[float64],  # alpha
+    READ_ONLY_1D[float64],  # eta
+    READ_ONLY_1D[float64],  # zeta
+    READ_ONLY_2D,  # deltas
+    float64,  # rho
+    types.boolean,  # tied
+    types.boolean,  # quadratic
+    int64,  # max_sweeps
+    float64,  # sweep_tol
+    *(types.FunctionType(SCALAR_SIGNATURE),) * 5,  # l, l1, l2, l3, information weight
+    float64[:, ::1],  # topic_word
+    float64[::1],  # score
+    float64[:, ::1],  # information
+    float64[::1],  # log_theta
+    float64[::1],  # profile
+    float64[::1],  # scalars
+    float64[:, ::1],  # gamma
+    float64[:, ::1],  # per_document
+)
+
+
+@njit(**OPTIONS)
+def longest_document(indptr: NDArray[np.int64], counts: NDArray[np.int32], y: Vector, tied: bool) -> int:
+    """Largest number of entries that a document may have."""
+    longest = int64(0)
+    for d in range(y.shape[0]):
+        size = indptr[d + 1] - indptr[d]
+        if not tied and not math.isnan(y[d]):
+            size = int64(0)
+            for i in range(indptr[d], indptr[d + 1]):
+                size += counts[i]
+        longest = max(longest, size)
+    return longest
+
+
+@cache
+def block_kernel(product: bool) -> Callable[..., None]:
+    """The kernel, compiled or loaded when it is first asked for.
+
+    `product` says that the family's E[exp(omega)] is taken exactly, see :mod:`dslda.variational.kernels.exponential`. Each of
+    the two is compiled without the other's code, which takes half as long, and spills fewer registers.
+    """
+
+    @njit(_SIGNATURE, cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
+    def e_step_block(
+        indptr,
+        terms,
+        counts,
+        y,
+        extras,
+        topics,
+        alpha,
+        eta,
+        zeta,
+        deltas,
+        rho,
+        tied,
+        quadratic,
+        max_sweeps,
+        sweep_tol,
+        l,
+        l1,
+        l2,
+        l3,
+        information_weight,
+        topic_word,
+        score,
+        information,
+        log_theta,
+        profile,
+        scalars,
+        gamma,
+        per_document,
+    ):
+        """E-step of every document of a block, added to the output arrays in document order.
+
+        `extras` has a row for each document (`EXTRAS`, then the covariates) or none: offset 0, and 1 for the others. Row 0 of
+        `deltas` is the family's delta; `profile` gets the expected log-likelihood of the responses at every row.
+        """
+        n_topics = topics.shape[1]
+        model = make_model(topics, alpha, eta, sweep_tol)
+        response = Response(l, l1, l2, l3, deltas[0], quadratic)
+        longest = longest_document(indptr, counts, y, tied)
+        s = make_scratch(longest, n_topics)
+        trail = make_trail(longest, n_topics)
+        learn = topic_word.shape[0] > 0
+        u = vector(n_topics)
+        nothing = vector(0)
+
+        for d in range(y.shape[0]):
+            labelled = not math.isnan(y[d])
+            offset, aux, weight, emphasis = 0.0, 1.0, 1.0, 1.0
+            if extras.shape[0] > 0:
+                offset, aux = extras[d, OFFSET], extras[d, AUX]
+                weight, emphasis = extras[d, WEIGHT], extras[d, EMPHASIS]
+                for p in range(zeta.shape[0]):
+                    offset += zeta[p] * extras[d, FIRST_COVARIATE + p]
+            n, n_tokens = load_entries(
+                terms[indptr[d] : indptr[d + 1]],
+                counts[indptr[d] : indptr[d + 1]],
+                topics,
+                tied or not labelled,
+                s,
+            )
+            length = float(n_tokens)
+            if n == 0:
+                # q(theta) is the prior; the response of a document without words teaches nothing about topics
+                ascent = Ascent(0.0, 0, True, 0.0)
+                omega = offset
+                for k in range(n_topics):
+                    omega += alpha[k] / model.alpha_sum * eta[k]
+                    s.assigned[k] = 0.0
+                v = 0.0
+                scalars[N_EMPTY] += 1
+            else:
+                document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
+                tilted = tilt(model, u, length) if product else model
+                if product and labelled:
+                    ascent = ascend_product(
+                        model, tilted, response, s, trail, document, max_sweeps, sweep_tol
+                    )
+                else:
+                    ascent = ascend(model, response, s, trail, document, max_sweeps, sweep_tol)
+                total_m, spread = write_out(tilted, s, document, ascent.a_base, weight, topic_word, product)
+                if product:
+                    omega = offset + model.middle
+                    for k in range(n_topics):
+                        omega += model.eta[k] * s.assigned[k] / length
+                    # exp(omega + v / 2) is E[exp(omega)]
+                    v = 2.0 * max(offset + tilted.middle + total_m - omega, 0.0)
+                else:
+                    omega = offset + model.middle + total_m / length
+                    v = spread / (length * length)
+                if learn:
+                    total = digamma(model.alpha_sum + length)
+                    for k in range(n_topics):
+                        log_theta[k] += weight * (s.elog[k] - total)
+                    scalars[LOG_THETA_WEIGHT] += weight
+                if labelled and learn:
+                    share = weight * emphasis
+                    x = extras[d, FIRST_COVARIATE:] if zeta.shape[0] > 0 else nothing
+                    if product:
+                        rate = size(omega + 0.5 * v)
+                        own = share / deltas[0, 0]
+                        add_product_statistics(s, u, length, own * y[d], own * rate, score, information)
+                        add_covariate_statistics(
+                            s.assigned_m, length, own * (y[d] - rate), own * rate, x, score, information
+                        )
+                        for i in range(deltas.shape[0]):
+                            profile[i] += share * (
+                                (y[d] * omega - rate) / deltas[i, 0] + constant(l, y[d], deltas[i], aux)
+                            )
+                    else:
+                        slopes = slopes_at(response, y[d], omega, aux)
+                        first = share * (slopes.first + 0.5 * slopes.third * v)
+                        information_share = share * information_weight(y[d], omega, deltas[0], aux)
+                        add_response_statistics(
+                            s,
+                            model.eta,
+                            length,
+                            first,
+                            share * slopes.second,
+                            information_share,
+                            score,
+                            information,
+                        )
+                        add_covariate_statistics(
+                            s.assigned, length, first, information_share, x, score, information
+                        )
+                        if not quadratic:
+                            scalars[CURVATURE] += information_share
+                            scalars[CURVATURE_BOUND] += share * largest_curvature(
+                                l2, information_weight, y[d], omega, v, deltas[0], aux
+                            )
+                        for i in range(deltas.shape[0]):
+                            profile[i] += share * expected_log_likelihood(
+                                l, l2, y[d], omega, v, deltas[i], aux
+                            )
+                    scalars[RESPONSE_WEIGHT] += share
+                    scalars[N_LABELLED] += 1
+            scalars[ELBO] += weight * ascent.elbo
+            scalars[N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
+            scalars[N_SWEEPS] += ascent.n_sweeps
+            scalars[N_TOKENS] += n_tokens
+            if gamma.shape[0] > 0:
+                for k in range(n_topics):
+                    gamma[d, k] = alpha[k] + s.assigned[k]
+            if per_document.shape[0] > 0:
+                per_document[d, 0] = omega
+                per_document[d, 1] = v
+                per_document[d, 2] = ascent.elbo
+                per_document[d, 3] = ascent.n_sweeps
+                per_document[d, 4] = length
+                per_document[d, 5] = 1.0 if ascent.converged else 0.0
+
+    return e_step_block

@@ -1,0 +1,391 @@
+"""The E-step of one document, readable, straight from docs/model.md: the oracle that tests hold the kernel to.
+
+phi is kept as an explicit matrix and every update is the exact coordinate update; nothing is fast. Granularity "token"
+passes each occurrence as its own row (copies all 1), "term" a row per distinct term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from dslda.families.base import Family
+from dslda.variational.oracle.product_form import expected_exp, log_kappa, product_statistics, update_rows
+from dslda.variational.parameters import Parameters
+
+__all__ = [
+    "DocumentState",
+    "cold_start",
+    "curvatures",
+    "document_elbo",
+    "document_statistics",
+    "expected_log_likelihood",
+    "stride",
+    "sweep",
+    "update_until_converged",
+]
+
+
+#: a fall of the ELBO below this share of it is rounding
+LEAST_FALL = 1e-10
+#: of the way to where phi would be stationary, however often the ELBO falls
+SHORTEST_SHARE = 2.0**-20
+#: what a response may pull with, as `kernels.sweeps` has it
+LARGEST_PULL = 1e9
+#: times the first of the two steps it extrapolates
+LONGEST_STRIDE = 3.0
+
+
+@dataclass(slots=True, eq=False)
+class DocumentState:
+    """Variational distribution of one document.
+
+    Attributes
+    ----------
+    terms : ndarray of int, shape (n,)
+        Term of each row of phi.
+    copies : ndarray of float, shape (n,)
+        Occurrences that share the row.
+    phi : ndarray of float64, shape (n, K)
+    gamma : ndarray of float64, shape (K,)
+    """
+
+    terms: NDArray[np.int64]
+    copies: NDArray[np.float64]
+    phi: NDArray[np.float64]
+    gamma: NDArray[np.float64]
+
+    @property
+    def length(self) -> float:
+        return float(self.copies.sum())
+
+
+def cold_start(
+    terms: NDArray[np.int64], counts: NDArray[np.int64], parameters: Parameters, *, granularity: str
+) -> DocumentState:
+    """phi uniform, gamma = alpha + N / K."""
+    copies = np.asarray(counts, dtype=np.float64)
+    if granularity == "token":
+        terms = np.repeat(terms, counts)
+        copies = np.ones(len(terms))
+    n_topics = parameters.n_topics
+    phi = np.full((len(terms), n_topics), 1.0 / n_topics)
+    return DocumentState(terms, copies, phi, parameters.alpha + copies.sum() / n_topics)
+
+
+def moments(
+    state: DocumentState, eta: NDArray[np.float64], family: Family | None = None
+) -> tuple[float, float]:
+    """Mean and variance of omega = eta'zbar under q (model.md, section 1).
+
+    Of a family whose E[exp(omega)] is taken exactly, the v for which that is exp(m + v / 2).
+    """
+    m_n = state.phi @ eta
+    variances = state.phi @ (eta * eta) - m_n**2
+    n = state.length
+    m, v = float(state.copies @ m_n) / n, float(state.copies @ variances) / n**2
+    if family is not None and family.is_exact_product:
+        v = 2.0 * max(float(state.copies @ log_kappa(state.phi, eta, n)) - m, 0.0)
+    return m, v
+
+
+def slopes(
+    y: float, omega: float, parameters: Parameters, *, family: Family, aux: float = 1.0
+) -> tuple[float, float, float]:
+    """l1, l2, l3 at omega; where l bends upwards its bend is left out."""
+    arguments = y, omega, parameters.delta, aux
+    l1, l2 = family.first_derivative(*arguments), family.second_derivative(*arguments)
+    return (l1, l2, family.third_derivative(*arguments)) if l2 < 0.0 else (l1, 0.0, 0.0)
+
+
+def pull_of(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> NDArray[np.float64]:
+    """The response's pull at the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2.
+
+    Where l is not quadratic, no more than leaves a_n eta, with eta from its mean, below about `LARGEST_PULL`.
+    """
+    n = state.length
+    m, v = moments(state, parameters.eta)
+    l1, l2, l3 = slopes(y, offset + m, parameters, family=family, aux=aux)
+    reach = float(np.abs(parameters.eta - parameters.eta.mean()).max())
+    largest = rho * max(abs(l1 + 0.5 * l3 * v) / n, abs(l2) / n * reach) * reach
+    share = 1.0 if family.is_quadratic else min(1.0, LARGEST_PULL / max(largest, 1.0))
+    return share * rho * np.array([(l1 - l2 * m + 0.5 * l3 * v) / n, l2 / n**2])
+
+
+def sweep(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> DocumentState:
+    """One pass of coordinate ascent over the rows of phi, then gamma.
+
+    l1 is linearised, and l2, l3 and v are held, within the sweep: exact where l is quadratic (Gaussian), and with the
+    same fixed point for every family. A family whose E[exp(omega)] is taken exactly has exact updates, and no pull.
+    """
+    eta, beta = parameters.eta, parameters.topics
+    phi = state.phi.copy()
+    elog_theta = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
+    with np.errstate(divide="ignore"):
+        log_beta = np.log(beta[state.terms])
+    labelled = not np.isnan(y)
+    if labelled and family.is_exact_product:
+        phi = update_rows(
+            phi,
+            state.copies,
+            log_beta + elog_theta,
+            eta,
+            y=y,
+            offset=offset,
+            rho=rho / parameters.delta[0],
+        )
+        return DocumentState(state.terms, state.copies, phi, parameters.alpha + state.copies @ phi)
+    pull = None
+    if labelled:
+        pull = pull_of(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
+    for i in range(len(phi)):
+        base = log_beta[i] + elog_theta
+        if pull is None:
+            phi[i] = special.softmax(base)
+            continue
+        c = state.copies[i]
+        others = float(state.copies @ (phi @ eta) - c * (phi[i] @ eta))
+        intercept, slope = float(pull[0]), float(pull[1])
+
+        def assign(
+            m_i: float,
+            base: NDArray[np.float64] = base,
+            rest: float = intercept + slope * others,
+            coupling: float = slope * (c - 1.0),
+            b: float = 0.5 * slope,
+        ) -> tuple[NDArray[np.float64], float]:
+            row = special.softmax(base + (rest + coupling * m_i) * eta + b * eta * eta)
+            return row, float(row @ eta) - m_i
+
+        # m = eta'phi(m): the right side falls in m, so there is one root (it is explicit for a single token)
+        low, high = float(eta.min()), float(eta.max())
+        if high > low:
+            m_i = optimize.brentq(
+                lambda m, f=assign: f(m)[1], low - 1e-9, high + 1e-9, xtol=1e-14, rtol=1e-15
+            )
+        else:
+            m_i = low
+        phi[i] = assign(m_i)[0]
+    return DocumentState(state.terms, state.copies, phi, parameters.alpha + state.copies @ phi)
+
+
+def sweep_part_of_the_way(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    share: float,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> DocumentState:
+    """Move log phi a `share` of the way to where its gradient at `state` would have it, then gamma.
+
+    All rows move at once: a step along the natural gradient, on which the ELBO rises for any l if the step is short enough.
+    """
+    eta = parameters.eta
+    elog_theta = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
+    intercept, slope = pull_of(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
+    m_n = state.phi @ eta
+    a = intercept + slope * (float(state.copies @ m_n) - m_n)
+    with np.errstate(divide="ignore"):
+        target = np.log(parameters.topics[state.terms]) + elog_theta + np.outer(a, eta) + 0.5 * slope * eta**2
+        phi = special.softmax((1.0 - share) * np.log(state.phi) + share * target, axis=1)
+    return DocumentState(state.terms, state.copies, phi, parameters.alpha + state.copies @ phi)
+
+
+def document_elbo(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> float:
+    """The evidence lower bound, term by term (paper, eq. 7), with the response term times rho."""
+    alpha, gamma = parameters.alpha, state.gamma
+    elog_theta = special.digamma(gamma) - special.digamma(gamma.sum())
+    weights = state.copies[:, np.newaxis] * state.phi
+    theta = log_beta_function(gamma) - log_beta_function(alpha) + float((alpha - gamma) @ elog_theta)
+    assignments = float((weights @ elog_theta).sum())
+    words = float(special.xlogy(weights, parameters.topics[state.terms]).sum())
+    entropy = -float((state.copies[:, np.newaxis] * special.xlogy(state.phi, state.phi)).sum())
+    response = 0.0
+    if not np.isnan(y):
+        response = expected_log_likelihood(
+            state, y, parameters.eta, parameters.delta, family=family, offset=offset, aux=aux
+        )
+    return theta + assignments + words + entropy + rho * response
+
+
+def expected_log_likelihood(
+    state: DocumentState,
+    y: float,
+    eta: NDArray[np.float64],
+    delta: NDArray[np.float64],
+    *,
+    family: Family,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> float:
+    """F: E[log p(y)] by the delta method, its bend left out where it is upwards, or exactly (`Family.is_exact_product`)."""
+    m, v = moments(state, eta, family)
+    if family.is_exact_product:
+        free = family.log_likelihood(y, 0.0, delta, aux) + 1.0 / float(delta[0])
+        return free + (y * (offset + m) - expected_exp(offset + m + 0.5 * v)) / float(delta[0])
+    bend = min(family.second_derivative(y, offset + m, delta, aux), 0.0)
+    return family.log_likelihood(y, offset + m, delta, aux) + 0.5 * bend * v
+
+
+def log_beta_function(x: NDArray[np.float64]) -> float:
+    """log of the multivariate Beta function: sum log Gamma(x_k) - log Gamma(sum x)."""
+    return float(special.gammaln(x).sum() - special.gammaln(x.sum()))
+
+
+def document_statistics(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Score and information of eta (model.md, section 3)."""
+    n = state.length
+    eta = parameters.eta
+    if family.is_exact_product:
+        score, information = product_statistics(state.phi, state.copies, eta, y=y, offset=offset)
+        return score / parameters.delta[0], information / parameters.delta[0]
+    total = state.copies @ state.phi
+    gram = (state.phi * state.copies[:, np.newaxis]).T @ state.phi
+    second = (np.outer(total, total) - gram + np.diag(total)) / n**2
+    mean = total / n
+    m, v = moments(state, eta)
+    l1, l2, l3 = slopes(y, offset + m, parameters, family=family, aux=aux)
+    score = (l1 + 0.5 * l3 * v) * mean + l2 * (second - np.outer(mean, mean)) @ eta
+    return score, family.information_weight(y, offset + m, parameters.delta, aux) * second
+
+
+def curvatures(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> tuple[float, float]:
+    """The document's weight in the information, and the largest bend of l at the mean of omega and one deviation off."""
+    if family.is_quadratic:
+        return 0.0, 0.0
+    m, v = moments(state, parameters.eta)
+    places = offset + m + np.sqrt(max(v, 0.0)) * np.array([0.0, -1.0, 1.0])
+    weights = [family.information_weight(y, omega, parameters.delta, aux) for omega in places]
+    bends = [-family.second_derivative(y, omega, parameters.delta, aux) for omega in places]
+    return weights[0], max(*weights, *bends)
+
+
+def update_until_converged(
+    state: DocumentState,
+    y: float,
+    parameters: Parameters,
+    *,
+    family: Family,
+    rho: float,
+    tol: float,
+    max_sweeps: int,
+    offset: float = 0.0,
+    aux: float = 1.0,
+) -> tuple[DocumentState, list[float]]:
+    """Sweeps until the ELBO changes by less than `tol` of itself; returns the ELBO of the state kept after each.
+
+    Two sweeps that rise are followed by a :func:`stride` of gamma. A sweep that lowers the ELBO is taken back: one after a
+    stride, and one where l is not quadratic, so that v or l2 may move too far for the linearisation. After one of these the
+    next goes half as far, and after one that is kept, twice as far again.
+    """
+    response: dict[str, Any] = {"family": family, "rho": rho, "offset": offset, "aux": aux}
+    may_fall = not (np.isnan(y) or family.is_quadratic or family.is_exact_product)
+    trace: list[float] = []
+    kept = state
+    share = 1.0
+    path: list[NDArray[np.float64]] = []
+    strode = False
+    while len(trace) < max_sweeps:
+        if share == 1.0:
+            path.append(state.gamma)
+            trial = sweep(state, y, parameters, **response)
+        else:
+            trial = sweep_part_of_the_way(state, y, parameters, share=share, **response)
+        before = trace[-1] if trace else -np.inf
+        elbo = document_elbo(trial, y, parameters, **response)
+        # what a stride gains and what it overshoots may cancel
+        converged = not strode and abs(elbo - before) <= share * tol * abs(elbo)
+        if (strode and elbo < before) or (may_fall and elbo < before - LEAST_FALL * abs(before)):
+            trace.append(before)
+            state, path = kept, []
+            if strode:
+                strode = False
+                continue
+            share *= 0.5
+        else:
+            trace.append(elbo)
+            kept = state = trial
+            share = min(2.0 * share, 1.0)
+            strode = False
+        if converged or share < SHORTEST_SHARE:
+            break
+        if len(path) == 2:
+            gamma = stride(path[0], path[1], state.gamma, parameters.alpha)
+            path = []
+            strode = gamma is not None
+            if gamma is not None:
+                state = replace(state, gamma=gamma)
+    return kept, trace
+
+
+def stride(
+    older: NDArray[np.float64],
+    old: NDArray[np.float64],
+    gamma: NDArray[np.float64],
+    alpha: NDArray[np.float64],
+) -> NDArray[np.float64] | None:
+    """Where two sweeps from gamma = older to old and on to gamma point, not below alpha; None if they came as far themselves.
+
+    SQUAREM, step length S3 (Varadhan and Roland, 2008): with r the first step and v what the second differs from it by,
+    older + 2 s r + s^2 v, s = |r| / |v|.
+    """
+    r = old - older
+    v = (gamma - old) - r
+    if r @ r <= v @ v:
+        return None
+    s = LONGEST_STRIDE
+    if r @ r < LONGEST_STRIDE**2 * (v @ v):
+        s = float(np.sqrt((r @ r) / (v @ v)))
+    strode: NDArray[np.float64] = np.maximum(alpha, older + s * (2.0 * r + s * v))
+    return strode

@@ -1,0 +1,124 @@
+"""The E-step of a partition by the rows of the topics that it needs, where it needs few.
+
+The vocabulary of a partition is often a small part of V. Its E-step then runs on a table of the topics of its
+own terms, and its statistics have rows for these alone: less memory to fill with zeros, to hold and to send.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.families.base import Family
+from dslda.variational.estep import e_step
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.statistics import SufficientStatistics, is_dense
+
+__all__ = ["ParameterParts", "as_sent", "borders", "e_step_of_parts", "split"]
+
+
+def borders(n_terms: int, n_parts: int) -> list[int]:
+    """Where `n_parts` nearly equal ranges of the terms begin, and the end: `n_parts` + 1 numbers."""
+    return [n_terms * i // n_parts for i in range(n_parts + 1)]
+
+
+def split(parameters: Parameters, n_parts: int) -> list[Parameters]:
+    """Parameters of consecutive, nearly equal ranges of the terms; all but the topics come with each.
+
+    The arrays are views.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    n_parts : int
+        1 to V.
+    """
+    ranges = itertools.pairwise(borders(parameters.n_terms, n_parts))
+    return [replace(parameters, topics=parameters.topics[a:b]) for a, b in ranges]
+
+
+class ParameterParts:
+    """Parameters as they come to a worker: in one piece, or in parts that are never put together.
+
+    Parameters
+    ----------
+    parts : sequence of Parameters
+        Of consecutive ranges of the terms; topics may be of float32, and lie at odd addresses.
+    """
+
+    def __init__(self, parts: Sequence[Parameters]) -> None:
+        self._parts = parts
+        self._whole: Parameters | None = None
+        self._ends = np.cumsum([part.n_terms for part in parts])
+
+    @property
+    def n_terms(self) -> int:
+        return int(self._ends[-1])
+
+    @property
+    def in_one_piece(self) -> bool:
+        return len(self._parts) == 1
+
+    def whole(self) -> Parameters:
+        """With all topics, fit for the kernels; made once, since arrays arrive at odd addresses (xgboost#8690)."""
+        if self._whole is None:
+            topics = [part.topics for part in self._parts]
+            joined = topics[0] if self.in_one_piece else np.concatenate(topics)
+            aligned = np.require(joined, dtype=np.float64, requirements=["C", "A"])
+            self._whole = replace(self._parts[0], topics=aligned)
+        return self._whole
+
+    def of_terms(self, terms: NDArray[np.int64]) -> Parameters:
+        """With the topics of some terms only, which are given in ascending order."""
+        topics = np.empty((len(terms), self._parts[0].n_topics))
+        rows = [0, *np.searchsorted(terms, self._ends).tolist()]
+        first = 0
+        for part, a, b, end in zip(self._parts, rows[:-1], rows[1:], self._ends.tolist(), strict=True):
+            topics[a:b] = part.topics[terms[a:b] - first]
+            first = end
+        return replace(self._parts[0], topics=topics)
+
+
+def e_step_of_parts(
+    indptr: NDArray[np.int64],
+    terms: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    y: NDArray[np.float64],
+    parameters: ParameterParts,
+    *,
+    family: Family,
+    spec: FitSpec,
+    extras: NDArray[np.float64] | None = None,
+) -> SufficientStatistics:
+    """As :func:`~dslda.variational.estep.e_step`, with the same bits, by rows of the terms that are there.
+
+    Where these are most of the vocabulary, and the parameters in one piece, it is that function.
+    """
+    there = np.zeros(parameters.n_terms, dtype=np.bool_)
+    there[terms] = True
+    # without a row the kernels would learn nothing at all
+    there[0] |= not len(terms)
+    used = np.flatnonzero(there)
+    if parameters.in_one_piece and is_dense(len(used), parameters.n_terms):
+        return e_step(indptr, terms, counts, y, parameters.whole(), family=family, spec=spec, extras=extras)
+    row = np.empty(parameters.n_terms, dtype=np.int32)
+    row[used] = np.arange(len(used), dtype=np.int32)
+    statistics = e_step(
+        indptr, row[terms], counts, y, parameters.of_terms(used), family=family, spec=spec, extras=extras
+    )
+    if len(used) < parameters.n_terms:
+        statistics.terms, statistics.n_terms = used, parameters.n_terms
+    return statistics
+
+
+def as_sent(parameters: Parameters, n_parts: int, *, float32: bool) -> Iterator[Parameters]:
+    """The parts in which parameters travel; with `float32` the topics lose their last digits.
+
+    An executor without workers goes through this as well, so that it gets the same bits.
+    """
+    for part in split(parameters, n_parts):
+        yield replace(part, topics=part.topics.astype(np.float32)) if float32 else part

@@ -1,0 +1,387 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import sys
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dslda.exceptions import InputError
+from dslda.inputs import streams
+from dslda.inputs.files import cut_file, group_sources, list_files, target_bytes, whole_files
+from dslda.inputs.readers import CsvLines, Fields, JsonLines, LdacLines, ParquetRows, TextFile
+from dslda.inputs.streams import InputFile, Lines, compression_of, read_blocks, read_text
+
+ENDINGS = ("", ".gz", ".zst")
+FIELDS = Fields(text="text")
+
+
+def compress(data: bytes, ending: str) -> bytes:
+    if ending == ".gz":
+        return gzip.compress(data)
+    return zstandard.compress(data) if ending == ".zst" else data
+
+
+def write(path: Path, data: bytes) -> InputFile:
+    path.write_bytes(data)
+    return InputFile(str(path), len(data), compression_of(path.name))
+
+
+def texts(source, fields: Fields = FIELDS) -> list[str]:
+    return [record[fields.text] for _, record in source.records(fields)]
+
+
+# lines
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@settings(max_examples=60, deadline=None)
+@given(
+    lines=st.lists(st.text(alphabet="aé苹\r", max_size=6), max_size=8),
+    last_ends=st.booleans(),
+    cuts=st.lists(st.integers(0, 60), max_size=5),
+    block=st.integers(1, 9),
+)
+def test_every_line_is_given_once_wherever_a_file_is_cut(
+    tmp_path_factory, ending, lines, last_ends, cuts, block
+):
+    data = "\n".join(lines).encode() + (b"\n" if last_ends else b"")
+    file = write(tmp_path_factory.mktemp("cut") / f"a{ending}", compress(data, ending))
+    borders = sorted({0, *cuts})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "RAW_BLOCK_BYTES", block)
+        patch.setattr(streams, "COMPRESSED_BLOCK_BYTES", block)
+        patch.setattr(streams, "INFLATED_BLOCK_BYTES", block)
+        found, numbers = [], []
+        for start, stop in zip(borders, [*borders[1:], None], strict=True):
+            piece = Lines(file, start, stop)
+            for line in piece:
+                found.append(line)
+                numbers.append(int(piece.place(piece.count).rpartition(" ")[2]))
+    expected = io.BytesIO(data).readlines()
+    assert [line.encode() for line in found] == expected
+    assert numbers == list(range(1, len(expected) + 1))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_byte_that_is_not_utf8_is_named_by_line_and_position(tmp_path, ending):
+    data = b"\xef\xbb\xbf" + "é first\n".encode() + b"second \xe9t\xe9\n"
+    file = write(tmp_path / f"a.txt{ending}", compress(data, ending))
+    with pytest.raises(InputError, match=r"a\.txt.*, line 2: not UTF-8: byte 0xe9 at byte 19 of the file"):
+        list(Lines(file))
+    with pytest.raises(InputError, match="not UTF-8: byte 0xe9 at byte 19"):
+        read_text(file)
+
+
+@given(
+    lines=st.lists(st.text("\ufeff\u2003\x1c\x85\t\r {é", max_size=3)),
+    marked=st.booleans(),
+    start=st.integers(0, 4),
+)
+def test_lines_that_are_counted_are_those_that_are_read(
+    lines: list[str], marked: bool, start: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
+    file = write(path, b"\xef\xbb\xbf" * marked + "\n".join(lines).encode())
+    counting = Lines(file, start)
+    n = sum(1 for _ in counting.raw_records())
+    reading = Lines(file, start)
+    assert n == sum(bool(line.strip()) for line, _ in reading.attempts())
+    assert counting.count == reading.count
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    file = write(tmp_path / "a.csv", b"\xef\xbb\xbftext,b\nhello,1\n")
+    assert texts(CsvLines(file)) == ["hello"]
+    assert read_text(file).startswith("text,b")
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "MAX_LINE_BYTES", 3 << 20)
+    file = write(tmp_path / "a.jsonl", b"{}\n" + b"x" * (5 << 20) + b"\n")
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2: a line must be at most 3 MB"):
+        list(Lines(file))
+    with pytest.raises(InputError, match="one document must be at most 3 MB"):
+        read_text(file)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_a_compressed_file_that_is_cut_short_is_refused(tmp_path, ending):
+    whole = compress(json.dumps({"text": "some words"}).encode() * 1000, ending)
+    with pytest.raises(InputError, match=r"a\.jsonl.* file is cut short"):
+        list(read_blocks(write(tmp_path / f"a.jsonl{ending}", whole[:-3])))
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_a_file_that_is_not_what_its_ending_says_is_refused(tmp_path, ending):
+    with pytest.raises(InputError, match=r"not a (gzip|zstd) file, or damaged"):
+        list(read_blocks(write(tmp_path / f"a.jsonl{ending}", b'{"text": "plain"}\n' * 5)))
+
+
+def test_members_and_frames_that_follow_each_other_are_one_file(tmp_path):
+    gz = gzip.compress(b"one\n") + gzip.compress(b"two\n") + b"\0" * 100
+    assert b"".join(read_blocks(write(tmp_path / "a.gz", gz))) == b"one\ntwo\n"
+    zst = zstandard.compress(b"one\n") + zstandard.compress(b"two\n")
+    assert b"".join(read_blocks(write(tmp_path / "a.zst", zst))) == b"one\ntwo\n"
+
+
+def test_a_block_that_inflates_a_thousandfold_comes_in_parts(tmp_path):
+    bomb = zlib.compressobj(wbits=31)
+    data = b"".join(bomb.compress(b"\0" * (1 << 20)) for _ in range(32)) + bomb.flush()
+    sizes = [len(block) for block in read_blocks(write(tmp_path / "a.gz", data))]
+    assert sum(sizes) == 32 << 20
+    assert max(sizes) <= streams.INFLATED_BLOCK_BYTES
+
+
+# records
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"not json", "line 3: not JSON"),
+        (b'{"text": "a"', "line 3: not JSON"),
+        (b"[1, 2]", "line 3: must be a JSON object, got an array"),
+        (b'"text"', "line 3: must be a JSON object, got a string"),
+        (b"null", "line 3: must be a JSON object, got null"),
+        (b"17", "line 3: must be a JSON object, got a number"),
+        (b"[" * 100_000, "line 3: not JSON"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "line 3: not JSON: a whole number must have at most 4,300 digits$"),
+        (b'{"text": "a"}\r{"text": "b"}\r', "line 3: not JSON: .* must end with a line feed"),
+    ],
+)
+def test_a_line_that_is_no_json_object_is_named(tmp_path, line, message):
+    file = write(tmp_path / "a.jsonl", b'{"text": "a"}\n\n' + line + b"\n")
+    with pytest.raises(InputError, match=message):
+        texts(JsonLines(file))
+    # also when the piece starts in the middle of the file
+    with pytest.raises(InputError, match=message):
+        texts(JsonLines(file, 5))
+
+
+def test_a_byte_order_mark_alone_is_no_record(tmp_path):
+    file = write(tmp_path / "a.jsonl", b"\xef\xbb\xbf")
+    assert texts(JsonLines(file)) == []
+    assert list(Lines(file).raw_records()) == []
+
+
+def test_an_array_of_documents_is_recognised(tmp_path):
+    file = write(tmp_path / "a.json", json.dumps([{"text": "a"}], indent=1).encode())
+    with pytest.raises(InputError, match="one JSON object a line, not one array"):
+        texts(JsonLines(file))
+
+
+def csv_file(path: Path, ending: str = "") -> tuple[InputFile, list[str]]:
+    documents = [f'text {i}, "quoted"\nwith\r\nlines\n\n é' if i % 3 else f"plain {i}" for i in range(200)]
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(["a", "text", "b"])
+    for i, document in enumerate(documents):
+        writer.writerow([i, document, ""])
+    return write(path.with_name(path.name + ending), compress(buffer.getvalue().encode(), ending)), documents
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("target", [1, 100, 3000])
+def test_csv_is_cut_between_records_and_not_inside_quotes(tmp_path, ending, target):
+    file, documents = csv_file(tmp_path / "a.csv", ending)
+    pieces = cut_file(CsvLines(file), FIELDS, target)
+    assert len(pieces) > 1
+    assert [text for piece, _ in pieces for text in texts(piece)] == documents
+    # the line a record starts at is known in each piece
+    last, _ = pieces[-1]
+    number, record = list(last.records(FIELDS))[-1]
+    line = int(last.place(number).rpartition(" ")[2])
+    content = b"".join(read_blocks(file)).decode().split("\n")
+    assert content[line - 1].startswith("199,")
+    assert record["text"] == documents[-1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text,b\na,1\nb\n", r"a\.csv, line 3: must have 2 cells as the header has, got 1"),
+        ("text,b\na,1\nb,2,3\n", r"a\.csv, line 3: must have 2 cells as the header has, got 3"),
+        ('text,b\na,1\n"b,2\nc,3\n', r"a\.csv, line 3: not CSV: .*; is a quote not closed"),
+        ('text,b\na,1\n"b"c,2\n', r"a\.csv, line 3: not CSV"),
+        ("text,text\na,1\n", r"a\.csv names the column 'text' twice; rename one"),
+        ("title,b\na,1\n", r"a\.csv has no field 'text' for the text; fields there are: 'title', 'b'"),
+    ],
+)
+def test_csv_that_breaks_a_rule_is_named_by_line(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        texts(CsvLines(write(tmp_path / "a.csv", content.encode())))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("2 0:1", "M the number of pairs, got M '2' before 1 pairs"),
+        ("x 0:1", "M the number of pairs, got M 'x'"),
+        ("1 0-1", "pairs term:count of whole numbers, got '0-1'"),
+        ("1 0:1.5", "pairs term:count of whole numbers, got '0:1.5'"),
+        ("1 0:" + "9" * 5000, "pairs term:count of whole numbers, got '0:999.*; they have at most 18 digits"),
+        ("1 0:-1", "pairs term:count of whole numbers, got '0:-1'"),
+        ("1 3:1", r"term 3 is not in the vocabulary of 3 terms \(0 is the first\)"),
+    ],
+)
+def test_lda_c_that_breaks_a_rule_is_named_by_line(tmp_path, line, message):
+    file = write(tmp_path / "a.ldac", f"0\n{line}\n".encode())
+    with pytest.raises(InputError, match=rf"a\.ldac, line 2: .*{message}"):
+        list(LdacLines(file, 3).records(Fields(words="words", counts="counts")))
+
+
+@pytest.mark.parametrize("row_group_size", [7, 1000])
+def test_parquet_pieces_give_every_row_once_and_name_it(tmp_path, row_group_size):
+
+    documents = [f"document {i} " * 50 for i in range(500)]
+    table = pa.table({"other.dotted": range(500), "text": documents})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=row_group_size, use_dictionary=False)
+    file = InputFile(str(tmp_path / "a.parquet"), 1)
+    pieces = [piece for piece, _ in cut_file(ParquetRows(file), FIELDS, 20_000)]
+    assert len(pieces) > 4
+    assert [text for piece in pieces for text in texts(piece)] == documents
+    places = [piece.place(number) for piece in pieces for number, _ in piece.records(FIELDS)]
+    assert places == [f"{file.name}, row {i}" for i in range(500)]
+
+
+def test_parquet_that_is_cut_short_or_lacks_a_column_is_refused(tmp_path):
+
+    pq.write_table(pa.table({"title": ["a"]}), tmp_path / "a.parquet")
+    file = InputFile(str(tmp_path / "a.parquet"), 1)
+    with pytest.raises(InputError, match=r"a\.parquet has no field 'text' .*'title'"):
+        texts(ParquetRows(file))
+    data = (tmp_path / "a.parquet").read_bytes()
+    for damaged in (data[:-9], b"", b"no parquet at all"):
+        file = write(tmp_path / "b.parquet", damaged)
+        with pytest.raises(InputError, match=r"b\.parquet: not a Parquet file, or cut short"):
+            texts(ParquetRows(file))
+
+
+# files
+
+
+def test_a_folder_is_searched_to_its_depths_in_order(tmp_path):
+    for name in ("b/2.txt", "b/1.txt", "a.txt", "_SUCCESS", ".hidden/x.txt", "c/_temporary/y.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = list_files(tmp_path)
+    assert found.format == "text"
+    assert found.ids == ("a.txt", "b/1.txt", "b/2.txt")
+
+
+def test_globs_and_several_inputs_keep_their_order(tmp_path):
+    for name in ("z.jsonl", "a1.jsonl.gz", "a0.jsonl.zst", "[odd].jsonl"):
+        (tmp_path / name).write_bytes(b"")
+    found = list_files([tmp_path / "z.jsonl", str(tmp_path / "a*"), tmp_path / "[odd].jsonl"])
+    assert found.ids == ("z.jsonl", "a0.jsonl.zst", "a1.jsonl.gz", "[odd].jsonl")
+    assert [file.compression for file in found.files] == [None, "zstd", "gzip", None]
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern", "message"),
+    [
+        ([], "nothing.jsonl", "nothing.jsonl: no file is there"),
+        ([], "*.jsonl", "no file is there"),
+        (["a.jsonl", "b.csv"], "", r"must be of one format, got jsonl \(.*a\.jsonl\), csv \(.*b\.csv\)"),
+        (["a.docx"], "", r"a\.docx: the format is not clear from the ending '\.docx'"),
+        (["a.XLSX"], "", r"a\.XLSX: a spreadsheet cannot be read; save .* as CSV: UTF-8, with commas"),
+    ],
+)
+def test_inputs_that_are_not_clear_are_refused(tmp_path, names, pattern, message):
+    for name in names:
+        (tmp_path / name).write_text("x")
+    with pytest.raises(InputError, match=message):
+        list_files(tmp_path / pattern)
+
+
+def test_inputs_of_another_kind_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"inputs must be paths or URLs, a DataFrame of texts, .* got int"):
+        list_files([3])  # type: ignore[list-item]
+    with pytest.raises(InputError, match="at least one input"):
+        list_files([])
+    with pytest.raises(InputError, match="format must be 'auto' or one of jsonl, csv"):
+        list_files(tmp_path, "xml")
+    with pytest.raises(InputError, match="cannot be read"):
+        list_files("nosuchprotocol://bucket/a.jsonl")
+
+
+def test_thousands_of_tiny_files_and_one_large_file_both_become_balanced_chunks(tmp_path):
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    for i in range(5000):
+        (folder / f"{i}.txt").write_text(f"document {i}")
+    tiny = list_files(folder)
+    groups = group_sources(whole_files(tiny, n_terms=0), target_bytes(tiny))
+    assert 40 < len(groups) < 200
+    assert max(map(len, groups)) < 2 * min(map(len, groups[:-1]))
+    assert [source.id for group in groups for source in group] == sorted(f"{i}.txt" for i in range(5000))
+
+    large = tmp_path / "large.jsonl"
+    with large.open("wb") as out:
+        out.truncate(2 << 30)  # a file of 2 GB that takes no space; only its size matters here
+    found = list_files(large)
+    (source, _), target = whole_files(found, n_terms=0)[0], target_bytes(found)
+    sizes = [size for _, size in cut_file(source, FIELDS, target)]
+    assert sum(sizes) == 2 << 30
+    assert max(sizes) <= 2 * min(sizes)
+    assert max(sizes) <= 32 << 20
+
+
+def test_messages_hold_no_storage_options():
+    file = InputFile("s3://bucket/a.jsonl", 0, None, {"secret": "hunter2"})
+    assert not re.search("hunter2", repr(JsonLines(file)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and pipes of POSIX")
+def test_links_to_folders_are_never_taken_for_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.txt").write_text("word")
+    (tmp_path / "sub" / "up").symlink_to(tmp_path)
+    (tmp_path / "self.txt").symlink_to(tmp_path)
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    os.mkfifo(tmp_path / "pipe.txt")
+    with caplog.at_level("WARNING", "dslda"):
+        assert list_files(tmp_path).ids == ("a.txt", "b.txt")
+    assert [record.args for record in caplog.records] == [
+        (str(tmp_path / name),) for name in ("pipe.txt", "self.txt", "sub/up")
+    ]
+    caplog.clear()
+    with caplog.at_level("WARNING", "dslda"):
+        assert list_files(str(tmp_path / "*")).ids == ("a.txt", "b.txt")
+    assert [record.args for record in caplog.records] == [
+        (str(tmp_path / name),) for name in ("pipe.txt", "self.txt")
+    ]
+    with pytest.raises(InputError, match=r"no file is there; passed over, .*: .*/pipe\.txt"):
+        list_files(tmp_path / "p*")
+    (tmp_path / "nowhere.txt").symlink_to("no such file")
+    with pytest.raises(
+        InputError, match=r"nowhere\.txt: cannot be opened: it is a link to no such file, which"
+    ):
+        list(TextFile(list_files(tmp_path).files[2], "x").records(Fields()))
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"]), pa.array([1.0])], ["text", "text", "y"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = ParquetRows(list_files(tmp_path / "a.parquet").files[0])
+    with pytest.raises(InputError, match=r"a\.parquet names the column 'text' twice; rename one"):
+        list(source.records(Fields(text="text")))
+    assert [record for _, record in source.records(Fields(text="y"))] == [{"y": 1.0}]
+
+
+@pytest.mark.parametrize("given", ["", " "])
+def test_an_empty_input_is_not_the_current_folder(given: str) -> None:
+    with pytest.raises(InputError, match="must be a path or URL that is not empty"):
+        list_files(given)

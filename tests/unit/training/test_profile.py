@@ -1,0 +1,266 @@
+"""What a model remembers of its training documents, and what a run makes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import dslda
+from dslda.corpus.store import Corpus
+from dslda.exceptions import FormatError
+from dslda.model import Model
+from dslda.training.profile import _sample
+
+WORDS = [[f"{topic}{i}" for i in range(12)] for topic in "abc"]
+
+
+def write(path: Path, n: int, *, seed: int, weights: tuple[float, ...] = (1.0, 1.0, 1.0)) -> Path:
+    rng = np.random.default_rng(seed)
+    with path.open("w") as stream:
+        for _ in range(n):
+            theta = rng.dirichlet(weights)
+            words = [WORDS[k][rng.integers(12)] for k in rng.choice(3, 40, p=theta)]
+            y = float(theta @ [0.0, 5.0, 10.0] + rng.normal())
+            stream.write(
+                json.dumps({"text": " ".join(words), "y": y, "c": "xyz"[int(theta.argmax())]}) + "\n"
+            )
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("reference")
+    path = write(folder / "train.jsonl", 600, seed=0)
+    return dslda.ingest(
+        path,
+        folder / "c.corpus",
+        text="text",
+        response=["y", "c"],
+        categorical="c",
+        max_df=1.0,
+    )
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Corpus) -> Model:
+    return dslda.train(corpus, response="y", n_topics=3, doc_topic_prior=1.0)
+
+
+def test_the_reference_is_of_the_training_documents_without_their_responses(
+    corpus: Corpus, model: Model
+) -> None:
+    reference = model.record.reference
+    assert reference is not None
+    predicted, topics = model.predict(corpus), model.transform(corpus)
+    assert reference.prediction_counts.tolist() == [
+        int(np.sum((predicted >= low) & (predicted < high)))
+        for low, high in zip(
+            [-np.inf, *reference.prediction_borders], [*reference.prediction_borders, np.inf], strict=True
+        )
+    ]
+    assert abs(reference.topic_counts - 60).max() <= 1
+    np.testing.assert_allclose(reference.topic_means, topics.mean(axis=0))
+    assert reference.residuals is None  # nothing was kept from training
+
+
+def test_a_sample_is_spread_evenly_and_bounded(model: Model) -> None:
+    sizes = np.array([5000, 0, 20_000, 1, 25_000])
+    taken = _sample(sizes, model.record)
+    assert sum(map(len, taken)) == 10_000
+    assert [len(rows) for rows in taken] == [1000, 0, 4000, 0, 5000]
+    for rows, size in zip(taken, sizes.tolist(), strict=True):
+        assert len(set(rows.tolist())) == len(rows)
+        assert ((rows >= 0) & (rows < size)).all()
+    assert [rows.tolist() for rows in _sample(np.array([2, 3]), model.record)] == [[0, 1], [0, 1, 2]]
+    assert [len(rows) for rows in _sample(np.array([0, 0]), model.record)] == [0, 0]
+
+
+def test_where_enough_documents_were_kept_from_training_they_are_the_reference(corpus: Corpus) -> None:
+    for n, of_training in ((350, False), (351, True)):
+        model = dslda.train(corpus, response="y", n_topics=2, documents=np.arange(600) < n)
+        reference = model.record.reference
+        assert reference is not None
+        assert reference.of_training == of_training
+        assert reference.topic_counts[0].sum() == (n if of_training else 250)
+
+
+def test_it_is_kept_with_the_model_and_older_models_are_without(model: Model, tmp_path: Path) -> None:
+    path = model.save(tmp_path / "m.model")
+    again = dslda.load_model(path)
+    ours, theirs = model.record.reference, again.record.reference
+    assert ours is not None
+    assert theirs is not None
+    for field in dataclasses.fields(ours):
+        mine, read = getattr(ours, field.name), getattr(theirs, field.name)
+        assert np.array_equal(mine, read), field.name
+    assert again.checksum == model.checksum
+    older = Model(dataclasses.replace(model.record, reference=None))
+    read = dslda.load_model(older.save(tmp_path / "older.model"))
+    assert read.record.reference is None
+    run = dslda.score(read, write(tmp_path / "x.jsonl", 30, seed=1), tmp_path / "out")
+    assert run.manifest["drift"] is None
+    bad = dataclasses.replace(ours, topic_counts=ours.topic_counts - 100)
+    with pytest.raises(FormatError, match="reference_topic_counts"):
+        dslda.load_model(Model(dataclasses.replace(model.record, reference=bad)).save(tmp_path / "bad.model"))
+
+
+def test_drift_is_seen_and_its_absence_too(
+    model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    alike = dslda.score(model, write(tmp_path / "a.jsonl", 600, seed=2), tmp_path / "alike").manifest["drift"]
+    assert alike["documents"] == alike["reference_documents"] == 600
+    assert alike["prediction_psi"] < 0.1
+    assert alike["largest_topic_psi"] < 0.1
+    assert not caplog.records
+    new = write(tmp_path / "m.jsonl", 600, seed=3, weights=(6.0, 1.0, 1.0))
+    with caplog.at_level(logging.INFO, "dslda"):
+        moved = dslda.score(model, new, tmp_path / "moved")
+    drift = moved.manifest["drift"]
+    assert drift["prediction_psi"] > 0.25
+    assert drift["largest_topic_psi"] > 0.25
+    assert max(drift["topics"], key=lambda t: t["mean"] - t["reference_mean"])["psi"] > 0.25
+    told = [record for record in caplog.records if "moved far from" in record.message]
+    assert "train with 250 documents or more held out" in told[0].message
+    # of a model that overfits it may be so for all that is new
+    assert {record.levelno for record in told} == {logging.INFO}
+
+
+def with_words(path: Path, words: str) -> Path:
+    """The documents of a file with more words each, in which {i} is their number."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for i, record in enumerate(records):
+        record["text"] = f"{record['text']} {words.format(i=i)}"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_unknown_words_are_compared_with_those_of_the_corpus(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    common = "the the the the the it it it it rare{i} aside "
+    path = with_words(write(tmp_path / "a.jsonl", 400, seed=0), common)
+    corpus = dslda.ingest(path, tmp_path / "a.corpus", text="text", response="y", max_df=0.95)
+    assert corpus.too_frequent == ("aside", "it", "the")
+    model = dslda.train(corpus, response="y", n_topics=2, documents=np.arange(400) < 100, tol=0.05)
+    tokens = [word for line in path.read_text().splitlines() for word in json.loads(line)["text"].split()]
+    unknown = [word for word in tokens if word not in set(corpus.vocabulary.terms)]
+    # of all documents, those too that were kept from training
+    assert model.training.oov_share == pytest.approx(len(unknown) / len(tokens), rel=1e-12)
+    new = [word for word in unknown if word not in corpus.too_frequent]
+    n_others = len(tokens) - len(unknown) + len(new)
+    assert model.training.new_share == pytest.approx(len(new) / n_others, rel=1e-12)
+    model = dslda.load_model(model.save(tmp_path / "a.model"))
+
+    def scored(model: Model, inputs: Path, out: str) -> dict[str, Any]:
+        caplog.clear()
+        return dslda.score(model, inputs, tmp_path / out).manifest
+
+    alike = with_words(write(tmp_path / "b.jsonl", 100, seed=1), common)
+    found = scored(model, alike, "alike")
+    drift = found["drift"]
+    assert drift["oov_share"] == found["oov_share"] == pytest.approx(11 / 51)
+    assert drift["training_oov_share"] == model.training.oov_share == pytest.approx(11 / 51)
+    assert drift["new_share"] == drift["training_new_share"] == pytest.approx(1 / 41)
+    assert drift["new_share_warned_above"] == pytest.approx(1 / 41 + 0.1 + 0.3 / 10 + 1 / 10)
+    assert not [record for record in caplog.records if "vocabulary" in record.message]
+    assert found["new_words"]["words"][0]["word"].startswith("rare")
+
+    other = with_words(write(tmp_path / "c.jsonl", 100, seed=2), common + "le la les " * 9)
+    found = scored(model, other, "other")
+    assert found["oov_share"] == pytest.approx(38 / 78)
+    assert found["drift"]["new_share"] == pytest.approx(28 / 68)
+    assert [each["word"] for each in found["new_words"]["words"][:3]] == ["la", "le", "les"]
+    (told,) = [record for record in caplog.records if "vocabulary" in record.message]
+    assert told.levelno == logging.WARNING
+    assert told.message.startswith(
+        "41.2% of the tokens are neither in the vocabulary nor left out of it as too frequent, "
+    )
+    assert told.message.endswith(
+        "of the corpus trained on it was 2.4%; the most frequent: 'la', 'le', 'les', 'rare0', 'rare1'"
+    )
+
+    # documents of a corpus have lost their unknown words
+    folder = tmp_path / "c.corpus"
+    counted = dslda.ingest(other, folder, text="text", response="y", vocabulary=corpus)
+    assert counted.oov_share == pytest.approx(38 / 78)
+    found = scored(model, folder, "corpus")
+    assert (found["oov_share"], found["drift"]["training_oov_share"]) == (0.0, None)
+    names = ("new_share", "training_new_share", "new_share_warned_above")
+    assert [found["drift"][name] for name in names] == [None] * 3
+
+    record = model.record
+    training = dataclasses.replace(record.training, oov_share=None, new_share=None)
+    older = Model(dataclasses.replace(record, training=training, too_frequent=()))
+    found = scored(older, other, "older")
+    assert found["drift"]["training_oov_share"] is None
+    assert [found["drift"][name] for name in names] == [None] * 3
+    assert not [record for record in caplog.records if "vocabulary" in record.message]
+    assert [each["word"] for each in found["new_words"]["words"][:2]] == ["la", "le"]
+    assert {"the", "it"} <= {each["word"] for each in found["new_words"]["words"]}
+
+
+def test_intervals_come_from_documents_kept_from_training_and_cover_what_they_say(
+    corpus: Corpus, model: Model, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "new.jsonl", 1000, seed=4)
+    path.write_text(path.read_text() + '{"text": "nothing known"}\n')
+    trained_on = np.arange(600) % 3 > 0
+    calibrated = dslda.train(corpus, response="y", n_topics=6, response_weight=4.0, documents=trained_on)
+    dslda.score(calibrated, path, tmp_path / "out", topics="none")
+    *rows, unknown = pq.read_table(tmp_path / "out" / "part-000000.parquet").to_pylist()
+    assert unknown["prediction"] is not None
+    assert unknown["prediction_low"] is unknown["prediction_high"] is None
+    y = [json.loads(line)["y"] for line in path.read_text().splitlines()[:-1]]
+    inside = [
+        row["prediction_low"] <= true <= row["prediction_high"] for row, true in zip(rows, y, strict=True)
+    ]
+    # 200 documents were kept from training: by chance the share is off by some 2 percent
+    assert 0.83 <= np.mean(inside) <= 0.97
+    residuals = calibrated.record.reference.residuals
+    y = np.concatenate([corpus.read(i).responses["y"] for i in range(corpus.n_partitions)])
+    held = (y - calibrated.predict(corpus))[~trained_on]
+    assert (
+        np.sum((held < residuals[0]) | (held > residuals[1])) == 2 * 9
+    )  # of 200, 10 lie at or beyond each end
+
+    dslda.score(model, path, tmp_path / "without")
+    assert "prediction_low" not in pq.read_schema(tmp_path / "without" / "part-000000.parquet").names
+
+
+def test_of_classes_the_shares_are_compared(corpus: Corpus, tmp_path: Path) -> None:
+    model = dslda.train(corpus, response="c", family="categorical", n_topics=3, doc_topic_prior=1.0)
+    reference = model.record.reference
+    assert reference is not None
+    assert reference.classes == ("x", "y", "z")
+    assert reference.prediction_counts.sum() == 600
+    again = dslda.load_model(model.save(tmp_path / "m.model"))
+    path = write(tmp_path / "a.jsonl", 300, seed=2)
+    run = dslda.score(again, path, tmp_path / "out", topics="none")
+    assert run.manifest["predictions"]["mean"] is None
+    assert sum(run.manifest["predictions"]["classes"].values()) == 300
+    assert run.manifest["drift"]["prediction_psi"] < 0.1
+    names = pq.read_schema(tmp_path / "out" / "part-000000.parquet").names
+    assert names == [
+        *("id", "prediction", "tokens", "known_tokens", "oov_share", "flag"),
+        *("probability_x", "probability_y", "probability_z"),
+    ]
+
+
+def test_one_document_alone_has_the_bits_it_has_among_others(model: Model, tmp_path: Path) -> None:
+    path = write(tmp_path / "all.jsonl", 1100, seed=5)  # more than a batch
+    dslda.score(dslda.load_model(model.save(tmp_path / "m.model")), path, tmp_path / "all")
+    together = pq.read_table(tmp_path / "all" / "part-000000.parquet").drop_columns(["id"]).to_pylist()
+    for i in (0, 1023, 1024, 1099):
+        (tmp_path / "one.jsonl").write_text(path.read_text().splitlines()[i] + "\n")
+        dslda.score(model, tmp_path / "one.jsonl", tmp_path / f"one{i}")
+        (alone,) = (
+            pq.read_table(tmp_path / f"one{i}" / "part-000000.parquet").drop_columns(["id"]).to_pylist()
+        )
+        assert alone == together[i]
