@@ -31,7 +31,7 @@ from dslda.cluster.futures import wait_for
 from dslda.cluster.opening import CONFIG
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.dask.dask_executor import DaskExecutor
-from dslda.engine.data.fit_source import FutureSource, Source
+from dslda.engine.data.fit_source import FitSource, FutureSource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import IterationRecord
 from dslda.engine.progress import LogProgress
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.WARNING)
     source = Made(arguments.partitions, arguments.documents)
-    spec = FitSpec(n_topics=arguments.topics, alpha=1.0, max_sweeps=5, sweep_tol=0.0, tol=0.0)
+    spec = FitSpec(n_topics=arguments.topics, doc_topic_prior=1.0, max_sweeps=5, sweep_tol=0.0, tol=0.0)
     with _cluster() as client:
         _one_fit(client, source, spec, arguments)
     with _cluster() as client:
@@ -119,7 +119,7 @@ class Maker:
         )
 
 
-class Made(Source):
+class Made(FitSource):
     """Partitions that are made where they are read."""
 
     def __init__(self, partitions: int, documents: int, *, terms: int = 2000, tokens: int = 100) -> None:
@@ -150,7 +150,7 @@ class Timed(DaskExecutor):
         return submitted
 
 
-def _one_fit(client: Client, source: Source, spec: FitSpec, arguments: argparse.Namespace) -> None:
+def _one_fit(client: Client, source: FitSource, spec: FitSpec, arguments: argparse.Namespace) -> None:
     seen: list[dict[str, float]] = []
     # a sweep takes longer once the topics have parted
     parted = _fit(client, source, spec, 10).parameters
@@ -176,7 +176,7 @@ def _one_fit(client: Client, source: Source, spec: FitSpec, arguments: argparse.
     print(markdown(rows, TIMES) + "\n")
 
 
-def _many_fits(client: Client, source: Source, spec: FitSpec, arguments: argparse.Namespace) -> None:
+def _many_fits(client: Client, source: FitSource, spec: FitSpec, arguments: argparse.Namespace) -> None:
     seen = []
     for _ in range(arguments.fits):
         _fit(client, source, spec, 5)
@@ -191,7 +191,7 @@ def _many_fits(client: Client, source: Source, spec: FitSpec, arguments: argpars
 
 def _submission(client: Client, kind: str, n_partitions: int) -> dict[str, Any]:
     made = Made(n_partitions, 2, terms=200, tokens=5)
-    source: Source = made
+    source: FitSource = made
     if kind == "of a bag":
         futures = client.map(_call, [made.reader(i) for i in range(n_partitions)], pure=False)
         wait_for(client, futures, timeout=600)
@@ -245,7 +245,7 @@ def _cluster() -> Iterator[Client]:
 
 def _fit(
     client: Client,
-    source: Source,
+    source: FitSource,
     spec: FitSpec,
     iterations: int,
     initial: Parameters | None = None,
@@ -258,7 +258,7 @@ def _fit(
 
 def _run(
     executor: DaskExecutor,
-    source: Source,
+    source: FitSource,
     spec: FitSpec,
     initial: Parameters | None = None,
     on_iteration: Callable[..., None] | None = None,

@@ -221,16 +221,16 @@ class SLDARegressor(RegressorMixin, _SLDA):
         n_topics: int = DEFAULTS.n_topics,
         *,
         family: str | Family = DEFAULTS.family,
-        doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
+        doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.doc_topic_prior,
         topic_prior: float = DEFAULTS.topic_prior,
         topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
-        response_weight: float = DEFAULTS.rho,
+        response_weight: float = DEFAULTS.response_weight,
         granularity: Granularity = DEFAULTS.granularity,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
         max_sweeps: int = DEFAULTS.max_sweeps,
         sweep_tol: float = DEFAULTS.sweep_tol,
-        dispersion_floor: float = DEFAULTS.delta_floor,
+        dispersion_floor: float = DEFAULTS.dispersion_floor,
         ridge: float | None = DEFAULTS.ridge,
         seed: int = DEFAULTS.seed,
     ) -> None:
@@ -374,10 +374,10 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         n_topics: int = DEFAULTS.n_topics,
         *,
         family: Literal["auto", "binomial", "categorical"] = "auto",
-        doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
+        doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.doc_topic_prior,
         topic_prior: float = DEFAULTS.topic_prior,
         topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
-        response_weight: float = DEFAULTS.rho,
+        response_weight: float = DEFAULTS.response_weight,
         granularity: Granularity = DEFAULTS.granularity,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
@@ -625,9 +625,10 @@ def _counts(X: Any) -> Any:
             "and rows have length 1, as TfidfVectorizer makes them; use CountVectorizer"
         )
     warn(
-        f"X must hold counts: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers and "
-        "were rounded; give counts (CountVectorizer), not TF-IDF or frequencies",
-        DataWarning,
+        DataWarning(
+            f"X must hold counts: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers and "
+            "were rounded; give counts (CountVectorizer), not TF-IDF or frequencies"
+        )
     )
     rounded = sparse.csr_array((whole, csr.indices, csr.indptr), shape=csr.shape)
     rounded.eliminate_zeros()

@@ -1,14 +1,114 @@
 """Errors and warnings of dslda.
 
 Every error a user can cause derives from :class:`DsldaError` and, where one fits, from the builtin the user would catch
-anyway. Messages say what is wrong, what must be, what was found, and what to do.
+anyway. A message says what is wrong, what must be, what was found, and what to do; its parts are fields, so that a program
+asks for them instead of reading the message.
 """
 
+from __future__ import annotations
+
+import re
 import sys
 import warnings
+from collections.abc import Callable, Sequence
+
+__all__ = [
+    "ConvergenceWarning",
+    "DataWarning",
+    "DsldaError",
+    "DsldaWarning",
+    "EngineError",
+    "FormatError",
+    "InputChangedError",
+    "InputError",
+    "OutputError",
+    "OutputExistsError",
+    "VocabularyMismatchError",
+    "warn",
+]
+
+Words = Callable[[str], str | None]
+"""Turns a reference, ``max_iter``, ``trials=``, ``overwrite=True`` or ``open_corpus()``, into the words of an interface; None
+where that has no such thing."""
+
+_REFERENCE = re.compile(r"\{([a-z_]+(?:=[^{}]*|\(\))?)\}")
 
 
-class DsldaError(Exception):
+def _as_python(reference: str) -> str:
+    return reference.removesuffix("()")
+
+
+class _Message:
+    """The fields of an error or warning.
+
+    Attributes
+    ----------
+    reason : str
+        What is wrong: "must be at most 100000, got 200000".
+    parameter : str, tuple of str or None
+        The parameter or parameters that the reason speaks of, by the names that Python has for them.
+    place : str or None
+        Where it was found: a file and line, a document, a field.
+    remedy : tuple of str
+        What to do, one or several alternatives. References to parameters and functions stand in braces, in the form Python
+        has for them: "name the column with {trials=}", "raise {max_iter}", "open it with {open_corpus()}".
+    """
+
+    reason: str
+    parameter: str | tuple[str, ...] | None
+    place: str | None
+    remedy: tuple[str, ...]
+
+    def __init__(
+        self,
+        reason: object = "",
+        *,
+        parameter: str | Sequence[str] | None = None,
+        place: str | None = None,
+        remedy: str | Sequence[str] = (),
+    ) -> None:
+        super().__init__(reason)
+        self.reason = str(reason)
+        self.parameter = parameter if parameter is None or isinstance(parameter, str) else tuple(parameter)
+        self.place = place
+        self.remedy = (remedy,) if isinstance(remedy, str) else tuple(remedy)
+
+    def in_words(self, words: Words) -> str:
+        """The whole message in the words of an interface: ``place: parameter reason; remedy, or remedy``.
+
+        A remedy that names something the interface lacks is left out.
+        """
+        named = (self.parameter,) if isinstance(self.parameter, str) else self.parameter or ()
+        subject = " and ".join(words(name) or name for name in named)
+        said = f"{subject} {self.reason}" if subject else self.reason
+        if self.place is not None:
+            said = f"{self.place}: {said}"
+        remedies = [
+            _REFERENCE.sub(lambda reference: words(reference[1]) or "", remedy)
+            for remedy in self.remedy
+            if all(words(reference) is not None for reference in _REFERENCE.findall(remedy))
+        ]
+        return "; ".join([said, *([", or ".join(remedies)] if remedies else [])])
+
+    def __str__(self) -> str:
+        return self.in_words(_as_python)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # keywords do not survive the pickling of exceptions, which cross processes here
+        return _unpickled, (type(self), self.reason, self.parameter, self.place, self.remedy), self.__dict__
+
+
+def _unpickled(
+    kind: type[_Message],
+    reason: str,
+    parameter: str | tuple[str, ...] | None,
+    place: str | None,
+    remedy: tuple[str, ...],
+) -> _Message:
+    return kind(reason, parameter=parameter, place=place, remedy=remedy)
+
+
+class DsldaError(_Message, Exception):
     """Root of all errors raised on purpose by dslda."""
 
 
@@ -40,7 +140,7 @@ class EngineError(DsldaError, RuntimeError):
     """An iteration could not be completed on the cluster."""
 
 
-class DsldaWarning(UserWarning):
+class DsldaWarning(_Message, UserWarning):
     """Root of all warnings issued by dslda."""
 
 
@@ -52,13 +152,13 @@ class ConvergenceWarning(DsldaWarning):
     """EM stopped at its iteration cap, or many documents stopped at their sweep cap."""
 
 
-BETWEEN = frozenset({"dslda", "sklearn", "joblib"})
+_BETWEEN = frozenset({"dslda", "sklearn", "joblib"})
 """Packages whose lines a warning passes over: pipelines and searches of scikit-learn call the estimators."""
 
 
-def warn(message: str, category: type[DsldaWarning]) -> None:
-    """Warn at the line that called dslda, however deep in it this is found out."""
+def warn(warning: DsldaWarning) -> None:
+    """Warn at the line that called dslda, however deep inside the cause is found."""
     level, frame = 1, sys._getframe()
-    while str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN and frame.f_back is not None:
+    while str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)

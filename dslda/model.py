@@ -191,7 +191,9 @@ class Model:
 
     @property
     def dispersion_at_floor(self) -> bool:
-        return self.family.has_dispersion_floor and self.record.parameters.delta[0] <= self.spec.delta_floor
+        return (
+            self.family.has_dispersion_floor and self.record.parameters.delta[0] <= self.spec.dispersion_floor
+        )
 
     @property
     def checksum(self) -> str:
@@ -540,10 +542,11 @@ class Model:
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
         if without:
             warn(
-                f"{len(without):,} of {number_of(len(flags), 'document')} have no prediction (the first: "
-                f"{', '.join(map(repr, without[:3]))}): a covariate is missing, or has a level that training did not "
-                "see; the flags of score_table tell which",
-                DataWarning,
+                DataWarning(
+                    f"{len(without):,} of {number_of(len(flags), 'document')} have no prediction (the first: "
+                    f"{', '.join(map(repr, without[:3]))}): a covariate is missing, or has a level that training did not "
+                    "see; the flags of score_table tell which"
+                )
             )
         return parts
 

@@ -20,7 +20,7 @@ __all__ = ["information", "json_error", "logging_to_stderr"]
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class _JsonLines(logging.Formatter):
+class _JsonLog(logging.Formatter):
     """One JSON object a record; what the caller put into ``extra`` becomes fields of it."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -51,7 +51,7 @@ def json_error(message: str, exit_code: int) -> str:
     """The error that a command ends with, as its log has lines with ``--json``."""
     record = _record(logging.ERROR, message)
     record.exit_code = exit_code
-    return _JsonLines().format(record)
+    return _JsonLog().format(record)
 
 
 def _record(level: int, message: str) -> logging.LogRecord:
@@ -74,7 +74,7 @@ def information(message: str, *, json_logs: bool) -> bytes:
 
 
 def _formatter(*, json_logs: bool) -> logging.Formatter:
-    return _JsonLines() if json_logs else _Lines()
+    return _JsonLog() if json_logs else _Lines()
 
 
 class _Stderr(logging.StreamHandler[Any]):

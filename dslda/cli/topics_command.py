@@ -139,7 +139,7 @@ def notes(model: Model, *, by_class: bool = False) -> list[str]:
         said.append(f"The Pearson dispersion (1 where {name} scatters as the family has it): {told}{used}.")
     if model.dispersion_at_floor:
         said.append(
-            f"The dispersion is at its floor ({model.spec.delta_floor:g} of the variance of {name}): the floor, "
+            f"The dispersion is at its floor ({model.spec.dispersion_floor:g} of the variance of {name}): the floor, "
             "not the data, sets the standard errors."
         )
     return said

@@ -127,7 +127,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 @click.option(
     "--rho",
     type=float,
-    default=DEFAULTS.rho,
+    default=DEFAULTS.response_weight,
     show_default=True,
     help="Weight of the response against the words. Where words say much of it, 2 or 3 predict better than 1; where they "
     "say little, worse, often far: compare with --hold-out.",

@@ -322,22 +322,22 @@ def _labels(arguments: Iterable[Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TaskFailure:
     """An error of the user's input or output that a task returns, so that no worker logs a traceback and none is
     lost."""
 
     error: DsldaError
 
 
-def guarded(function: Callable[..., T], *arguments: Any) -> T | Failure:
+def guarded(function: Callable[..., T], *arguments: Any) -> T | TaskFailure:
     """Call a function in a task; a failure of input or output, or among its arguments, becomes its value."""
     for argument in arguments:
-        if isinstance(argument, Failure):
+        if isinstance(argument, TaskFailure):
             return argument
     try:
         return function(*arguments)
     except (InputError, OutputError, FormatError) as error:
-        return Failure(error.with_traceback(None))
+        return TaskFailure(error.with_traceback(None))
 
 
 def merge_in_tree(runner: Runner, handles: Sequence[Handle], merge: Callable[..., Any]) -> Handle:
@@ -353,7 +353,7 @@ def merge_in_tree(runner: Runner, handles: Sequence[Handle], merge: Callable[...
 
 
 def _value(value: Any) -> Any:
-    if isinstance(value, Failure):
+    if isinstance(value, TaskFailure):
         raise value.error
     return value
 

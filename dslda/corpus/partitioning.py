@@ -17,7 +17,7 @@ from dslda.exceptions import InputError
 
 __all__ = [
     "Partition",
-    "Piece",
+    "PartitionSlice",
     "assemble",
     "choose_partition_tokens",
     "cut",
@@ -32,7 +32,7 @@ PARTITIONS_WANTED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PartitionSlice:
     """Documents ``start`` to ``stop`` of a block, which belong to one partition.
 
     Attributes
@@ -56,7 +56,7 @@ class Partition:
     """The pieces of a partition, with the block each is of, in order."""
 
     blocks: tuple[int, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PartitionSlice, ...]
 
     @property
     def n_documents(self) -> int:
@@ -99,7 +99,7 @@ def work(block: DocumentBlock) -> int:
     return block.n_tokens + block.n_documents
 
 
-def cut(block: DocumentBlock, before: int, total: int, n_partitions: int) -> tuple[Piece, ...]:
+def cut(block: DocumentBlock, before: int, total: int, n_partitions: int) -> tuple[PartitionSlice, ...]:
     """Cut a block where partitions change.
 
     Parameters
@@ -125,7 +125,7 @@ def cut(block: DocumentBlock, before: int, total: int, n_partitions: int) -> tup
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
         ids = block.doc_id[start:stop] if block.doc_id is not None else ()
         pieces.append(
-            Piece(
+            PartitionSlice(
                 partition=int(partition[start]),
                 start=start,
                 stop=stop,
@@ -136,9 +136,9 @@ def cut(block: DocumentBlock, before: int, total: int, n_partitions: int) -> tup
     return tuple(pieces)
 
 
-def join_pieces(pieces_of_blocks: Iterable[Sequence[Piece]]) -> list[Partition]:
+def join_pieces(pieces_of_blocks: Iterable[Sequence[PartitionSlice]]) -> list[Partition]:
     """Put the pieces of all blocks, in order, together to partitions; those without documents fall out."""
-    members: dict[int, list[tuple[int, Piece]]] = {}
+    members: dict[int, list[tuple[int, PartitionSlice]]] = {}
     for block, pieces in enumerate(pieces_of_blocks):
         for piece in pieces:
             members.setdefault(piece.partition, []).append((block, piece))
@@ -148,7 +148,7 @@ def join_pieces(pieces_of_blocks: Iterable[Sequence[Piece]]) -> list[Partition]:
     ]
 
 
-def assemble(pieces: Sequence[Piece], blocks: Sequence[DocumentBlock]) -> DocumentBlock:
+def assemble(pieces: Sequence[PartitionSlice], blocks: Sequence[DocumentBlock]) -> DocumentBlock:
     """Make a partition of its pieces; `blocks` holds the block of each piece.
 
     Returns

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from dslda.config import EngineSettings
-from dslda.engine.data.fit_source import Source
+from dslda.engine.data.fit_source import FitSource
 from dslda.engine.data.read_ahead import ReadAhead
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.engine.reduction import number_of_levels, sum_subtree
@@ -79,12 +79,12 @@ class SerialExecutor:
 
     Parameters
     ----------
-    source : Source
+    source : FitSource
     family : Family
     spec : FitSpec
     """
 
-    def __init__(self, source: Source, family: Family, spec: FitSpec) -> None:
+    def __init__(self, source: FitSource, family: Family, spec: FitSpec) -> None:
         self._source = source
         self._family = family
         self._spec = spec

@@ -7,14 +7,14 @@ import hashlib
 import numpy as np
 
 from dslda.corpus.block import DocumentBlock
-from dslda.engine.data.fit_source import FutureSource, Source
+from dslda.engine.data.fit_source import FitSource, FutureSource
 from dslda.storage.json_fields import json_sha256
 from dslda.storage.zarr_arrays import checksum
 
 __all__ = ["data_hash", "selection_hash"]
 
 
-def data_hash(source: Source) -> str:
+def data_hash(source: FitSource) -> str:
     """SHA-256 of the documents that a source of no stored corpus holds, with the columns that its design names.
 
     The blocks of a bag are hashed where they are.
@@ -27,7 +27,7 @@ def data_hash(source: Source) -> str:
     return json_sha256({"n_terms": source.n_terms, "partitions": parts})
 
 
-def selection_hash(source: Source) -> str:
+def selection_hash(source: FitSource) -> str:
     """SHA-256 of the mask of the documents that are trained on; all of them give one of ones."""
     digest = hashlib.sha256()
     for i, n_documents in enumerate(source.n_documents):

@@ -265,10 +265,11 @@ def _report_repeated_ids(runner: Runner, counted: Sequence[Any], name: str) -> N
         # arrays beside a matrix have names of our own
         field = "" if name.startswith("\0") else f" (field {name!r})"
         warn(
-            f"{number_of(repeated, 'document repeats', 'documents repeat')} the identifier{field} of another: each copy "
-            "counts, and copies on both sides of a hold-out make its predictions look better than they are; leave them out, "
-            "or name a field that tells documents apart",
-            DataWarning,
+            DataWarning(
+                f"{number_of(repeated, 'document repeats', 'documents repeat')} the identifier{field} of another: each copy "
+                "counts, and copies on both sides of a hold-out make its predictions look better than they are; leave them out, "
+                "or name a field that tells documents apart"
+            )
         )
 
 

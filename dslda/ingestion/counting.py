@@ -20,7 +20,7 @@ from dslda.corpus.levels import check_number, encodable, level_name
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import Analyzer, Document
 from dslda.exceptions import InputError
-from dslda.inputs.readers import Fields, Record, Source
+from dslda.inputs.readers import Fields, Piece, Record
 
 __all__ = [
     "ChunkSummary",
@@ -109,12 +109,12 @@ class CountedChunk:
         )
 
 
-def count_chunk(sources: Sequence[Source], fields: Fields, analyzer: Analyzer) -> CountedChunk:
+def count_chunk(sources: Sequence[Piece], fields: Fields, analyzer: Analyzer) -> CountedChunk:
     """Read and count a chunk.
 
     Parameters
     ----------
-    sources : sequence of Source
+    sources : sequence of Piece
         Read one after the other, one record at a time: what is held is the counts.
     fields : Fields
     analyzer : Analyzer

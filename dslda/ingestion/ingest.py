@@ -40,7 +40,7 @@ from dslda.inputs.files import (
     whole_files,
 )
 from dslda.inputs.in_memory import columns_of_table, records_in_memory
-from dslda.inputs.readers import BagRecords, Fields, Source
+from dslda.inputs.readers import BagRecords, Fields, Piece
 from dslda.storage.location import Location, is_in_memory
 from dslda.storage.lock import only_writer
 from dslda.wording import suggesting_keywords
@@ -291,7 +291,7 @@ def ingest(
                 None if before is None or fields.id is None else already_there(runner, plan.blocks, before)
             )
             if before is not None and there is not None and there.nothing_is_new:
-                warn(there.message(before.path), DataWarning)
+                warn(DataWarning(there.message(before.path)))
                 return before
             sizes: dict[str, Any] = {
                 "n_partitions": len(plan.partitions),
@@ -321,7 +321,7 @@ def ingest(
                 write_plan(runner, writer, plan, lock)
         corpus = open_corpus(target, storage_options=storage_options)
     if there is not None and there.n_known:
-        warn(there.message(corpus.path), DataWarning)
+        warn(DataWarning(there.message(corpus.path)))
     _report_empty(corpus, plan.n_missing_text, before)
     return corpus
 
@@ -372,7 +372,7 @@ def _current_client() -> Client | None:
     return client
 
 
-def _chunks(runner: Runner, files: InputFiles, fields: Fields, n_terms: int) -> list[tuple[Source, ...]]:
+def _chunks(runner: Runner, files: InputFiles, fields: Fields, n_terms: int) -> list[tuple[Piece, ...]]:
     """Cut large files and put small ones together."""
     whole = whole_files(files, n_terms=n_terms)
     target = target_bytes(files)
@@ -381,7 +381,7 @@ def _chunks(runner: Runner, files: InputFiles, fields: Fields, n_terms: int) -> 
     large = [source for source, cost in whole if needs_cutting(source, cost, target)]
     n = len(large)
     cut = iter(runner.results(runner.map(cut_file, large, [fields] * n, [target] * n), stage="scan"))
-    pieces: list[tuple[Source, int]] = []
+    pieces: list[tuple[Piece, int]] = []
     for source, cost in whole:
         if needs_cutting(source, cost, target):
             pieces.extend(next(cut))
@@ -423,4 +423,4 @@ def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) ->
             f"{n_empty:,} of {n_documents:,} documents have no term of the vocabulary{missing}"
             "; they are kept as rows, for which words tell nothing"
         )
-        warn(message, DataWarning)
+        warn(DataWarning(message))

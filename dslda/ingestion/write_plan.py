@@ -8,7 +8,7 @@ from dslda.cluster.runner import DaskRunner, Runner
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
-from dslda.corpus.partitioning import Piece, assemble
+from dslda.corpus.partitioning import PartitionSlice, assemble
 from dslda.corpus.writer import CorpusWriter
 from dslda.ingestion.corpus_plan import PlannedCorpus
 from dslda.storage.location import is_in_memory
@@ -59,6 +59,6 @@ def write_plan(
 
 
 def _write_partition(
-    writer: PartitionWriter, partition: int, pieces: Sequence[Piece], blocks: Sequence[DocumentBlock]
+    writer: PartitionWriter, partition: int, pieces: Sequence[PartitionSlice], blocks: Sequence[DocumentBlock]
 ) -> WrittenPartition:
     return writer.write_partition(partition, assemble(pieces, blocks))

@@ -17,7 +17,7 @@ from dslda.inputs.readers import (
     JsonLines,
     LdacLines,
     ParquetRows,
-    Source,
+    Piece,
     TextFile,
     fields_there_are,
 )
@@ -232,7 +232,7 @@ def target_bytes(inputs: InputFiles) -> int:
     return min(max(inputs.text_bytes // CHUNKS_WANTED, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
 
 
-def whole_files(inputs: InputFiles, *, n_terms: int) -> list[tuple[Source, int]]:
+def whole_files(inputs: InputFiles, *, n_terms: int) -> list[tuple[Piece, int]]:
     """A source for each file, uncut, and its cost in bytes."""
     return [
         (_whole(file, doc_id, inputs.format, n_terms), _text_bytes(file, inputs.format) + OPENING_BYTES)
@@ -240,7 +240,7 @@ def whole_files(inputs: InputFiles, *, n_terms: int) -> list[tuple[Source, int]]
     ]
 
 
-def cut_file(source: Source, fields: Fields, target: int) -> list[tuple[Source, int]]:
+def cut_file(source: Piece, fields: Fields, target: int) -> list[tuple[Piece, int]]:
     """Cut the source of a whole file into pieces of about `target` bytes of text, with the bytes of each.
 
     Files that say nothing of their inside (compressed ones, and CSV, where a line end may be part of a cell)
@@ -258,10 +258,10 @@ def cut_file(source: Source, fields: Fields, target: int) -> list[tuple[Source, 
         target = _compressed_target(size, target)
     n = max(round(size / target), 1)
     borders = [size * i // n for i in range(n + 1)]
-    cut: list[tuple[Source, int]] = []
+    cut: list[tuple[Piece, int]] = []
     for i in range(n):
         start, stop = borders[i], borders[i + 1] if i + 1 < n else None
-        piece: Source = (
+        piece: Piece = (
             JsonLines(source.file, start, stop)
             if isinstance(source, JsonLines)
             else LdacLines(source.file, source.n_terms, start, stop)
@@ -270,7 +270,7 @@ def cut_file(source: Source, fields: Fields, target: int) -> list[tuple[Source, 
     return cut
 
 
-def needs_cutting(source: Source, cost: int, target: int) -> bool:
+def needs_cutting(source: Piece, cost: int, target: int) -> bool:
     """Whether a whole file is too large for one chunk."""
     return cost > 2 * target and not isinstance(source, TextFile)
 
@@ -374,7 +374,7 @@ def _format_by_ending(files: Sequence[InputFile]) -> FileFormat:
     return next(iter(found))
 
 
-def _whole(file: InputFile, doc_id: str, format: FileFormat, n_terms: int) -> Source:
+def _whole(file: InputFile, doc_id: str, format: FileFormat, n_terms: int) -> Piece:
     if format == "jsonl":
         return JsonLines(file)
     if format == "csv":
@@ -395,7 +395,7 @@ def _compressed_target(size: int, target: int) -> int:
     return max(target, min(-(-size // COMPRESSED_PIECES), MAX_COMPRESSED_PIECE_BYTES))
 
 
-def _cut_csv(source: CsvLines, target: int) -> Iterator[tuple[Source, int]]:
+def _cut_csv(source: CsvLines, target: int) -> Iterator[tuple[Piece, int]]:
     lines = source.lines()
     rows = source.rows(lines)
     header = next(rows, None)
@@ -419,7 +419,7 @@ def _cut_csv(source: CsvLines, target: int) -> Iterator[tuple[Source, int]]:
             yield CsvLines(source.file, start, stop, line, columns), stop - start
 
 
-def _cut_parquet(source: ParquetRows, fields: Fields, target: int) -> Iterator[tuple[Source, int]]:
+def _cut_parquet(source: ParquetRows, fields: Fields, target: int) -> Iterator[tuple[Piece, int]]:
     """Group small row groups, and cut large ones into ranges of rows, at most 8 since all before are decoded
     too."""
     with source.file.open() as raw:

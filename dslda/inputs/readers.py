@@ -1,7 +1,7 @@
 """Records of documents: what is read from each kind of input, cut so that many tasks can read at once.
 
-A *source* is a picklable piece of the input. Its :meth:`~Source.records` gives numbered records, mappings
-from field names to values; its :meth:`~Source.place` turns such a number into the file and line that a
+A *source* is a picklable piece of the input. Its :meth:`~Piece.records` gives numbered records, mappings
+from field names to values; its :meth:`~Piece.place` turns such a number into the file and line that a
 message names. Lines are counted from 1, as editors do, rows and records of a table, matrix or bag from 0, as
 Python does.
 """
@@ -31,8 +31,8 @@ __all__ = [
     "LdacLines",
     "MatrixRows",
     "ParquetRows",
+    "Piece",
     "Record",
-    "Source",
     "TextFile",
     "attempts",
     "fields_there_are",
@@ -131,7 +131,7 @@ def fields_there_are(names: Sequence[str]) -> str:
     return told
 
 
-class Source(Protocol):
+class Piece(Protocol):
     """A piece of the input."""
 
     def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
@@ -143,7 +143,7 @@ class Source(Protocol):
         ...
 
 
-def attempts(source: Source, fields: Fields) -> Iterator[tuple[int, Attempt]]:
+def attempts(source: Piece, fields: Fields) -> Iterator[tuple[int, Attempt]]:
     """The numbered records of a source; in the place of one that cannot be read, and can be passed over, its error.
 
     Raises

@@ -13,6 +13,7 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.model_record import HeldOut, Measure, ModelRecord, TrainingSummary
+from dslda.settings import stored, unstored
 from dslda.storage.json_fields import (
     boolean,
     count,
@@ -121,7 +122,7 @@ def read_fields(data: Mapping[str, Any], path: str) -> dict[str, Any]:
             "classes": classes,
             "levels": levels,
             # models that were written before there was a choice have the mode
-            "spec": _known(FitSpec, {"topic_estimation": "map"} | data["settings"]),
+            "spec": _known(FitSpec, {"topic_estimation": "map"} | unstored(data["settings"])),
             "response": _name(data["response"]["name"]),
             "response_summary": ResponseSummary.from_json(data["response"], f"{where}, response"),
             "training": _training(object_(data, "training", where), f"{where}, training"),
@@ -196,9 +197,10 @@ def _names(data: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
 def settings_to_json(spec: FitSpec) -> dict[str, Any]:
     """The settings of a fit as plain values, for models and checkpoints."""
     # numpy scalars are accepted as settings but are no JSON
-    return {
+    plain = {
         name: value.item() if isinstance(value, np.generic) else value for name, value in asdict(spec).items()
     }
+    return stored(plain)
 
 
 def _training(data: Mapping[str, Any], where: str) -> TrainingSummary:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import InputError
 from dslda.inputs.files import InputFiles, check_first_records, list_files, whole_files
-from dslda.inputs.readers import Fields, Record, Source
+from dslda.inputs.readers import Fields, Piece, Record
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import wanted_columns
 from dslda.prediction.predict import predict_block
@@ -94,7 +94,7 @@ class _Reader:
     def __init__(self, files: InputFiles, fields: Fields) -> None:
         self._files = files
         self._fields = fields
-        self._origins: deque[tuple[int, Source, int]] = deque(maxlen=2 * BATCH_DOCUMENTS)
+        self._origins: deque[tuple[int, Piece, int]] = deque(maxlen=2 * BATCH_DOCUMENTS)
 
     def records(self) -> Iterator[Record]:
         position = 0

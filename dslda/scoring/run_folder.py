@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslda.exceptions import DsldaError, FormatError, OutputExistsError
-from dslda.scoring.scoring_units import Input, Piece
+from dslda.scoring.scoring_units import Input, ScoringUnit
 from dslda.scoring.tables import ENDINGS
 from dslda.storage.errors import reaching
 from dslda.storage.json_fields import (
@@ -54,12 +54,12 @@ class Part:
         Of the part; never given to another one.
     first_row : int
         Records before it.
-    pieces : tuple of Piece
+    pieces : tuple of ScoringUnit
     """
 
     number: int
     first_row: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ScoringUnit, ...]
 
     @property
     def rows(self) -> int:
@@ -82,7 +82,7 @@ class Part:
     @classmethod
     def from_json(cls, data: Any, where: str) -> Part:
         """The reverse of :meth:`to_json`."""
-        pieces = tuple(Piece.from_json(each, where) for each in items(data, "pieces", where))
+        pieces = tuple(ScoringUnit.from_json(each, where) for each in items(data, "pieces", where))
         return cls(count(data, "part", where), count(data, "first_row", where), pieces)
 
 

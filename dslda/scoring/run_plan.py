@@ -14,7 +14,7 @@ from dslda.inputs.readers import Fields
 from dslda.inputs.streams import InputFile
 from dslda.scoring.run_folder import Part, RunState
 from dslda.scoring.scanning import scan
-from dslda.scoring.scoring_units import Input, Piece, content_sha256, opens, state_of
+from dslda.scoring.scoring_units import Input, ScoringUnit, content_sha256, opens, state_of
 from dslda.storage.json_fields import json_sha256
 from dslda.wording import first_few, number_of
 
@@ -244,12 +244,12 @@ def plan_files(
     """
     target = 1 << (target_bytes(files).bit_length() - 1)  # the same for inputs of about the same size
     inputs: list[Input] = list(state.inputs)
-    pieces: list[tuple[Piece, int]] = []
+    pieces: list[tuple[ScoringUnit, int]] = []
     for each in scan(runner, files, fields, target=target, skip=skip):
         if each.input.unreadable:
             log_unreadable(each.input.label, each.input.unreadable)
         pieces += [
-            (Piece(len(inputs), n_rows, where), cost + OPENING_BYTES)
+            (ScoringUnit(len(inputs), n_rows, where), cost + OPENING_BYTES)
             for where, n_rows, cost in each.pieces
             if n_rows
         ]
@@ -291,11 +291,11 @@ def log_unreadable(path: str, reason: str) -> None:
 def plan_partitions(state: RunState, found: Sequence[Input]) -> RunState:
     """Make a part of each partition that has documents."""
     first = len(state.inputs)
-    groups = [(Piece(first + i, each.rows, {}),) for i, each in enumerate(found) if each.rows]
+    groups = [(ScoringUnit(first + i, each.rows, {}),) for i, each in enumerate(found) if each.rows]
     return _with_parts(replace(state, inputs=(*state.inputs, *found)), groups)
 
 
-def _with_parts(state: RunState, groups: Sequence[tuple[Piece, ...]]) -> RunState:
+def _with_parts(state: RunState, groups: Sequence[tuple[ScoringUnit, ...]]) -> RunState:
     number, row = state.following
     parts = list(state.parts)
     for group in groups:

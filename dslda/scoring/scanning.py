@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from dslda.cluster.runner import Runner
 from dslda.exceptions import InputError
 from dslda.inputs.files import InputFiles, cut_file, group_sources, needs_cutting, whole_files
-from dslda.inputs.readers import CsvLines, Fields, JsonLines, ParquetRows, Source, TextFile
+from dslda.inputs.readers import CsvLines, Fields, JsonLines, ParquetRows, Piece, TextFile
 from dslda.inputs.streams import Lines
 from dslda.scoring.scoring_units import (
     FileSource,
@@ -54,7 +54,7 @@ class Cut:
     size : int
     modified : str
         As :func:`state_of` gives both, before it was cut.
-    pieces : tuple of (Source, int)
+    pieces : tuple of (Piece, int)
         With the bytes of text of each.
     """
 
@@ -62,7 +62,7 @@ class Cut:
     cost: int
     size: int
     modified: str
-    pieces: tuple[tuple[Source, int], ...]
+    pieces: tuple[tuple[Piece, int], ...]
 
     def scanned(self, sha256: str, counts: Iterable[int]) -> Scanned:
         """With the hash of the file and the records of each piece.
@@ -121,7 +121,7 @@ def scan(runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip
 
 
 def scan_group(
-    sources: Sequence[tuple[Source, int]], fields: Fields, target: int, skip: bool
+    sources: Sequence[tuple[Piece, int]], fields: Fields, target: int, skip: bool
 ) -> list[Scanned | Cut]:
     """Read small files, and cut large ones, of which only as much is read as that needs."""
     return [
@@ -132,7 +132,7 @@ def scan_group(
     ]
 
 
-def scan_whole(source: Source, cost: int, skip: bool) -> Scanned:
+def scan_whole(source: Piece, cost: int, skip: bool) -> Scanned:
     """Read a file that stays in one piece."""
     assert isinstance(source, FileSource)
     file = source.file
@@ -156,7 +156,7 @@ def scan_whole(source: Source, cost: int, skip: bool) -> Scanned:
     return Scanned(found, (({}, n, cost),))
 
 
-def _cut(source: Source, cost: int, fields: Fields, target: int, skip: bool) -> Scanned | Cut:
+def _cut(source: Piece, cost: int, fields: Fields, target: int, skip: bool) -> Scanned | Cut:
     assert isinstance(source, FileSource)
     try:
         size, modified = state_of(source.file)
@@ -171,11 +171,11 @@ def _cut(source: Source, cost: int, fields: Fields, target: int, skip: bool) -> 
 def _counted(runner: Runner, large: Sequence[Cut], *, skip: bool) -> list[Scanned]:
     """The hash of each, and the records of its pieces."""
     # hashes first: each is as long as its file
-    tasks: list[tuple[Source, bool, bool]] = [(cut.source, True, skip) for cut in large]
+    tasks: list[tuple[Piece, bool, bool]] = [(cut.source, True, skip) for cut in large]
     tasks += [(piece, False, skip) for cut in large for piece, _ in cut.pieces]
     figures: list[Any] = _values(runner, hash_or_count, tasks)
     hashes, counts = figures[: len(large)], iter(figures[len(large) :])
-    whole: dict[int, tuple[Source, int, bool]] = {}
+    whole: dict[int, tuple[Piece, int, bool]] = {}
     scanned: dict[int, Scanned] = {}
     for i, (cut, sha256) in enumerate(zip(large, hashes, strict=True)):
         numbers = [next(counts) for _ in cut.pieces]
@@ -204,7 +204,7 @@ def _values(runner: Runner, function: Callable[..., T], rows: Sequence[tuple[Any
     return [values[i] for i in range(len(rows))]
 
 
-def _records(source: Source, *, skip: bool = False) -> int:
+def _records(source: Piece, *, skip: bool = False) -> int:
     """Records of a piece, those that cannot be read one by one too; with `skip` those before the end of what can be read."""
     n = 0
     try:

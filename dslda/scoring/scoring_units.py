@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError, InputChangedError, InputError
-from dslda.inputs.readers import CsvLines, JsonLines, ParquetRows, Source, TextFile
+from dslda.inputs.readers import CsvLines, JsonLines, ParquetRows, Piece, TextFile
 from dslda.inputs.streams import InputFile, compression_of, why_not_opened
 from dslda.storage.errors import is_of_file_system
 from dslda.storage.json_fields import count, json_sha256, optional, text
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FileSource",
     "Input",
-    "Piece",
+    "ScoringUnit",
     "changed",
     "check_unchanged",
     "content_sha256",
@@ -123,7 +123,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ScoringUnit:
     """A range of an input whose rows are scored one after the other.
 
     Attributes
@@ -145,7 +145,7 @@ class Piece:
         return {"input": self.input, "rows": self.rows, **({"range": dict(self.range)} if self.range else {})}
 
     @classmethod
-    def from_json(cls, data: Any, where: str) -> Piece:
+    def from_json(cls, data: Any, where: str) -> ScoringUnit:
         """The reverse of :meth:`to_json`."""
         found = data.get("range", {}) if isinstance(data, dict) else None
         if not isinstance(found, dict):
@@ -259,7 +259,7 @@ def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
     ]
 
 
-def range_of(source: Source) -> dict[str, Any]:
+def range_of(source: Piece) -> dict[str, Any]:
     """Where a piece of a file begins and ends, as JSON; empty for a whole file."""
     if isinstance(source, JsonLines):
         return {} if source.start == 0 and source.stop is None else _given(source, "start", "stop")
@@ -272,7 +272,7 @@ def range_of(source: Source) -> dict[str, Any]:
     return {}
 
 
-def source_of(found: Input, piece: Piece, *, format: str, options: Mapping[str, Any]) -> FileSource:
+def source_of(found: Input, piece: ScoringUnit, *, format: str, options: Mapping[str, Any]) -> FileSource:
     """The source of a piece, as :func:`range_of` has described it.
 
     Raises
@@ -294,5 +294,5 @@ def source_of(found: Input, piece: Piece, *, format: str, options: Mapping[str, 
         raise FormatError(f"the range of a piece of {found.label} must be one of {format}: {error}") from None
 
 
-def _given(source: Source, *names: str) -> dict[str, Any]:
+def _given(source: Piece, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}

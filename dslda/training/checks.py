@@ -87,10 +87,11 @@ def report_left_out(training_set: TrainingSet) -> None:
     shown = ", ".join(training_set.source.name_of(row) for row in rows[:SHOWN])
     missing = ", ".join(f"{name!r} in {n:,}" for name, n in lacking.items() if n)
     warn(
-        f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack a covariate "
-        f"(missing: {missing}): their response is left out, their words still count; the first: {shown}"
-        f"{', ...' if len(rows) > SHOWN else ''}; fill it in to use them",
-        DataWarning,
+        DataWarning(
+            f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack a covariate "
+            f"(missing: {missing}): their response is left out, their words still count; the first: {shown}"
+            f"{', ...' if len(rows) > SHOWN else ''}; fill it in to use them"
+        )
     )
 
 

@@ -44,9 +44,10 @@ def values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]:
         )
     if len(summary.distinct) > MANY_CLASSES or not summary.whole:
         warn(
-            f"{what} has {len(summary.distinct)} different numbers, which are taken for classes without order; "
-            "a family of numbers needs one coefficient a topic, not one for each class",
-            DataWarning,
+            DataWarning(
+                f"{what} has {len(summary.distinct)} different numbers, which are taken for classes without order; "
+                "a family of numbers needs one coefficient a topic, not one for each class"
+            )
         )
     return summary.distinct
 
@@ -90,10 +91,11 @@ def report_rare_classes(
     none = np.flatnonzero(counts == 0).tolist()
     if none:
         warn(
-            f"{what}: {number_of(len(none), 'class', 'classes')} of no document trained on ({_some(names, none)}) cannot be "
-            "learned, and what they are given of each prediction comes from nowhere; train with documents of them, or leave "
-            "them out of the corpus",
-            DataWarning,
+            DataWarning(
+                f"{what}: {number_of(len(none), 'class', 'classes')} of no document trained on ({_some(names, none)}) cannot be "
+                "learned, and what they are given of each prediction comes from nowhere; train with documents of them, or leave "
+                "them out of the corpus"
+            )
         )
     single = np.flatnonzero(counts == 1).tolist()
     if single:
@@ -101,9 +103,10 @@ def report_rare_classes(
         row = training_set.source.first_with(first)
         where = "" if row is None else f"; the first in {training_set.source.name_of(row)}"
         warn(
-            f"{what}: {number_of(len(single), 'class', 'classes')} of a single document ("
-            f"{_some(names, single)}{where}) cannot be learned; merge or leave them out",
-            DataWarning,
+            DataWarning(
+                f"{what}: {number_of(len(single), 'class', 'classes')} of a single document ("
+                f"{_some(names, single)}{where}) cannot be learned; merge or leave them out"
+            )
         )
         return
     rare = [code for code in np.argsort(counts, kind="stable").tolist() if counts[code] > 0]
@@ -111,9 +114,10 @@ def report_rare_classes(
     if rare:
         each = "" if len(rare) == 1 else " at most, each,"
         warn(
-            f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; judge by "
-            "probabilities, or give rare classes more weight with class_weight ('balanced')",
-            DataWarning,
+            DataWarning(
+                f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; judge by "
+                "probabilities, or give rare classes more weight with class_weight ('balanced')"
+            )
         )
 
 

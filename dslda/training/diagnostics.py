@@ -79,8 +79,9 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
             "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
         )
         warn(
-            f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}; raise max_iter, or tol",
-            ConvergenceWarning,
+            ConvergenceWarning(
+                f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}; raise max_iter, or tol"
+            )
         )
     if statistics.n_unconverged:
         message = (
@@ -88,7 +89,7 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
             f"{number_of(spec.max_sweeps, 'sweep')} in the last E-step"
         )
         if statistics.n_unconverged > MANY_UNCONVERGED * statistics.n_documents:
-            warn(f"{message}; raise max_sweeps, or sweep_tol", ConvergenceWarning)
+            warn(ConvergenceWarning(f"{message}; raise max_sweeps, or sweep_tol"))
         else:
             logger.info("%s", message)
 
@@ -125,10 +126,11 @@ def report_separation(
     probability = math.exp(statistics.profile[0] / statistics.response_weight)
     if probability > SEPARATED**uneven:
         warn(
-            f"{what}: topics (and covariates) tell its classes apart all but perfectly in training (the class seen has a "
-            f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from growing "
-            "without end, so read their signs and not their sizes; a larger ridge makes them smaller",
-            DataWarning,
+            DataWarning(
+                f"{what}: topics (and covariates) tell its classes apart all but perfectly in training (the class seen has a "
+                f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from growing "
+                "without end, so read their signs and not their sizes; a larger ridge makes them smaller"
+            )
         )
 
 
@@ -161,10 +163,11 @@ def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean:
     chance = math.sqrt((2.0 + 1.0 / mean) / float(pearson[1]))
     if dispersion > max(SCATTERED, 1.0 + SURE * chance):
         warn(
-            f"{what} scatters {dispersion:.3g} times as much as family {family.name} has it around what topics and "
-            "covariates explain (Pearson dispersion): standard errors are too small by the factor "
-            f"{math.sqrt(dispersion):.2g}; {remedy}",
-            DataWarning,
+            DataWarning(
+                f"{what} scatters {dispersion:.3g} times as much as family {family.name} has it around what topics and "
+                "covariates explain (Pearson dispersion): standard errors are too small by the factor "
+                f"{math.sqrt(dispersion):.2g}; {remedy}"
+            )
         )
 
 
@@ -209,7 +212,8 @@ def report_entangled(information: NDArray[np.float64], design: Design) -> None:
         found.update(name for name, part in zip(names, parts, strict=True) if part > TAKES_PART)
     if entangled := [name for name in dict.fromkeys(names) if name in found]:
         warn(
-            f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one is "
-            "a combination of the others): their coefficients are one choice of many; leave one out",
-            DataWarning,
+            DataWarning(
+                f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one is "
+                "a combination of the others): their coefficients are one choice of many; leave one out"
+            )
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dslda._version import library_versions
 from dslda.engine.dask.worker_memory import check_here
-from dslda.engine.data.fit_source import Source
+from dslda.engine.data.fit_source import FitSource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
@@ -91,9 +91,10 @@ def fitted_model(
     report_left_out(training_set)
     if spec.n_topics > summary.n:
         warn(
-            f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
-            "apart; choose fewer topics",
-            DataWarning,
+            DataWarning(
+                f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
+                "apart; choose fewer topics"
+            )
         )
     model = response_model(named, training_set, roles)
     family, design = model.family, model.design
@@ -212,7 +213,7 @@ def _some_responses(summary: ResponseSummary) -> list[float]:
 
 
 @contextmanager
-def _executor(source: Source, family: Family, spec: FitSpec, client: Client | None) -> Iterator[Executor]:
+def _executor(source: FitSource, family: Family, spec: FitSpec, client: Client | None) -> Iterator[Executor]:
     if client is None:
         with SerialExecutor(source, family, spec) as serial:
             yield serial

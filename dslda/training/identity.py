@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from dslda.config import EngineSettings
-from dslda.engine.data.fit_source import Source
+from dslda.engine.data.fit_source import FitSource
 from dslda.engine.fingerprint import data_hash, selection_hash
 from dslda.exceptions import InputError
 from dslda.persistence.checkpoint_store import CheckpointRecord
 from dslda.persistence.model_manifest import settings_to_json
 from dslda.persistence.model_record import ModelRecord
+from dslda.settings import OTHER_NAMES
 from dslda.storage.json_fields import canonical_json
 from dslda.training.training_set import TrainingSet
 from dslda.variational.parameters import FitSpec
@@ -26,16 +27,13 @@ __all__ = ["check_same_fit", "fit_identity", "is_of_fit"]
 BITS_DEPEND_ON = ("dslda", "numpy", "numba", "scipy")
 """Packages with another version of which a fit may end with other bits."""
 
-CALLED = {"alpha": "doc_topic_prior", "rho": "response_weight", "delta_floor": "dispersion_floor"}
-"""What users call the settings that have the paper's names here."""
-
 NOT_GIVEN = {"alpha": "1/K", "ridge": "the family's"}
 """What a setting is that is not given, where there is more to say than that."""
 
 
 def fit_identity(
     training_set: TrainingSet,
-    source: Source,
+    source: FitSource,
     spec: FitSpec,
     *,
     classes: tuple[str, ...] | None,
@@ -46,7 +44,7 @@ def fit_identity(
     Parameters
     ----------
     training_set : TrainingSet
-    source : Source
+    source : FitSource
         Its documents, as they are fitted.
     spec : FitSpec
     classes : tuple of str or None
@@ -141,7 +139,7 @@ def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator
             before, after = (
                 NOT_GIVEN.get(rest, "none") if v.get(name) is None else _shown(v[name]) for v in (then, now)
             )
-            told.append(f"{CALLED.get(rest, rest)} {before} then, {after} now")
+            told.append(f"{OTHER_NAMES.get(rest, rest)} {before} then, {after} now")
     # where nothing that a user says explains it
     yield from told or (
         f"{name} {_shown(then.get(name))} then, {_shown(now.get(name))} now" for name in differing

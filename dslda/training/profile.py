@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
-from dslda.engine.data.fit_source import Source
+from dslda.engine.data.fit_source import FitSource
 from dslda.engine.data.training_view import TrainingView
 from dslda.engine.executor import single_threaded_blas
 from dslda.evaluation.metrics import predictive_r2, predictive_r2_standard_error, share_standard_error
@@ -51,14 +51,14 @@ FAMILIES_WITH_INTERVAL = ("gaussian", "student_t")
 """Numbers whose scatter about their prediction does not depend on its level, as their families say."""
 
 
-def training_reference(record: ModelRecord, source: Source) -> tuple[Reference | None, HeldOut | None]:
+def training_reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None, HeldOut | None]:
     """Distributions of predictions and topics over the training documents, and how well others are predicted.
 
     Parameters
     ----------
     record : ModelRecord
         Of the fitted model.
-    source : Source
+    source : FitSource
         The documents that it was fitted to.
 
     Returns
@@ -83,7 +83,7 @@ def training_reference(record: ModelRecord, source: Source) -> tuple[Reference |
         return None, None
 
 
-def _reference(record: ModelRecord, source: Source) -> tuple[Reference | None, HeldOut | None]:
+def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None, HeldOut | None]:
     trained, left_out = _Collected(record), _Collected(record)
     n = source.n_partitions
     wanted = min(n, MOST_PARTITIONS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
+from dslda import settings
 from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster
 from dslda.corpus.store import Corpus, open_corpus
@@ -19,6 +20,7 @@ from dslda.families.categorical import Categorical
 from dslda.ingestion.collections import is_dask_collection
 from dslda.inputs.in_memory import is_table
 from dslda.model import Model
+from dslda.settings import Granularity, TopicEstimation
 from dslda.storage.location import is_in_memory
 from dslda.training.checkpoint import CheckpointOptions, alone
 from dslda.training.fitting import fitted_model
@@ -32,7 +34,7 @@ from dslda.training.training_set import (
     training_set_of_matrix,
 )
 from dslda.variational.compiling import kernel_of
-from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
+from dslda.variational.parameters import FitSpec
 from dslda.wording import check_keywords
 
 if TYPE_CHECKING:
@@ -46,16 +48,7 @@ __all__ = ["train"]
 logger = logging.getLogger("dslda.training")
 
 DEFAULTS = FitSpec()
-OTHER_NAMES = {
-    "K": "n_topics",
-    "topics": "n_topics",
-    "alpha": "doc_topic_prior",
-    "rho": "response_weight",
-    "delta_floor": "dispersion_floor",
-    "random_state": "seed",
-    "scheduler": "client",
-    "workers": "client",
-}
+OTHER_NAMES = settings.OTHER_NAMES | {"scheduler": "client", "workers": "client"}
 """What the paper, the command line and scikit-learn call the keywords."""
 
 CLASS_FAMILIES = ("binomial", "categorical")
@@ -78,16 +71,16 @@ def train(
     event: str | ArrayLike | None = None,
     class_weight: ClassWeight | None = None,
     ridge: float | None = DEFAULTS.ridge,
-    doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.alpha,
+    doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.doc_topic_prior,
     topic_prior: float = DEFAULTS.topic_prior,
     topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
-    response_weight: float = DEFAULTS.rho,
+    response_weight: float = DEFAULTS.response_weight,
     granularity: Granularity = DEFAULTS.granularity,
     max_iter: int = DEFAULTS.max_iter,
     tol: float = DEFAULTS.tol,
     max_sweeps: int = DEFAULTS.max_sweeps,
     sweep_tol: float = DEFAULTS.sweep_tol,
-    dispersion_floor: float = DEFAULTS.delta_floor,
+    dispersion_floor: float = DEFAULTS.dispersion_floor,
     terms: Iterable[str] | Vocabulary | None = None,
     text: str | None = None,
     words: str | None = None,
@@ -239,16 +232,16 @@ def train(
     spec = FitSpec(
         n_topics=n_topics,
         family=family if isinstance(family, str) else family.name,
-        alpha=doc_topic_prior,
+        doc_topic_prior=doc_topic_prior,
         topic_prior=topic_prior,
         topic_estimation=topic_estimation,
-        rho=response_weight,
+        response_weight=response_weight,
         granularity=granularity,
         max_iter=max_iter,
         tol=tol,
         max_sweeps=max_sweeps,
         sweep_tol=sweep_tol,
-        delta_floor=dispersion_floor,
+        dispersion_floor=dispersion_floor,
         ridge=ridge,
         seed=seed,
     )

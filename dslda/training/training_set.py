@@ -16,7 +16,7 @@ from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.engine.data.fit_source import CorpusSource, FutureSource, MemorySource, Source
+from dslda.engine.data.fit_source import CorpusSource, FitSource, FutureSource, MemorySource
 from dslda.exceptions import InputError
 from dslda.ingestion.collections import blocks_from_bag, check_fields
 from dslda.inputs.readers import Fields
@@ -45,7 +45,7 @@ TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
 class TrainingSet:
     """Documents to train on and what the model will remember of them."""
 
-    source: Source
+    source: FitSource
     response: str | None
     summary: ResponseSummary
     covariates: Mapping[str, ResponseSummary] = field(default_factory=dict)

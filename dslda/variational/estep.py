@@ -237,7 +237,7 @@ def _run(
         kernel(
             *inputs,
             family.uses_bound,
-            spec.rho,
+            spec.response_weight,
             spec.max_sweeps,
             spec.sweep_tol,
             *sums,
@@ -248,7 +248,7 @@ def _run(
     kernel(
         *inputs,
         _plain(deltas, np.float64),
-        spec.rho,
+        spec.response_weight,
         spec.granularity == "term",
         family.is_quadratic,
         spec.max_sweeps,

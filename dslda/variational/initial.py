@@ -42,7 +42,8 @@ def initial_parameters(
     topics += 1.0
     topics /= topics.sum(axis=0)
     alpha = np.full(
-        spec.n_topics, spec.alpha if isinstance(spec.alpha, (int, float)) else 1.0 / spec.n_topics
+        spec.n_topics,
+        spec.doc_topic_prior if isinstance(spec.doc_topic_prior, (int, float)) else 1.0 / spec.n_topics,
     )
     concentration = None
     if spec.topic_estimation == "variational":

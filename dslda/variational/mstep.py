@@ -53,11 +53,11 @@ def m_step(
         delta = checked_delta(family, delta, new)
         if family.has_dispersion_floor:
             # scaled responses have variance 1
-            delta = np.concatenate([[max(delta[0], spec.delta_floor)], delta[1:]])
+            delta = np.concatenate([[max(delta[0], spec.dispersion_floor)], delta[1:]])
     alpha = parameters.alpha
-    if spec.alpha in ("auto", "asymmetric"):
+    if spec.doc_topic_prior in ("auto", "asymmetric"):
         alpha = update_alpha(
-            alpha, statistics.log_theta, statistics.log_theta_weight, symmetric=spec.alpha == "auto"
+            alpha, statistics.log_theta, statistics.log_theta_weight, symmetric=spec.doc_topic_prior == "auto"
         )
     concentration = totals if spec.topic_estimation == "variational" else None
     return Parameters(topics, alpha, eta, delta, zeta, concentration)
@@ -136,7 +136,7 @@ def objective(
         of_topics = topic_log_prior(parameters.topics, spec.topic_prior)
     else:
         of_topics = -topic_divergence(parameters, spec.topic_prior)
-    return statistics.elbo + of_topics + spec.rho * prior
+    return statistics.elbo + of_topics + spec.response_weight * prior
 
 
 def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:

@@ -358,7 +358,7 @@ def test_responses_and_roles_that_do_not_fit_are_refused(
 def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> None:
     model = load_model(made / "stars.model")
     assert model.response == "stars"
-    assert (model.n_topics, model.spec.rho) == (2, 2.0)
+    assert (model.n_topics, model.spec.response_weight) == (2, 2.0)
     assert model.training.n_labelled == 79
     told = dslda("info", made / "stars.model")
     assert told.code == 0

@@ -19,7 +19,7 @@ from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.dask.dask_executor import DaskExecutor
-from dslda.engine.data.fit_source import CorpusSource, Source
+from dslda.engine.data.fit_source import CorpusSource, FitSource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.families.base import STANDARDISED, Family
@@ -40,7 +40,7 @@ class Problem:
     """One fit of a small corpus, and the digest it must give everywhere."""
 
     corpus: Corpus
-    source: Source
+    source: FitSource
     family: Family
     spec: FitSpec
 
@@ -57,10 +57,10 @@ class Problem:
             keywords |= {"done": start.trace, "checkpoints": kept.schedule(start)}
         return fit(executor, initial, family=self.family, spec=self.spec, **keywords)
 
-    def executor(self, client: Client, source: Source | None = None) -> DaskExecutor:
+    def executor(self, client: Client, source: FitSource | None = None) -> DaskExecutor:
         return DaskExecutor(client, source or self.source, self.family, self.spec)
 
-    def fit_on(self, client: Client, source: Source | None = None, **keywords: Any) -> str:
+    def fit_on(self, client: Client, source: FitSource | None = None, **keywords: Any) -> str:
         with self.executor(client, source) as executor:
             return digest(self.fit(executor, **keywords))
 

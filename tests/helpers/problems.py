@@ -144,7 +144,9 @@ def reference_statistics(
     sums = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics, n_probes=len(deltas))
     for state, y_d in zip(states, y, strict=True):
         np.add.at(sums.topic_word, state.terms, state.copies[:, np.newaxis] * state.phi)
-        sums.elbo += one_predictor.document_elbo(state, y_d, parameters, family=family, rho=spec.rho)
+        sums.elbo += one_predictor.document_elbo(
+            state, y_d, parameters, family=family, rho=spec.response_weight
+        )
         sums.n_documents += 1
         if len(state.terms):
             sums.log_theta += special.digamma(state.gamma) - special.digamma(state.gamma.sum())

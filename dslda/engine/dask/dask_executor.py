@@ -29,7 +29,7 @@ from dslda.engine.dask.publish import number_of_parts, publish, publish_recomput
 from dslda.engine.dask.recovery import (
     Action,
     AttemptError,
-    Failure,
+    IterationFailure,
     Retries,
     WorkersHungError,
     WorkersLostError,
@@ -37,7 +37,7 @@ from dslda.engine.dask.recovery import (
     classify,
 )
 from dslda.engine.dask.tasks import GroupTask, Reading, add_up, nothing, run_group, take_part
-from dslda.engine.data.fit_source import MemorySource, Source
+from dslda.engine.data.fit_source import FitSource, MemorySource
 from dslda.engine.executor import IterationTimes, PartitionListener
 from dslda.engine.progress import telling_after
 from dslda.engine.reduction import FAN_IN, least_level, nodes, task_level
@@ -69,7 +69,7 @@ class DaskExecutor:
     ----------
     client : distributed.Client
         Not asynchronous. Used by one fit at a time (distributed#2628).
-    source : Source
+    source : FitSource
         Not of documents in this process's memory.
     family : Family
     spec : FitSpec
@@ -82,7 +82,7 @@ class DaskExecutor:
         There is no worker, or workers run other versions than the client.
     """
 
-    def __init__(self, client: Client, source: Source, family: Family, spec: FitSpec) -> None:
+    def __init__(self, client: Client, source: FitSource, family: Family, spec: FitSpec) -> None:
         from dslda.engine.dask.plugin import register
 
         if isinstance(source, MemorySource):
@@ -157,7 +157,7 @@ class DaskExecutor:
                 failure = classify(error, raised_by_task=failed.raised_by_task)
                 if failure is None:
                     raise error from error.__cause__
-                if failure is Failure.LOST:
+                if failure is IterationFailure.LOST:
                     error, failure = self._diagnosed(error)
             step = retries.failed(failure, time.monotonic())
             if step.action is Action.GIVE_UP:
@@ -321,18 +321,18 @@ class DaskExecutor:
             )
         logger.warning("iteration %d: %s; waiting on", self._iteration, stall)
 
-    def _diagnosed(self, error: Exception) -> tuple[Exception, Failure]:
+    def _diagnosed(self, error: Exception) -> tuple[Exception, IterationFailure]:
         """What failed, or that workers hang where it may come of that: whoever sends to one waits in vain."""
         try:
             diagnosis = self._workers.look()
         except Exception:  # the scheduler does not answer: that is for the next attempt to find
-            return error, Failure.LOST
+            return error, IterationFailure.LOST
         if not diagnosis.hung:
-            return error, Failure.LOST
+            return error, IterationFailure.LOST
         named = ", ".join(f"worker {worker} {diagnosis.of(worker)}" for worker in sorted(diagnosis.hung))
         self._last_stall = f"; before, {named}"
         message = f"{brief(error)}; {named}"
-        return WorkersHungError(message, diagnosis.hung), Failure.HUNG
+        return WorkersHungError(message, diagnosis.hung), IterationFailure.HUNG
 
     def _restart_hung(self, error: Exception | None) -> None:
         """Leave workers that hang out of the next attempt, and have them restarted where they have a nanny."""

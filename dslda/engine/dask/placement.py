@@ -21,7 +21,7 @@ from dslda.engine.dask.worker_memory import (
     room_for_documents,
     working_memory,
 )
-from dslda.engine.data.fit_source import FutureSource, Source
+from dslda.engine.data.fit_source import FitSource, FutureSource
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.exceptions import EngineError
 from dslda.variational.parameters import FitSpec
@@ -73,7 +73,7 @@ class Partitions(Protocol):
 class StreamedPartitions:
     """Partitions that every task reads for itself: for corpora larger than the workers' memory."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FitSource) -> None:
         self._loaders = [source.loader(i) for i in range(source.n_partitions)]
 
     def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
@@ -104,7 +104,7 @@ class ResidentPartitions:
     Parameters
     ----------
     client : distributed.Client
-    source : Source
+    source : FitSource
     fit : str
         Makes keys unique.
     groups : sequence of range
@@ -117,7 +117,7 @@ class ResidentPartitions:
     def __init__(
         self,
         client: Client,
-        source: Source,
+        source: FitSource,
         fit: str,
         groups: Sequence[range],
         bundles: Sequence[range],
@@ -242,7 +242,7 @@ class BorrowedPartitions:
 
 def place(
     client: Client,
-    source: Source,
+    source: FitSource,
     spec: FitSpec,
     fit: str,
     groups: Sequence[range],
@@ -256,7 +256,7 @@ def place(
     Parameters
     ----------
     client : distributed.Client
-    source : Source
+    source : FitSource
     spec : FitSpec
     fit : str
         Makes keys unique.

@@ -11,7 +11,7 @@ from distributed.scheduler import NoValidWorkerError, NoWorkerError
 __all__ = [
     "Action",
     "AttemptError",
-    "Failure",
+    "IterationFailure",
     "Retries",
     "Step",
     "WorkersHungError",
@@ -60,7 +60,7 @@ class AttemptError(Exception):
         self.raised_by_task = raised_by_task
 
 
-class Failure(enum.Enum):
+class IterationFailure(enum.Enum):
     """Why an iteration did not complete."""
 
     LOST = "workers or data were lost"
@@ -68,7 +68,7 @@ class Failure(enum.Enum):
     KILLED = "a task was on several workers as they died"
 
 
-def classify(error: BaseException, *, raised_by_task: bool) -> Failure | None:
+def classify(error: BaseException, *, raised_by_task: bool) -> IterationFailure | None:
     """The kind of failure if a retry can help, None if it is an error of the computation itself.
 
     Parameters
@@ -79,16 +79,16 @@ def classify(error: BaseException, *, raised_by_task: bool) -> Failure | None:
         but then the task raised it and would raise it again.
     """
     if isinstance(error, KilledWorker):
-        return Failure.KILLED
+        return IterationFailure.KILLED
     if isinstance(error, WorkersHungError):
-        return Failure.HUNG
+        return IterationFailure.HUNG
     # distributed#3149: data that was scattered goes with its worker, and what needs it is cancelled;
     # distributed#7346, #8600: tasks that found no worker for too long
     if isinstance(error, (WorkersLostError, CancelledError, NoWorkerError, NoValidWorkerError)):
-        return Failure.LOST
+        return IterationFailure.LOST
     # TimeoutError and CommClosedError are OSErrors
     if isinstance(error, OSError) and not raised_by_task:
-        return Failure.LOST
+        return IterationFailure.LOST
     return None
 
 
@@ -126,23 +126,23 @@ class Retries:
     def __init__(self, budget: float) -> None:
         self._budget = budget
         self._began: float | None = None
-        self._not_examined: list[Failure] = []
+        self._not_examined: list[IterationFailure] = []
         self.n_failures = 0
 
-    def failed(self, failure: Failure, now: float) -> Step:
+    def failed(self, failure: IterationFailure, now: float) -> Step:
         """What to do after an attempt that failed at `now` (seconds of any clock that does not go back)."""
         self._began = now if self._began is None else self._began
         self.n_failures += 1
         if now - self._began >= self._budget:
             return Step(Action.GIVE_UP)
         delay = min(FIRST_DELAY * 2.0 ** (self.n_failures - 1), LONGEST_DELAY)
-        if failure is Failure.HUNG:  # it is known who it was
+        if failure is IterationFailure.HUNG:  # it is known who it was
             return Step(Action.RETRY, delay)
         # Once is no proof: every task assigned to a dead worker is blamed, not only the one that ran
         # (distributed#5234), and preemptible machines die by themselves. On a cluster of one worker no task is
         # blamed at all, since the parameters are lost first.
         self._not_examined.append(failure)
-        if self._not_examined.count(Failure.KILLED) >= 2 or len(self._not_examined) >= 3:
+        if self._not_examined.count(IterationFailure.KILLED) >= 2 or len(self._not_examined) >= 3:
             self._not_examined.clear()
             return Step(Action.EXAMINE, delay)
         return Step(Action.RETRY, delay)

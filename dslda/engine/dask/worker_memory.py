@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dslda.engine.data.fit_source import Source
+from dslda.engine.data.fit_source import FitSource
 from dslda.engine.reduction import FAN_IN
 from dslda.exceptions import InputError
 from dslda.variational.parameters import FitSpec
@@ -46,7 +46,7 @@ class WorkerMemory:
     threads: int
 
 
-def working_memory(source: Source, spec: FitSpec, *, threads: int, level: int) -> int:
+def working_memory(source: FitSource, spec: FitSpec, *, threads: int, level: int) -> int:
     """The most bytes that a worker needs beside the documents it keeps, whatever their number.
 
     Let M be a matrix of K x V doubles, m one of K rows for the terms of a partition, at most an M, and s one for those of
@@ -56,7 +56,7 @@ def working_memory(source: Source, spec: FitSpec, *, threads: int, level: int) -
 
     Parameters
     ----------
-    source : Source
+    source : FitSource
     spec : FitSpec
     threads : int
     level : int
@@ -76,7 +76,7 @@ def working_memory(source: Source, spec: FitSpec, *, threads: int, level: int) -
 
 
 def room_for_documents(
-    workers: Iterable[WorkerMemory], source: Source, spec: FitSpec, *, level: int, fraction: float
+    workers: Iterable[WorkerMemory], source: FitSource, spec: FitSpec, *, level: int, fraction: float
 ) -> float:
     """Bytes of documents that all workers together may keep: a share of what the work itself leaves."""
     return fraction * sum(

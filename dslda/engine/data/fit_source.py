@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CorpusSource",
+    "FitSource",
     "FutureSource",
     "MemorySource",
-    "Source",
     "document_mask",
 ]
 
@@ -43,7 +43,7 @@ _ENTRY_BYTES = 8
 _DOCUMENT_BYTES = 16
 
 
-class Source(ABC):
+class FitSource(ABC):
     """The documents of one fit, in partitions that the data alone decide.
 
     Parameters
@@ -186,8 +186,8 @@ class Source(ABC):
         return f"{what} (documents {self._first[start]} to {self._first[stop] - 1})"
 
 
-class CorpusSource(Source):
-    """The partitions of a stored corpus, read where they are needed; parameters as :class:`Source`."""
+class CorpusSource(FitSource):
+    """The partitions of a stored corpus, read where they are needed; parameters as :class:`FitSource`."""
 
     def __init__(
         self,
@@ -227,10 +227,10 @@ class CorpusSource(Source):
         return f"document {names[row - int(self._first[partition])]!r}"
 
 
-class MemorySource(Source):
+class MemorySource(FitSource):
     """Documents in memory, cut into the partitions that a stored corpus of them would have.
 
-    For the process that holds them: documents are not sent to a cluster. See :class:`Source` for the
+    For the process that holds them: documents are not sent to a cluster. See :class:`FitSource` for the
     parameters.
     """
 
@@ -260,7 +260,7 @@ class MemorySource(Source):
         return _Held(self._blocks[partition])
 
 
-class FutureSource(Source):
+class FutureSource(FitSource):
     """Blocks of documents that live on the workers of a cluster, such as those counted from a Dask bag.
 
     Parameters
@@ -269,7 +269,7 @@ class FutureSource(Source):
         Of :class:`~dslda.corpus.block.DocumentBlock`, in the order of the corpus. They must be results of
         tasks, so that Dask makes a lost one again. The caller keeps them alive and releases them.
     n_terms, n_documents, n_entries, design, documents
-        See :class:`Source`.
+        See :class:`FitSource`.
     """
 
     def __init__(

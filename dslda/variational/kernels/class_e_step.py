@@ -42,8 +42,8 @@ from dslda.variational.kernels.layout import (
 from dslda.variational.kernels.scratch import (
     OPTIONS,
     SMALLEST_WEIGHT,
+    KernelParameters,
     Matrix,
-    Model,
     Scratch,
     Vector,
     make_model,
@@ -238,7 +238,7 @@ def spread_of_classes(c: Classes, length: float) -> float:
 
 @njit(**OPTIONS)
 def ascend_classes(
-    model: Model,
+    model: KernelParameters,
     s: Scratch,
     c: Classes,
     trail: Trail,

@@ -22,8 +22,8 @@ from dslda.variational.kernels.scratch import (
     SMALLEST_WEIGHT,
     TILE_DOUBLES,
     WIDEST,
+    KernelParameters,
     Matrix,
-    Model,
     Scratch,
 )
 
@@ -94,7 +94,7 @@ def gather(
 
 
 @njit(**OPTIONS)
-def lay_out(model: Model, s: Scratch, observed: Observed, n: int, length: float) -> Document:
+def lay_out(model: KernelParameters, s: Scratch, observed: Observed, n: int, length: float) -> Document:
     """Cut the first `n` entries in `s` into tiles, and gather their topic weights where they fit."""
     n_topics = model.topics.shape[1]
     width = tile_width(n, n_topics)
@@ -108,7 +108,7 @@ def lay_out(model: Model, s: Scratch, observed: Observed, n: int, length: float)
 
 
 @njit(**OPTIONS)
-def tile_row(model: Model, s: Scratch, document: Document, start: int) -> int:
+def tile_row(model: KernelParameters, s: Scratch, document: Document, start: int) -> int:
     """Row of `document.weights` at which the tile of entry `start` begins."""
     n_topics = model.topics.shape[1]
     if document.resident:

@@ -38,8 +38,8 @@ from dslda.variational.kernels.scratch import (
     W1,
     W2,
     Base,
+    KernelParameters,
     Matrix,
-    Model,
     Scratch,
     T,
     Vector,
@@ -71,7 +71,7 @@ _LARGEST_TILT = 150.0
 
 
 @njit(**OPTIONS)
-def tilt(model: Model, u: Vector, length: float) -> Model:
+def tilt(model: KernelParameters, u: Vector, length: float) -> KernelParameters:
     """The model with `u` in the place of eta, written for a document of N = `length` tokens, and `middle` to go with it.
 
     eta counts from its mean, or from N above the lowest where that is less: near 0, kappa_n = 1 + m_n / N would lose digits.
@@ -88,7 +88,7 @@ def tilt(model: Model, u: Vector, length: float) -> Model:
         u[k] = length * math.expm1(min((eta[k] - origin) / length, _LARGEST_TILT))
         reach = max(reach, abs(u[k]))
         square_mean += u[k] * u[k] / n_topics
-    return Model(
+    return KernelParameters(
         model.topics,
         model.alpha,
         model.alpha_sum,
@@ -179,7 +179,7 @@ def near(tile: Vector, first: int, stop: int, change: float) -> tuple[int, float
 
 @njit(**OPTIONS)
 def update_alone(
-    model: Model,
+    model: KernelParameters,
     s: Scratch,
     term: int,
     c: float,
@@ -225,7 +225,14 @@ def update_alone(
 
 @njit(**OPTIONS)
 def update_tile(
-    model: Model, s: Scratch, start: int, n: int, factor: float, log_a: float, share: float, base: Base
+    model: KernelParameters,
+    s: Scratch,
+    start: int,
+    n: int,
+    factor: float,
+    log_a: float,
+    share: float,
+    base: Base,
 ) -> tuple[float, float]:
     """Update the `n` entries from `start`, as `sweeps.update_tile` does; returns their part of the ELBO and the new log A."""
     tile = s.tile
@@ -264,7 +271,7 @@ def update_tile(
 
 @njit(**OPTIONS)
 def sweep(
-    model: Model, s: Scratch, document: Document, factor: float, log_a: float, log_kappa: float
+    model: KernelParameters, s: Scratch, document: Document, factor: float, log_a: float, log_kappa: float
 ) -> tuple[float, float, float]:
     """Update every phi_n; leaves sum_n phi_n in `s`. `log_kappa` is that of a typical token.
 
@@ -305,8 +312,8 @@ def sweep(
 
 @njit(**OPTIONS)
 def ascend_product(
-    model: Model,
-    tilted: Model,
+    model: KernelParameters,
+    tilted: KernelParameters,
     response: Response,
     s: Scratch,
     trail: Trail,

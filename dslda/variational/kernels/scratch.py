@@ -100,7 +100,7 @@ def matrix(n_rows: int, n_columns: int) -> Matrix:
     return np.zeros((n_rows + 2 * n_guards, n_columns))[n_guards : n_guards + n_rows]
 
 
-class Model(NamedTuple):
+class KernelParameters(NamedTuple):
     """The parameters, and what follows from them alone.
 
     eta is centred on its mean, `middle`, which keeps a_n - a_base small; omega gets the mean back as an offset, and since
@@ -200,7 +200,7 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
 
 
 @njit(**OPTIONS)
-def make_model(topics: Matrix, alpha: Vector, eta: Vector, sweep_tol: float) -> Model:
+def make_model(topics: Matrix, alpha: Vector, eta: Vector, sweep_tol: float) -> KernelParameters:
     """Centre eta and sum what every document needs."""
     n_topics = topics.shape[1]
     centred = vector(n_topics)
@@ -220,6 +220,6 @@ def make_model(topics: Matrix, alpha: Vector, eta: Vector, sweep_tol: float) -> 
         log_beta_alpha += math.lgamma(alpha[k])
     log_beta_alpha -= math.lgamma(alpha_sum)
     series_limit = max(TAYLOR_SHARE * sweep_tol, TAYLOR_LEAST)
-    return Model(
+    return KernelParameters(
         topics, alpha, alpha_sum, log_beta_alpha, centred, middle, reach, eta_square_mean, series_limit
     )

@@ -25,7 +25,7 @@ from dslda.variational.kernels.scratch import (
     W1,
     W2,
     Base,
-    Model,
+    KernelParameters,
     Scratch,
     T,
     Vector,
@@ -173,7 +173,14 @@ def pull_of(
 
 @njit(**OPTIONS)
 def update_tile(
-    model: Model, s: Scratch, start: int, n: int, pull: Pull, base: Base, m_start: float, sums: Sums
+    model: KernelParameters,
+    s: Scratch,
+    start: int,
+    n: int,
+    pull: Pull,
+    base: Base,
+    m_start: float,
+    sums: Sums,
 ) -> Sums:
     """Update the `n` entries from `start`, whose M_j at the base are in the tile, in order; leaves the w_nj there.
 
@@ -218,7 +225,7 @@ def update_tile(
 
 @njit(**OPTIONS)
 def sweep_labelled(
-    model: Model, s: Scratch, document: Document, pull: Pull, m_start: float
+    model: KernelParameters, s: Scratch, document: Document, pull: Pull, m_start: float
 ) -> tuple[Sums, float]:
     """Update every phi_n of a document with a response; leaves sum_n phi_n in `s`. Returns sums and a_base."""
     n, width = document.n, document.width
@@ -246,7 +253,7 @@ def sweep_labelled(
 
 
 @njit(**OPTIONS)
-def sweep_unlabelled(model: Model, s: Scratch, document: Document) -> float:
+def sweep_unlabelled(model: KernelParameters, s: Scratch, document: Document) -> float:
     """Update every phi_n of a document without response: a = b = 0. Returns the entries' part of the ELBO."""
     n, width = document.n, document.width
     weights, tile, assigned, phi, copies = document.weights, s.tile, s.assigned, s.phi, s.copies
@@ -279,7 +286,13 @@ def sweep_unlabelled(model: Model, s: Scratch, document: Document) -> float:
 
 @njit(**OPTIONS)
 def sweep_part_of_the_way(
-    model: Model, s: Scratch, trail: Trail, document: Document, pull: Pull, share: float, a_base: float
+    model: KernelParameters,
+    s: Scratch,
+    trail: Trail,
+    document: Document,
+    pull: Pull,
+    share: float,
+    a_base: float,
 ) -> Sums:
     """Move the exponents of every phi_n from those kept a `share` of the way to where the kept state would have them.
 
@@ -313,7 +326,7 @@ def sweep_part_of_the_way(
 
 @njit(**OPTIONS)
 def ascend(
-    model: Model,
+    model: KernelParameters,
     response: Response,
     s: Scratch,
     trail: Trail,

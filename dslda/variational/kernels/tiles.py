@@ -34,8 +34,8 @@ from dslda.variational.kernels.scratch import (
     W1,
     W2,
     Base,
+    KernelParameters,
     Matrix,
-    Model,
     Scratch,
     Vector,
     Z,
@@ -66,7 +66,7 @@ def choose_live(s: Scratch, eta: Vector, limit: float) -> tuple[int, float]:
 
 
 @njit(**OPTIONS)
-def set_base(model: Model, s: Scratch, a: float) -> Base:
+def set_base(model: KernelParameters, s: Scratch, a: float) -> Base:
     """r = exp(h + a eta - top) with top the largest exponent, and the live topics."""
     h, eta, exponents = s.h, model.eta, s.exponents
     top = -np.inf

@@ -38,7 +38,7 @@ from dslda.variational.kernels.scratch import (
     W1,
     W2,
     Base,
-    Model,
+    KernelParameters,
     Scratch,
     T,
     Vector,
@@ -203,7 +203,7 @@ def taylor_updates(
 
 
 @njit(**OPTIONS)
-def alone(model: Model, s: Scratch, term: int, a: float, base: Base) -> Alone:
+def alone(model: KernelParameters, s: Scratch, term: int, a: float, base: Base) -> Alone:
     """Write phi of one term at `a`: by a longer series from the base, or by exponentials."""
     topics, eta, h, r, phi, exponents = model.topics, model.eta, s.h, s.r, s.phi, s.exponents
     n_topics = h.shape[0]
@@ -244,7 +244,7 @@ def alone(model: Model, s: Scratch, term: int, a: float, base: Base) -> Alone:
 
 @njit(**OPTIONS)
 def update_alone(
-    model: Model, s: Scratch, term: int, rest: float, coupling: float, guess: float, base: Base
+    model: KernelParameters, s: Scratch, term: int, rest: float, coupling: float, guess: float, base: Base
 ) -> Alone:
     """Update of one token, or of all tied occurrences of one term: solves m = eta'phi(rest + coupling m) from a guess.
 

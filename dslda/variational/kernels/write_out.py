@@ -27,8 +27,8 @@ from dslda.variational.kernels.scratch import (
     W1,
     W2,
     Base,
+    KernelParameters,
     Matrix,
-    Model,
     Scratch,
     T,
     Vector,
@@ -87,7 +87,7 @@ def series_serves_up_to(s: Scratch, n: int, reach: float, limit: float, floor: f
 
 
 @njit(**OPTIONS)
-def write_phi_alone(model: Model, s: Scratch, start: int, e: int, base: Base) -> None:
+def write_phi_alone(model: KernelParameters, s: Scratch, start: int, e: int, base: Base) -> None:
     """Replace what `write_phi` has written of an entry."""
     tile, phi = s.tile, s.phi_tile
     i = np.uint64(e)
@@ -291,7 +291,7 @@ def add_covariate_statistics(
 
 @njit(**OPTIONS)
 def write_out(
-    model: Model,
+    model: KernelParameters,
     s: Scratch,
     document: Document,
     a_base: float,

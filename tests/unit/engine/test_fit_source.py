@@ -12,7 +12,7 @@ from scipy import sparse
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.data.fit_source import CorpusSource, MemorySource, Source, document_mask
+from dslda.engine.data.fit_source import CorpusSource, FitSource, MemorySource, document_mask
 from dslda.exceptions import InputError
 from dslda.ingestion.ingest import ingest
 from dslda.variational.design import Design
@@ -34,7 +34,7 @@ def corpus(block: DocumentBlock, tmp_path_factory: pytest.TempPathFactory) -> Co
     return ingest(matrix, path, vocabulary=terms, response={"y": block.responses["y"]})
 
 
-def all_rows(source: Source) -> list[tuple[bytes, bytes, float]]:
+def all_rows(source: FitSource) -> list[tuple[bytes, bytes, float]]:
     """Terms, counts and response of every document."""
     rows = []
     for i in range(source.n_partitions):

@@ -22,7 +22,7 @@ from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
 # without a floor: maximum likelihood
-SPEC = FitSpec(n_topics=3, ridge=0.0, delta_floor=1e-9)
+SPEC = FitSpec(n_topics=3, ridge=0.0, dispersion_floor=1e-9)
 
 # a response of classes has as many predictors as classes: test_categorical.py
 OF_ONE_PREDICTOR = [name for name in FAMILIES if name != "categorical"]

@@ -41,7 +41,7 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
         ),
         covariance=half @ half.T,
         design=Design("rating", Scaling(3.1, 0.7)),
-        spec=FitSpec(n_topics=n_topics, rho=np.float64(2.5), seed=7),
+        spec=FitSpec(n_topics=n_topics, response_weight=np.float64(2.5), seed=7),
         response="rating",
         response_summary=ResponseSummary.of([1.0, 2.0, 5.0, np.nan]),
         training=TrainingSummary(
@@ -91,7 +91,7 @@ def a_record_of_classes() -> ModelRecord:
             n_topics=3,
             family="categorical",
             family_options={"n_classes": 2, "form": "bound"},
-            alpha="asymmetric",
+            doc_topic_prior="asymmetric",
             ridge=0.5,
         ),
         classes=("1", "5"),

@@ -106,8 +106,8 @@ def test_em_from_the_last_phi_never_lowers_the_objective(
         granularity=granularity,
         topic_prior=topic_prior,
         topic_estimation=topic_estimation,
-        rho=rho,
-        alpha=alpha,
+        response_weight=rho,
+        doc_topic_prior=alpha,
         ridge=ridge,
     )
     parameters = initial_parameters(14, spec=spec, family=gaussian, moments=STANDARDISED)

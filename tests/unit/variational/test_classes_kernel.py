@@ -40,7 +40,7 @@ def assert_kernel_equals_reference(
 ) -> None:
     family = Categorical(parameters.n_classes, form)
     told = neutral_extras(len(documents), len(parameters.zeta)) if extras is None else extras
-    responses = responses_of(documents, family, rho=spec.rho, extras=told)
+    responses = responses_of(documents, family, rho=spec.response_weight, extras=told)
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family, extras=extras)
     states = []
     for d, response in enumerate(responses):
@@ -68,7 +68,7 @@ def assert_kernel_equals_reference(
             assert posterior.converged[d] == converged
 
     statistics = e_step(*documents.arrays, parameters, family=family, spec=spec, extras=extras)
-    expected = class_statistics(states, responses, parameters, weights=told[:, 2], rho=spec.rho)
+    expected = class_statistics(states, responses, parameters, weights=told[:, 2], rho=spec.response_weight)
     for name in ("topic_word", "score", "information", "log_theta", "profile"):
         wanted = getattr(expected, name)
         assert_allclose(
@@ -119,7 +119,7 @@ def test_any_documents(
         rng, N_TERMS, n_topics, n_classes, n_covariates=n_covariates, scale=scale, alpha=alpha
     )
     documents = documents_of_classes(rng, N_TERMS, 4, n_classes, longest=longest)
-    spec = FitSpec(n_topics=n_topics, rho=rho, max_sweeps=max_sweeps, sweep_tol=sweep_tol)
+    spec = FitSpec(n_topics=n_topics, response_weight=rho, max_sweeps=max_sweeps, sweep_tol=sweep_tol)
     extras = random_extras(rng, 4, n_covariates) if with_extras else None
     assert_kernel_equals_reference(documents, parameters, spec, form, extras)
 
@@ -180,7 +180,7 @@ def test_sweeps_never_lower_the_elbo(form: str, scale: float, rho: float, longes
     family = Categorical(4, form)
     elbo, gamma = [], []
     for cap in range(1, 16):
-        spec = FitSpec(n_topics=6, rho=rho, max_sweeps=cap, sweep_tol=1e-12)
+        spec = FitSpec(n_topics=6, response_weight=rho, max_sweeps=cap, sweep_tol=1e-12)
         posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
         assert np.all(posterior.n_sweeps <= cap)
         elbo.append(posterior.elbo)
@@ -215,7 +215,7 @@ def test_steps_are_halved_where_full_ones_swing(form: str) -> None:
     posterior = infer(
         *documents.csr,
         parameters,
-        spec=FitSpec(n_topics=2, rho=5.0, sweep_tol=1e-10),
+        spec=FitSpec(n_topics=2, response_weight=5.0, sweep_tol=1e-10),
         y=documents.y,
         family=Categorical(2, form),
     )
@@ -229,7 +229,7 @@ def test_a_converged_document_is_at_a_stationary_point(form: str, scale: float, 
     rng = np.random.default_rng(5)
     parameters = class_parameters(rng, N_TERMS, 4, 3, scale=scale)
     documents = documents_of_classes(rng, N_TERMS, 12, 3, longest=5)
-    spec = FitSpec(n_topics=4, rho=rho, max_sweeps=5000, sweep_tol=1e-14)
+    spec = FitSpec(n_topics=4, response_weight=rho, max_sweeps=5000, sweep_tol=1e-14)
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=Categorical(3, form))
     assert posterior.converged.all()
     for d in range(len(documents)):
@@ -253,7 +253,7 @@ def test_convergence_is_told_as_it_is(form: str) -> None:
     family = Categorical(4, form)
 
     def after(cap: int, tol: float = 1e-5) -> np.ndarray:
-        spec = FitSpec(n_topics=5, rho=3.0, max_sweeps=cap, sweep_tol=tol)
+        spec = FitSpec(n_topics=5, response_weight=3.0, max_sweeps=cap, sweep_tol=tol)
         return infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
 
     capped, free, end = after(4), after(500, 1e-8), after(5000, 1e-13)
@@ -344,7 +344,7 @@ def test_everything_stays_finite(problem: str, form: str, rho: float, topic_esti
     documents, parameters = PROBLEMS[problem]()
     n_topics = parameters.n_topics
     family = Categorical(parameters.n_classes, form)
-    spec = FitSpec(n_topics=n_topics, rho=rho, topic_estimation=topic_estimation)
+    spec = FitSpec(n_topics=n_topics, response_weight=rho, topic_estimation=topic_estimation)
     with np.errstate(all="raise"):
         for _ in range(4):
             statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)

@@ -44,10 +44,10 @@ def test_no_step_lowers_the_objective_and_the_last_is_stationary(
     n_topics, n_classes = 3, 4
     parameters = class_parameters(rng, 12, n_topics, n_classes, n_covariates=n_covariates, scale=scale)
     documents = documents_of_classes(rng, 12, 20, n_classes, longest=longest, unlabelled=0.1)
-    family, spec = Categorical(n_classes, form), FitSpec(n_topics=n_topics, ridge=ridge, rho=2.0)
+    family, spec = Categorical(n_classes, form), FitSpec(n_topics=n_topics, ridge=ridge, response_weight=2.0)
     extras = random_extras(rng, 20, n_covariates)
     extras[:, 3] = 1.0
-    responses = responses_of(documents, family, rho=spec.rho, extras=extras)
+    responses = responses_of(documents, family, rho=spec.response_weight, extras=extras)
     states = []
     for d in range(20):
         state = one_predictor.cold_start(*documents.document(d)[:2], parameters, granularity="term")
@@ -55,7 +55,9 @@ def test_no_step_lowers_the_objective_and_the_last_is_stationary(
         states.append(state)
     trace = []
     for _ in range(40):
-        statistics = class_statistics(states, responses, parameters, weights=extras[:, 2], rho=spec.rho)
+        statistics = class_statistics(
+            states, responses, parameters, weights=extras[:, 2], rho=spec.response_weight
+        )
         trace.append(objective(statistics, parameters, family=family, spec=spec))
         with np.errstate(all="raise"):
             moved = m_step(parameters, statistics, family=family, spec=spec)
@@ -81,7 +83,7 @@ def test_the_penalised_slope_is_zero_where_steps_end(name: str, ridge: float) ->
         documents = random_documents(rng, 15, 40)
         if name != "gaussian":
             documents = documents.with_response(np.where(documents.y > 0, 1.0, documents.y * 0.0))
-    spec = FitSpec(n_topics=3, ridge=ridge, sweep_tol=1e-12, max_sweeps=1000, rho=1.5)
+    spec = FitSpec(n_topics=3, ridge=ridge, sweep_tol=1e-12, max_sweeps=1000, response_weight=1.5)
     extras = neutral_extras(40, 1)
     extras[:, 4] = rng.normal(size=40)
     for _ in range(150):

@@ -123,7 +123,9 @@ def test_em_with_an_estimated_alpha_rises_above_the_fixed_one(proportions: str, 
     spec = FitSpec(n_topics=4, max_iter=40, tol=0.0, sweep_tol=1e-8, max_sweeps=500)
     ends, alphas = {}, {}
     for alpha in (None, "auto", "asymmetric"):
-        parameters, trace = fit_in_a_loop(documents, 80, family=gaussian, spec=replace(spec, alpha=alpha))
+        parameters, trace = fit_in_a_loop(
+            documents, 80, family=gaussian, spec=replace(spec, doc_topic_prior=alpha)
+        )
         ends[alpha], alphas[alpha] = trace[-1], parameters.alpha
         # an E-step that starts afresh may end beside the last one: single documents fall, alpha itself cannot make them
         assert_rises(trace[5:], slack=1e-4)
@@ -139,6 +141,6 @@ def test_em_with_an_estimated_alpha_rises_above_the_fixed_one(proportions: str, 
 def test_em_of_one_topic_leaves_alpha(alpha: str, gaussian: Family) -> None:
     block = simulate_corpus(20, 2, 30, seed=1).block
     documents = Documents(block.indptr, block.terms, block.counts, block.responses["y"])
-    spec = FitSpec(n_topics=1, alpha=alpha, max_iter=5, tol=0.0)
+    spec = FitSpec(n_topics=1, doc_topic_prior=alpha, max_iter=5, tol=0.0)
     parameters, _ = fit_in_a_loop(documents, 30, family=gaussian, spec=spec)
     assert_allclose(parameters.alpha, 1.0)

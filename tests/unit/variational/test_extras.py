@@ -69,7 +69,9 @@ def problem(name: str) -> tuple[Documents, Parameters, Family, NDArray[np.float6
 @pytest.mark.parametrize("name", SCALAR)
 def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> None:
     documents, parameters, family, extras = problem(name)
-    spec = FitSpec(n_topics=N_TOPICS, rho=1.3, granularity=granularity, max_sweeps=2, sweep_tol=0.0)
+    spec = FitSpec(
+        n_topics=N_TOPICS, response_weight=1.3, granularity=granularity, max_sweeps=2, sweep_tol=0.0
+    )
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family, extras=extras)
     statistics = e_step(*documents.arrays, parameters, family=family, spec=spec, extras=extras)
     n = N_TOPICS + 2
@@ -78,7 +80,7 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
         terms, counts, y = documents.document(d)
         offset += parameters.zeta @ x
         state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
-        rho = spec.rho * emphasis
+        rho = spec.response_weight * emphasis
         for _ in range(2):
             state = one_predictor.sweep(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
         elbo = one_predictor.document_elbo(
@@ -168,7 +170,7 @@ def test_emphasis_is_the_rho_of_one_document(name: str) -> None:
     strong[:, 3] = 2.5
     outcome = {}
     for rho, e in ((2.5, extras), (1.0, strong)):
-        spec = FitSpec(n_topics=N_TOPICS, rho=rho)
+        spec = FitSpec(n_topics=N_TOPICS, response_weight=rho)
         outcome[rho] = (
             infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family, extras=e),
             e_step(*documents.arrays, parameters, family=family, spec=spec, extras=e),

@@ -42,7 +42,7 @@ def problems(draw: st.DrawFn) -> tuple[Documents, Parameters, FitSpec, np.random
     spec = FitSpec(
         n_topics=n_topics,
         granularity=draw(st.sampled_from(["term", "token"])),
-        rho=draw(st.sampled_from([1.0, 2.5])),
+        response_weight=draw(st.sampled_from([1.0, 2.5])),
         max_sweeps=5,
         sweep_tol=0.0,
     )
@@ -208,7 +208,9 @@ def test_rho_counts_only_in_the_response_term() -> None:
     rng = np.random.default_rng(7)
     parameters = random_parameters(rng, 40, 5)
     documents = random_documents(rng, 40, 10, unlabelled=1.0)
-    plain, weighted = (sums(documents, parameters, FitSpec(n_topics=5, rho=rho)) for rho in (1.0, 8.0))
+    plain, weighted = (
+        sums(documents, parameters, FitSpec(n_topics=5, response_weight=rho)) for rho in (1.0, 8.0)
+    )
     assert_same_bits(plain, weighted)
 
 

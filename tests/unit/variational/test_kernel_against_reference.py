@@ -44,7 +44,7 @@ def assert_kernel_equals_reference(
             y,
             parameters,
             family=family,
-            rho=spec.rho,
+            rho=spec.response_weight,
             tol=spec.sweep_tol,
             max_sweeps=spec.max_sweeps,
         )
@@ -57,7 +57,7 @@ def assert_kernel_equals_reference(
     # omega over delta.
     series = spec.max_sweeps * max(kernels.TAYLOR_SHARE * spec.sweep_tol, kernels.TAYLOR_LEAST) / 6
     reach = max(np.abs(parameters.eta).max(), np.nanmax(np.abs(documents.y), initial=0.0))
-    rounding = np.finfo(float).eps * reach**2 / parameters.delta[0] * spec.rho
+    rounding = np.finfo(float).eps * reach**2 / parameters.delta[0] * spec.response_weight
     assert_allclose(posterior.elbo, elbo, rtol=elbo_rtol, atol=series * lengths.max() + rounding)
     for d, state in enumerate(states):
         assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=3e-6)
@@ -106,7 +106,7 @@ def problems(draw: st.DrawFn) -> tuple[Documents, Parameters, FitSpec]:
     )
     spec = FitSpec(
         n_topics=n_topics,
-        rho=draw(st.sampled_from([0.5, 1.0, 4.0])),
+        response_weight=draw(st.sampled_from([0.5, 1.0, 4.0])),
         granularity=draw(st.sampled_from(["term", "token"])),
         max_sweeps=draw(st.integers(1, 4)),
         sweep_tol=0.0,
@@ -153,7 +153,7 @@ def test_documents_that_would_swing_between_two_states_settle(granularity: str) 
     rows = [random_document(rng, 30, distinct=int(rng.integers(1, 5)), most=3) for _ in range(60)]
     documents = documents_of(rows).with_response(rng.integers(0, 2, 60))
     family = PoissonLike()
-    spec = FitSpec(n_topics=5, granularity=granularity, rho=2.0, sweep_tol=1e-6, max_sweeps=300)
+    spec = FitSpec(n_topics=5, granularity=granularity, response_weight=2.0, sweep_tol=1e-6, max_sweeps=300)
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family)
     assert posterior.converged.all()
     taken_back = 0
@@ -187,7 +187,7 @@ def test_what_a_document_leaves_is_of_the_state_it_went_back_to(name: str, granu
     family = get_family(name)
     taken_back = 0
     for n in range(1, 8):
-        spec = FitSpec(n_topics=4, rho=6.0, granularity=granularity, max_sweeps=n, sweep_tol=0.0)
+        spec = FitSpec(n_topics=4, response_weight=6.0, granularity=granularity, max_sweeps=n, sweep_tol=0.0)
         assert_kernel_equals_reference(documents, parameters, spec, family, elbo_rtol=1e-7)
         for d in range(len(documents)):
             terms, counts, y = documents.document(d)

@@ -32,8 +32,8 @@ def run(family: Family, seed: int) -> None:
     extras[:, 4] = rng.normal(size=n)
     spec = FitSpec(
         n_topics=int(rng.integers(1, 5)),
-        rho=float(rng.choice([0.3, 1.0, 5.0])),
-        alpha=rng.choice([None, 0.01, 2.0, "auto"]),
+        response_weight=float(rng.choice([0.3, 1.0, 5.0])),
+        doc_topic_prior=rng.choice([None, 0.01, 2.0, "auto"]),
         granularity=str(rng.choice(["term", "token"])),
         topic_estimation="variational" if seed % 2 else "map",
     )

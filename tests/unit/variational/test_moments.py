@@ -130,7 +130,9 @@ def test_elbo_never_exceeds_the_log_evidence(
             for document in map(documents.document, range(len(documents)))
         ]
         for max_sweeps in (1, 2, 100):
-            spec = FitSpec(n_topics=n_topics, granularity=granularity, max_sweeps=max_sweeps, rho=rho)
+            spec = FitSpec(
+                n_topics=n_topics, granularity=granularity, max_sweeps=max_sweeps, response_weight=rho
+            )
             elbo = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=gaussian).elbo
             assert np.all(elbo <= exact + 1e-9 * np.abs(exact))
 

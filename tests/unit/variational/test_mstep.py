@@ -29,7 +29,7 @@ from tests.helpers.problems import (
 )
 
 N_TERMS = 8
-SPEC = FitSpec(n_topics=3, granularity="token", delta_floor=1e-9)
+SPEC = FitSpec(n_topics=3, granularity="token", dispersion_floor=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_without_responses_coefficients_and_dispersion_stay(gaussian: Family) ->
 def test_dispersion_does_not_fall_below_its_floor(floor: float, gaussian: Family) -> None:
     parameters = random_parameters(np.random.default_rng(3), 4, 1)
     documents = documents_of([([0], [2], 0.5), ([1], [1], 0.5)])
-    spec = FitSpec(n_topics=1, delta_floor=floor)
+    spec = FitSpec(n_topics=1, dispersion_floor=floor)
     statistics = e_step(*documents.arrays, parameters, family=gaussian, spec=spec)
     new = m_step(parameters, statistics, family=gaussian, spec=spec)
     assert_allclose(new.eta, [0.5])
@@ -154,7 +154,7 @@ def test_a_singular_information_matrix_gives_a_finite_step_upwards(case: str, ga
         new = m_step(parameters, statistics, family=gaussian, spec=spec)
     assert np.all(np.isfinite(new.eta))
     assert np.abs(new.eta).max() < 1e3
-    assert spec.delta_floor <= new.delta < 10
+    assert spec.dispersion_floor <= new.delta < 10
     # no direction the data speak of is left to climb
     slope = statistics.score - statistics.information @ (new.eta - parameters.eta)
     assert np.abs(slope).max() <= 1e-6 * np.abs(statistics.score).max()

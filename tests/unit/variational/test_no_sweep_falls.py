@@ -66,7 +66,7 @@ def elbo_by_sweeps(
                 parameters,
                 spec=FitSpec(
                     n_topics=parameters.n_topics,
-                    rho=rho,
+                    response_weight=rho,
                     granularity=granularity,
                     max_sweeps=n,
                     sweep_tol=tolerance,

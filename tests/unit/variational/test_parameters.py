@@ -30,7 +30,7 @@ from dslda.variational.statistics import SufficientStatistics
         *(("seed", bad) for bad in (-1, 0.5, None)),
         *(
             (name, bad)
-            for name in ("rho", "delta_floor")
+            for name in ("response_weight", "dispersion_floor")
             for bad in (0, -1.0, math.nan, math.inf, "1", None, True, 1e-320, 1e300)
         ),
         *(
@@ -38,17 +38,14 @@ from dslda.variational.statistics import SufficientStatistics
             for name in ("topic_prior", "tol", "sweep_tol")
             for bad in (-1e-9, math.nan, math.inf, None, 1e300)
         ),
-        *(("alpha", bad) for bad in (0.0, -1.0, math.nan, math.inf, "some", 1e-320, 1e300)),
+        *(("doc_topic_prior", bad) for bad in (0.0, -1.0, math.nan, math.inf, "some", 1e-320, 1e300)),
         *(("ridge", bad) for bad in (-1e-9, math.nan, math.inf, "auto", True, 1e300)),
         *(("granularity", bad) for bad in ("word", "", None)),
         *(("topic_estimation", bad) for bad in ("bayes", "", None, True)),
     ],
 )
 def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> None:
-    name = {"alpha": "doc_topic_prior", "rho": "response_weight", "delta_floor": "dispersion_floor"}.get(
-        field, field
-    )
-    with pytest.raises(InputError, match=rf"^{name} must be .*got {re.escape(repr(bad))}(; |$)"):
+    with pytest.raises(InputError, match=rf"^{field} must be .*got {re.escape(repr(bad))}(; |$)"):
         FitSpec(**{field: bad})
 
 
@@ -57,15 +54,22 @@ def test_settings_refuse_a_bad_value_and_name_it(field: str, bad: object) -> Non
     [
         {"n_topics": np.int64(1), "max_iter": 1, "max_sweeps": 1, "seed": 0},
         {"topic_prior": 0, "tol": 0.0, "sweep_tol": 0},
-        {"alpha": 1, "rho": np.float64(0.5), "delta_floor": 1e-12},
-        {"alpha": 1e-10, "rho": 1e-6, "delta_floor": 1, "topic_prior": 1e-320, "sweep_tol": 1e-320, "tol": 1},
-        {"alpha": 1e6, "rho": 1e6, "topic_prior": 1e6, "sweep_tol": 1},
+        {"doc_topic_prior": 1, "response_weight": np.float64(0.5), "dispersion_floor": 1e-12},
+        {
+            "doc_topic_prior": 1e-10,
+            "response_weight": 1e-6,
+            "dispersion_floor": 1,
+            "topic_prior": 1e-320,
+            "sweep_tol": 1e-320,
+            "tol": 1,
+        },
+        {"doc_topic_prior": 1e6, "response_weight": 1e6, "topic_prior": 1e6, "sweep_tol": 1},
         {"granularity": "token"},
         {"topic_estimation": "variational", "topic_prior": 0.005},
         {"topic_estimation": "variational", "topic_prior": 1e6},
-        {"alpha": "auto", "ridge": 0},
-        {"alpha": "asymmetric", "ridge": None},
-        {"alpha": None, "ridge": 1e6},
+        {"doc_topic_prior": "auto", "ridge": 0},
+        {"doc_topic_prior": "asymmetric", "ridge": None},
+        {"doc_topic_prior": None, "ridge": 1e6},
     ],
 )
 def test_settings_accept_the_ends_of_their_ranges(good: dict[str, object]) -> None:
@@ -75,7 +79,7 @@ def test_settings_accept_the_ends_of_their_ranges(good: dict[str, object]) -> No
 
 def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
     with pytest.raises(InputError) as refused:
-        FitSpec(rho=1e300)
+        FitSpec(response_weight=1e300)
     assert str(refused.value) == (
         "response_weight must be a number from 1e-06 to 1e+06, got 1e+300; beyond that the words, or the "
         "response, play no part any more"
@@ -87,9 +91,10 @@ def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
         "impossible in topics that lack it"
     )
     with pytest.raises(
-        InputError, match=r"doc_topic_prior must be .*, None for 1/K, .* or 'asymmetric', got 0; beyond that"
+        InputError,
+        match=r"doc_topic_prior must be .*, or 'auto' or 'asymmetric' or None for 1/K, got 0; beyond that",
     ):
-        FitSpec(alpha=0)
+        FitSpec(doc_topic_prior=0)
 
 
 def test_starting_values_are_a_function_of_vocabulary_size_and_settings() -> None:
@@ -116,7 +121,7 @@ def test_starting_values_are_a_function_of_vocabulary_size_and_settings() -> Non
 
 def test_starting_values_of_one_topic_and_a_given_alpha() -> None:
     start = initial_parameters(
-        1, spec=FitSpec(n_topics=1, alpha=0.3), family=Gaussian(), moments=STANDARDISED
+        1, spec=FitSpec(n_topics=1, doc_topic_prior=0.3), family=Gaussian(), moments=STANDARDISED
     )
     assert (start.topics.tolist(), start.eta.tolist(), start.alpha.tolist()) == ([[1.0]], [0.0], [0.3])
 

@@ -186,7 +186,9 @@ def test_elbo_is_a_bound_of_the_log_evidence(granularity: str, rho: float) -> No
             for document in map(documents.document, range(len(documents)))
         ]
         for max_sweeps in (1, 2, 100):
-            spec = FitSpec(n_topics=n_topics, granularity=granularity, max_sweeps=max_sweeps, rho=rho)
+            spec = FitSpec(
+                n_topics=n_topics, granularity=granularity, max_sweeps=max_sweeps, response_weight=rho
+            )
             elbo = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=FAMILY).elbo
             assert np.all(elbo <= exact + 1e-9 * np.abs(exact))
 
@@ -206,7 +208,9 @@ def test_no_sweep_lowers_the_elbo(granularity: str) -> None:
             infer(
                 *documents.csr,
                 parameters,
-                spec=FitSpec(n_topics=6, granularity=granularity, max_sweeps=n, sweep_tol=0.0, rho=rho),
+                spec=FitSpec(
+                    n_topics=6, granularity=granularity, max_sweeps=n, sweep_tol=0.0, response_weight=rho
+                ),
                 y=documents.y,
                 family=FAMILY,
             ).elbo
@@ -223,7 +227,7 @@ def test_em_from_the_last_phi_never_lowers_the_objective(
 ) -> None:
     rng = np.random.default_rng(6)
     documents = counted(random_documents(rng, 12, 15, longest=6), rng, 3.0)
-    spec = FitSpec(n_topics=3, granularity=granularity, rho=rho, ridge=ridge)
+    spec = FitSpec(n_topics=3, granularity=granularity, response_weight=rho, ridge=ridge)
     parameters = random_parameters(rng, 14, 3, delta=1.0)
     states = [
         one_predictor.cold_start(*documents.document(d)[:2], parameters, granularity=granularity)
@@ -307,7 +311,7 @@ def test_a_dispersion_divides_the_response() -> None:
     documents = small_documents(rng)
     plain = random_parameters(rng, N_TERMS, 3, delta=1.0)
     divided = dataclasses.replace(plain, delta=np.array([2.5]))
-    weaker = FitSpec(n_topics=3, rho=0.4)
+    weaker = FitSpec(n_topics=3, response_weight=0.4)
     one = e_step(*documents.arrays, plain, family=FAMILY, spec=weaker)
     two = e_step(*documents.arrays, divided, family=Divided(), spec=FitSpec(n_topics=3))
     assert_allclose(two.topic_word, one.topic_word, rtol=1e-9)
@@ -343,7 +347,7 @@ def test_everything_stays_finite(extreme: str, granularity: str) -> None:
         documents = documents_of([(*row, y) for row in rows for y in (0.0, 1.0, 1e6, np.nan)])
         extras = neutral_extras(len(documents), 0)
         extras[:, 0] = offset
-        spec = FitSpec(n_topics=len(eta), granularity=granularity, rho=rho)
+        spec = FitSpec(n_topics=len(eta), granularity=granularity, response_weight=rho)
         with np.errstate(all="raise"):
             for _ in range(3):
                 statistics = e_step(*documents.arrays, parameters, family=FAMILY, spec=spec, extras=extras)

@@ -70,7 +70,7 @@ def test_few_labels_do_not_end_a_fit_before_its_topics_have_parted(gaussian: Fam
         y = (corpus.y - corpus.y.mean()) / corpus.y.std()
         y[4:] = np.nan
         block = corpus.block
-        spec = FitSpec(n_topics=10, alpha=1.0, max_iter=12)
+        spec = FitSpec(n_topics=10, doc_topic_prior=1.0, max_iter=12)
         documents = Documents(block.indptr, block.terms, block.counts, y)
         _, trace = fit_in_a_loop(documents, 500, family=gaussian, spec=spec)
         assert len(trace) == spec.max_iter

@@ -118,7 +118,11 @@ def test_the_objective_is_a_lower_bound_of_the_evidence_of_the_corpus(
         [([0, 1], [2, 1], -1.1), ([0, 2], [1, 2], 0.4), ([1, 3], [1, 2], 0.9), ([2], [2], np.nan)]
     )
     spec = FitSpec(
-        n_topics=2, alpha=0.7, topic_prior=prior, topic_estimation="variational", granularity=granularity
+        n_topics=2,
+        doc_topic_prior=0.7,
+        topic_prior=prior,
+        topic_estimation="variational",
+        granularity=granularity,
     )
     spec = replace(spec, sweep_tol=1e-10, max_sweeps=1000)
     # a vocabulary of more terms than the corpus has: the first bound is one of a wider model, and lower still
