@@ -267,8 +267,8 @@ def _report_repeated_ids(runner: Runner, counted: Sequence[Any], name: str) -> N
         warn(
             DataWarning(
                 f"{number_of(repeated, 'document repeats', 'documents repeat')} the identifier{field} of another: each copy "
-                "counts, and copies on both sides of a hold-out make its predictions look better than they are; leave them out, "
-                "or name a field that tells documents apart"
+                "counts, and copies on both sides of a hold-out make its predictions look better than they are; leave them "
+                "out, or name a field that tells documents apart"
             )
         )
 

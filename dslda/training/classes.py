@@ -92,8 +92,8 @@ def report_rare_classes(
     if none:
         warn(
             DataWarning(
-                f"{what}: {number_of(len(none), 'class', 'classes')} of no document trained on ({_some(names, none)}) cannot be "
-                "learned, and what they are given of each prediction comes from nowhere; train with documents of them, or leave "
+                f"{what}: {number_of(len(none), 'class', 'classes')} of no document trained on ({_some(names, none)}) cannot "
+                "be learned, and their share of each prediction comes from nowhere; train with documents of them, or leave "
                 "them out of the corpus"
             )
         )
@@ -115,8 +115,8 @@ def report_rare_classes(
         each = "" if len(rare) == 1 else " at most, each,"
         warn(
             DataWarning(
-                f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; judge by "
-                "probabilities, or give rare classes more weight with class_weight ('balanced')"
+                f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; judge "
+                "by probabilities, or give rare classes more weight with class_weight ('balanced')"
             )
         )
 

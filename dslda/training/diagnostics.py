@@ -128,8 +128,8 @@ def report_separation(
         warn(
             DataWarning(
                 f"{what}: topics (and covariates) tell its classes apart all but perfectly in training (the class seen has a "
-                f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from growing "
-                "without end, so read their signs and not their sizes; a larger ridge makes them smaller"
+                f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from "
+                "growing without end, so read their signs and not their sizes; a larger ridge makes them smaller"
             )
         )
 
@@ -213,7 +213,7 @@ def report_entangled(information: NDArray[np.float64], design: Design) -> None:
     if entangled := [name for name in dict.fromkeys(names) if name in found]:
         warn(
             DataWarning(
-                f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one is "
-                "a combination of the others): their coefficients are one choice of many; leave one out"
+                f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one "
+                "is a combination of the others): their coefficients are one choice of many; leave one out"
             )
         )

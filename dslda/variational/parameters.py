@@ -91,8 +91,8 @@ class FitSpec:
     family_options : mapping
         Its options, as plain values.
     doc_topic_prior : float, None, "auto" or "asymmetric"
-        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha), 1e-10 to 1e6; None means 1/K, as in the paper's study.
-        "auto" estimates one number for all topics, "asymmetric" one for each; both start at 1/K.
+        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha), 1e-10 to 1e6; None means 1/K, as in the
+        paper's study. "auto" estimates one number for all topics, "asymmetric" one for each; both start at 1/K.
     topic_prior : float
         Pseudo-count added to every expected topic-word count in the M-step, at most 1e6. With `topic_estimation` "map" it
         makes beta the posterior mode under a symmetric Dirichlet(1 + topic_prior), and 0 is the paper's maximum likelihood;
@@ -102,8 +102,8 @@ class FitSpec:
         Whether the topics are points, the posterior mode, or distributions q(beta_k) = Dirichlet(topic_prior + expected
         counts), as in the smoothed model of Blei, Ng and Jordan (2003, section 5.4).
     response_weight : float
-        Weight of the response (rho in formulas) in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the single response by
-        hundreds, and a weight of 2 or 3 trades their likelihood for prediction, where words say much of the response;
+        Weight of the response (rho in formulas) in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the single
+        response by hundreds, and a weight of 2 or 3 trades their likelihood for prediction, where words say much of the response;
         where they say little it predicts worse.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
@@ -118,8 +118,8 @@ class FitSpec:
         A document stops when its ELBO changes by less than this fraction, 0 to 1 (1e-4: the paper's).
     dispersion_floor : float
         Lower bound of the dispersion as a fraction of the variance of the response, 1e-12 to 1, without which it falls
-        towards 0 with a response_weight above 1. (Movie reviews, K = 10, rho = 3, one split: it settles at the bound; predictive R2 0.51 with
-        0.1, 0.41 with rho = 4 and 0.3. With rho = 1 it ends far above.)
+        towards 0 with a response_weight above 1. (Movie reviews, K = 10, rho = 3, one split: it settles at the bound; predictive R2
+        0.51 with 0.1, 0.41 with rho = 4 and 0.3. With rho = 1 it ends far above.)
     ridge : float or None
         Precision of the Gaussian prior on the coefficients (topics' around their mean, covariates' around 0), 0 to 1e6, on
         the scale of the standardised response; None means the family's default, 0 where coefficients cannot run away.
@@ -148,7 +148,8 @@ class FitSpec:
             setting.check(getattr(self, name))
         if self.topic_estimation == "variational" and self.topic_prior < LEAST_VARIATIONAL_PRIOR:
             raise InputError(
-                f"must be at least {LEAST_VARIATIONAL_PRIOR} where topic_estimation is 'variational', got {self.topic_prior!r}",
+                f"must be at least {LEAST_VARIATIONAL_PRIOR} where topic_estimation is 'variational', "
+                f"got {self.topic_prior!r}",
                 parameter="topic_prior",
                 remedy="below that a term is all but impossible in topics that lack it",
             )
