@@ -115,8 +115,8 @@ def report_rare_classes(
         each = "" if len(rare) == 1 else " at most, each,"
         warn(
             DataWarning(
-                f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; judge "
-                "by probabilities, or give rare classes more weight with class_weight ('balanced')"
+                f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; "
+                "judge by probabilities, or give rare classes more weight with class_weight ('balanced')"
             )
         )
 

@@ -102,9 +102,9 @@ class FitSpec:
         Whether the topics are points, the posterior mode, or distributions q(beta_k) = Dirichlet(topic_prior + expected
         counts), as in the smoothed model of Blei, Ng and Jordan (2003, section 5.4).
     response_weight : float
-        Weight of the response (rho in formulas) in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the single
-        response by hundreds, and a weight of 2 or 3 trades their likelihood for prediction, where words say much of the response;
-        where they say little it predicts worse.
+        Weight of the response (rho in formulas) in the E-step, 1e-6 to 1e6. 1 is the model of the paper. A document
+        has hundreds of words and one response: where words say much of it, a weight of 2 or 3 trades their likelihood
+        for prediction; where they say little, it predicts worse.
     granularity : {"term", "token"}
         Whether the occurrences of a term in a document share one variational distribution.
     max_iter : int
@@ -118,8 +118,8 @@ class FitSpec:
         A document stops when its ELBO changes by less than this fraction, 0 to 1 (1e-4: the paper's).
     dispersion_floor : float
         Lower bound of the dispersion as a fraction of the variance of the response, 1e-12 to 1, without which it falls
-        towards 0 with a response_weight above 1. (Movie reviews, K = 10, rho = 3, one split: it settles at the bound; predictive R2
-        0.51 with 0.1, 0.41 with rho = 4 and 0.3. With rho = 1 it ends far above.)
+        towards 0 with a response_weight above 1. (Movie reviews, K = 10, rho = 3, one split: it settles at the bound;
+        predictive R2 0.51 with 0.1, 0.41 with rho = 4 and 0.3. With rho = 1 it ends far above.)
     ridge : float or None
         Precision of the Gaussian prior on the coefficients (topics' around their mean, covariates' around 0), 0 to 1e6, on
         the scale of the standardised response; None means the family's default, 0 where coefficients cannot run away.
