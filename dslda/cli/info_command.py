@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslda.cli.option_wording import called, raising, scatter
 from dslda.cli.own_family import load_own_model, own_family_option
-from dslda.cli.wording import called, raising, scatter
 from dslda.exceptions import FormatError
 from dslda.persistence.training_profile import LEFT_OUT
 from dslda.wording import number_of

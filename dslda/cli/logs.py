@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dslda.cli.wording import in_options
+from dslda.cli.option_wording import in_options
 from dslda.exceptions import DsldaWarning
 
 __all__ = ["information", "json_error", "logging_to_stderr"]

@@ -14,8 +14,8 @@ import click
 from dslda._version import __version__
 from dslda.cli.interrupts import Interrupts
 from dslda.cli.logs import json_error
+from dslda.cli.option_wording import in_options
 from dslda.cli.standard_streams import drop, flush_error, nobody_reads, open_standard_streams
-from dslda.cli.wording import in_options
 from dslda.exceptions import (
     DsldaError,
     FormatError,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dslda.cli import wording
-from dslda.cli.wording import in_options
+from dslda.cli import option_wording
+from dslda.cli.option_wording import in_options
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ OF_PYTHON_ALONE = frozenset(
 
 def test_no_message_of_the_library_speaks_of_python_on_the_command_line() -> None:
     n_found, left = 0, []
-    for path in (Path(wording.__file__).parents[1]).rglob("*.py"):
+    for path in (Path(option_wording.__file__).parents[1]).rglob("*.py"):
         if path.name in OF_PYTHON_ALONE or path.parent.name == "kernels":
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
