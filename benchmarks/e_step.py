@@ -32,8 +32,8 @@ from dslda.variational.special import FASTMATH, exp_shifted, log_gamma_sum_and_d
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
-def bare_lda(indptr, terms, counts, topics, alpha, sweeps, topic_word):  # pragma: no cover - compiled
-    """Mean-field E-step of LDA, `sweeps` over every document; expected counts are added to `topic_word`."""
+def bare_lda(indptr, terms, counts, topics, alpha, sweeps, topic_counts):  # pragma: no cover - compiled
+    """Mean-field E-step of LDA, `sweeps` over every document; expected counts are added to `topic_counts`."""
     n_topics = topics.shape[1]
     gamma = np.empty(n_topics)
     elog = np.empty(n_topics)
@@ -72,7 +72,7 @@ def bare_lda(indptr, terms, counts, topics, alpha, sweeps, topic_word):  # pragm
                 z += topics[w, k] * weights[k]
             share = counts[i] / z
             for k in range(n_topics):
-                topic_word[w, k] += share * topics[w, k] * weights[k]
+                topic_counts[w, k] += share * topics[w, k] * weights[k]
 
 
 COLUMNS = {
@@ -127,7 +127,7 @@ def _measure(
         entries, starts, copies = terms, indptr, data
     ours = e_step(indptr, terms, data, y, parameters, family=family, spec=spec)
     sweeps = np.full(len(y), round(ours.n_sweeps / len(y)), dtype=np.int64)
-    topic_word = np.zeros_like(parameters.topics)
+    topic_counts = np.zeros_like(parameters.topics)
     size = len(entries) * n_topics
 
     def run_ours() -> float:
@@ -136,7 +136,9 @@ def _measure(
 
     def run_bare() -> float:
         seconds = _cpu(
-            lambda: bare_lda(starts, entries, copies, parameters.topics, parameters.alpha, sweeps, topic_word)
+            lambda: bare_lda(
+                starts, entries, copies, parameters.topics, parameters.alpha, sweeps, topic_counts
+            )
         )
         return size * sweeps[0] / seconds
 

@@ -434,8 +434,8 @@ class FamilyTests:
                 )
                 for delta in deltas
             ]
-            sums.response_weight += 1.0
-            sums.topic_word += 1.0
+            sums.labelled_weight += 1.0
+            sums.topic_counts += 1.0
         return sums
 
 

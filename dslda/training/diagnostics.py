@@ -60,7 +60,7 @@ def check_learned(statistics: SufficientStatistics, what: str) -> None:
     ------
     InputError
     """
-    if statistics.n_labelled > 0 and not statistics.response_weight > 0.0:
+    if statistics.n_labelled > 0 and not statistics.labelled_weight > 0.0:
         raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
     if statistics.n_labelled == 0:
         raise InputError(
@@ -123,7 +123,7 @@ def report_separation(
         shares = shares / np.where(np.asarray(class_weight) > 0.0, class_weight, np.inf)
     shares = shares[shares > 0.0] / shares.sum()
     uneven = min(-float(shares @ np.log(shares)) / math.log(2.0), 1.0)
-    probability = math.exp(statistics.profile[0] / statistics.response_weight)
+    probability = math.exp(statistics.profile[0] / statistics.labelled_weight)
     if probability > SEPARATED**uneven:
         warn(
             DataWarning(

@@ -200,7 +200,7 @@ def _record(
         fields=training_set.fields or {},
         corpus_hash=training_set.corpus_hash,
         versions=library_versions(*LIBRARIES),
-        prevalence=statistics.topic_word.sum(axis=0) / statistics.topic_word.sum(),
+        prevalence=statistics.topic_counts.sum(axis=0) / statistics.topic_counts.sum(),
         base=base_predictor(family, model.rate, result.parameters.delta),
         pearson=pearson,
     )

@@ -110,7 +110,7 @@ def e_step(
     information[..., rows, columns] = information[..., columns, rows]
     (
         statistics.elbo,
-        statistics.response_weight,
+        statistics.labelled_weight,
         statistics.log_theta_weight,
         statistics.curvature,
         statistics.curvature_bound,
@@ -223,7 +223,7 @@ def _run(
         _plain(parameters.zeta, np.float64),
     )
     sums = (
-        statistics.topic_word,
+        statistics.topic_counts,
         statistics.score,
         statistics.information,
         statistics.log_theta,

@@ -42,14 +42,14 @@ def m_step(
     family : Family
     spec : FitSpec
     """
-    topics, totals = _topics(statistics.topic_word, spec.topic_prior)
+    topics, totals = _topics(statistics.topic_counts, spec.topic_prior)
     eta, delta, zeta = parameters.eta, parameters.delta, parameters.zeta
-    if statistics.response_weight > 0.0:
+    if statistics.labelled_weight > 0.0:
         step, gain = _coefficient_step(parameters, statistics, family=family, spec=spec)
         eta = eta + step[: len(parameters.eta)]
         zeta = zeta + step[len(parameters.eta) :]
         with asked(family, "update_delta"):
-            new = family.update_delta(delta, statistics.profile, weight=statistics.response_weight, gain=gain)
+            new = family.update_delta(delta, statistics.profile, weight=statistics.labelled_weight, gain=gain)
         delta = checked_delta(family, delta, new)
         if family.has_dispersion_floor:
             # scaled responses have variance 1
@@ -154,14 +154,14 @@ def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
 
 
 def _topics(
-    topic_word: NDArray[np.float64], topic_prior: float
+    topic_counts: NDArray[np.float64], topic_prior: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Normalised topics, shape (V, K), and the sums they were divided by.
 
     A term that no document has stays without mass, and so unknown, everywhere.
     """
-    seen = topic_word.sum(axis=1) > 0.0
-    topics = topic_word + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
+    seen = topic_counts.sum(axis=1) > 0.0
+    topics = topic_counts + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
     totals = topics.sum(axis=0)
     # without a prior a topic may die: uniform over the terms seen keeps it harmless and finite
     dead = ~(totals > 0.0)

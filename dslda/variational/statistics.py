@@ -17,7 +17,7 @@ class SufficientStatistics:
 
     Attributes
     ----------
-    topic_word : ndarray of float64, shape (V, K), or (len(terms), K)
+    topic_counts : ndarray of float64, shape (V, K), or (len(terms), K)
         Expected number of tokens of each term assigned to each topic.
     score : ndarray of float64, shape (K + P,), or (K + P, C) for a response of classes
         First derivative by eta, then zeta, of the expected log-likelihood of the response, without rho (model.md,
@@ -30,7 +30,7 @@ class SufficientStatistics:
         Expected log-likelihood of the responses at the family's probes of delta; the first is delta itself.
     elbo : float
         Sum of the documents' evidence lower bounds, the response term multiplied by rho.
-    response_weight : float
+    labelled_weight : float
         Sum of the weights of the documents with a response.
     log_theta_weight : float
         Sum of the weights of the documents that `log_theta` is summed over.
@@ -46,18 +46,18 @@ class SufficientStatistics:
     seconds : float
         CPU seconds of the thread that ran the E-step, for reports only.
     terms : ndarray of int64, shape (less than V,), or None
-        The terms that the rows of `topic_word` are of, ascending; the other terms have nothing. None: all terms.
+        The terms that the rows of `topic_counts` are of, ascending; the other terms have nothing. None: all terms.
     n_terms : int
         V, where `terms` is given.
     """
 
-    topic_word: NDArray[np.float64]
+    topic_counts: NDArray[np.float64]
     score: NDArray[np.float64]
     information: NDArray[np.float64]
     log_theta: NDArray[np.float64]
     profile: NDArray[np.float64]
     elbo: float = 0.0
-    response_weight: float = 0.0
+    labelled_weight: float = 0.0
     log_theta_weight: float = 0.0
     curvature: float = 0.0
     curvature_bound: float = 0.0
@@ -107,7 +107,7 @@ class SufficientStatistics:
         half of them have one. Its bits are those of a sum of all rows: what is left out is a sum of zeros, and
         adding 0 to what is not minus zero, as sums that start from zero never are, changes nothing.
         """
-        self._add_topic_word(other)
+        self._add_topic_counts(other)
         for name in _SMALL_ARRAYS:
             total = getattr(self, name)
             total += getattr(other, name)
@@ -119,9 +119,9 @@ class SufficientStatistics:
         """With a row for every term: self where that is so already."""
         if self.terms is None:
             return self
-        rows = np.zeros((self.n_terms, self.topic_word.shape[1]))
-        rows[self.terms] = self.topic_word
-        return replace(self, topic_word=rows, terms=None, n_terms=0)
+        rows = np.zeros((self.n_terms, self.topic_counts.shape[1]))
+        rows[self.terms] = self.topic_counts
+        return replace(self, topic_counts=rows, terms=None, n_terms=0)
 
     def part(self, start: int, stop: int) -> SufficientStatistics:
         """What belongs to the terms ``start`` to ``stop - 1``, all else with the first; the arrays are views.
@@ -129,13 +129,13 @@ class SufficientStatistics:
         Parts of one range add up like whole statistics, to what :meth:`of_parts` puts together.
         """
         if self.terms is None:
-            rows, terms = self.topic_word[start:stop], None
+            rows, terms = self.topic_counts[start:stop], None
         else:
             first, last = np.searchsorted(self.terms, [start, stop]).tolist()
-            rows, terms = self.topic_word[first:last], self.terms[first:last] - start
+            rows, terms = self.topic_counts[first:last], self.terms[first:last] - start
         n_terms = 0 if terms is None else stop - start
         if start == 0:
-            return replace(self, topic_word=rows, terms=terms, n_terms=n_terms)
+            return replace(self, topic_counts=rows, terms=terms, n_terms=n_terms)
         none = (self.score[:0], self.information[:0], self.log_theta[:0], self.profile[:0])
         return SufficientStatistics(rows, *none, terms=terms, n_terms=n_terms)
 
@@ -146,28 +146,28 @@ class SufficientStatistics:
         first = 0
         for part in parts:
             if whole is None:
-                rows = np.zeros((n_terms, part.topic_word.shape[1]))
-                whole = replace(part, topic_word=rows, terms=None, n_terms=0)
-            width = len(part.topic_word) if part.terms is None else part.n_terms
+                rows = np.zeros((n_terms, part.topic_counts.shape[1]))
+                whole = replace(part, topic_counts=rows, terms=None, n_terms=0)
+            width = len(part.topic_counts) if part.terms is None else part.n_terms
             here = slice(None) if part.terms is None else part.terms
-            whole.topic_word[first : first + width][here] = part.topic_word
+            whole.topic_counts[first : first + width][here] = part.topic_counts
             first += width
             del part
         assert whole is not None
         return whole
 
-    def _add_topic_word(self, other: SufficientStatistics) -> None:
+    def _add_topic_counts(self, other: SufficientStatistics) -> None:
         if self.terms is not None and (other.terms is None or not np.array_equal(self.terms, other.terms)):
             self._make_room(other.terms)
         if other.terms is None or (self.terms is not None and len(self.terms) == len(other.terms)):
-            self.topic_word += other.topic_word
+            self.topic_counts += other.topic_counts
             return
         rows = other.terms if self.terms is None else np.searchsorted(self.terms, other.terms)
         # in parts: indexing on the left makes a copy of what it adds to
-        step = max(_ROWS_BYTES // max(other.topic_word[:1].nbytes, 1), 1)
+        step = max(_ROWS_BYTES // max(other.topic_counts[:1].nbytes, 1), 1)
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            self.topic_word[rows[part]] += other.topic_word[part]
+            self.topic_counts[rows[part]] += other.topic_counts[part]
 
     def _make_room(self, terms: NDArray[np.int64] | None) -> None:
         """Give every one of `terms` a row, None for all terms."""
@@ -177,11 +177,11 @@ class SufficientStatistics:
             return
         if union is None or is_dense(len(union), self.n_terms):
             dense = self.dense()
-            self.topic_word, self.terms, self.n_terms = dense.topic_word, None, 0
+            self.topic_counts, self.terms, self.n_terms = dense.topic_counts, None, 0
             return
-        wider = np.zeros((len(union), self.topic_word.shape[1]))
-        wider[np.searchsorted(union, self.terms)] = self.topic_word
-        self.topic_word, self.terms = wider, union
+        wider = np.zeros((len(union), self.topic_counts.shape[1]))
+        wider[np.searchsorted(union, self.terms)] = self.topic_counts
+        self.topic_counts, self.terms = wider, union
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
@@ -196,5 +196,5 @@ def is_dense(n_rows: int, n_terms: int) -> bool:
 
 _ROWS_BYTES = 16 << 20
 _SMALL_ARRAYS = ("score", "information", "log_theta", "profile")
-_ARRAYS = ("topic_word", *_SMALL_ARRAYS)
+_ARRAYS = ("topic_counts", *_SMALL_ARRAYS)
 _NUMBERS = tuple(f.name for f in fields(SufficientStatistics) if f.name not in (*_ARRAYS, "terms", "n_terms"))

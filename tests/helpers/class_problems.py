@@ -95,7 +95,7 @@ def class_statistics(
         if not len(state.terms):
             sums.n_empty += 1
             continue
-        np.add.at(sums.topic_word, state.terms, weight * state.copies[:, np.newaxis] * state.phi)
+        np.add.at(sums.topic_counts, state.terms, weight * state.copies[:, np.newaxis] * state.phi)
         sums.elbo += weight * class_predictors.document_elbo(state, parameters, response)
         sums.log_theta += weight * (special.digamma(state.gamma) - special.digamma(state.gamma.sum()))
         sums.log_theta_weight += weight
@@ -109,7 +109,7 @@ def class_statistics(
             sums.profile += share * class_predictors.expected_log_likelihood(
                 phibar, state.length, parameters, response
             )
-            sums.response_weight += share
+            sums.labelled_weight += share
             sums.n_labelled += 1
     return sums
 

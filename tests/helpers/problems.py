@@ -143,7 +143,7 @@ def reference_statistics(
     deltas = family.delta_probes(parameters.delta)
     sums = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics, n_probes=len(deltas))
     for state, y_d in zip(states, y, strict=True):
-        np.add.at(sums.topic_word, state.terms, state.copies[:, np.newaxis] * state.phi)
+        np.add.at(sums.topic_counts, state.terms, state.copies[:, np.newaxis] * state.phi)
         sums.elbo += one_predictor.document_elbo(
             state, y_d, parameters, family=family, rho=spec.response_weight
         )
@@ -163,7 +163,7 @@ def reference_statistics(
                 one_predictor.expected_log_likelihood(state, y_d, parameters.eta, delta, family=family)
                 for delta in deltas
             ]
-            sums.response_weight += 1.0
+            sums.labelled_weight += 1.0
             sums.n_labelled += 1
     return sums
 

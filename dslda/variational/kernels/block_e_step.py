@@ -18,6 +18,7 @@ from dslda.variational.kernels.layout import (
     CURVATURE,
     CURVATURE_BOUND,
     ELBO,
+    LABELLED_WEIGHT,
     LOG_THETA_WEIGHT,
     N_EMPTY,
     N_LABELLED,
@@ -26,7 +27,6 @@ from dslda.variational.kernels.layout import (
     N_UNCONVERGED,
     READ_ONLY_1D,
     READ_ONLY_2D,
-    RESPONSE_WEIGHT,
 )
 from dslda.variational.kernels.scratch import (
     OPTIONS,
@@ -66,7 +66,7 @@ _SIGNATURE = types.void(
     int64,  # max_sweeps
     float64,  # sweep_tol
     *(types.FunctionType(SCALAR_SIGNATURE),) * 5,  # l, l1, l2, l3, information weight
-    float64[:, ::1],  # topic_word
+    float64[:, ::1],  # topic_counts
     float64[::1],  # score
     float64[:, ::1],  # information
     float64[::1],  # log_theta
@@ -121,7 +121,7 @@ def block_kernel(product: bool) -> Callable[..., None]:
         l2,
         l3,
         information_weight,
-        topic_word,
+        topic_counts,
         score,
         information,
         log_theta,
@@ -141,7 +141,7 @@ def block_kernel(product: bool) -> Callable[..., None]:
         longest = longest_document(indptr, counts, y, tied)
         s = make_scratch(longest, n_topics)
         trail = make_trail(longest, n_topics)
-        learn = topic_word.shape[0] > 0
+        learn = topic_counts.shape[0] > 0
         u = vector(n_topics)
         nothing = vector(0)
 
@@ -179,7 +179,7 @@ def block_kernel(product: bool) -> Callable[..., None]:
                     )
                 else:
                     ascent = ascend(model, response, s, trail, document, max_sweeps, sweep_tol)
-                total_m, spread = write_out(tilted, s, document, ascent.a_base, weight, topic_word, product)
+                total_m, spread = write_out(tilted, s, document, ascent.a_base, weight, topic_counts, product)
                 if product:
                     omega = offset + model.middle
                     for k in range(n_topics):
@@ -234,7 +234,7 @@ def block_kernel(product: bool) -> Callable[..., None]:
                             profile[i] += share * expected_log_likelihood(
                                 l, l2, y[d], omega, v, deltas[i], aux
                             )
-                    scalars[RESPONSE_WEIGHT] += share
+                    scalars[LABELLED_WEIGHT] += share
                     scalars[N_LABELLED] += 1
             scalars[ELBO] += weight * ascent.elbo
             scalars[N_UNCONVERGED] += 0.0 if ascent.converged else 1.0

@@ -29,6 +29,7 @@ from dslda.variational.design import EMPHASIS, FIRST_COVARIATE, WEIGHT
 from dslda.variational.kernels.document_entries import Document, Observed, lay_out, load_entries
 from dslda.variational.kernels.layout import (
     ELBO,
+    LABELLED_WEIGHT,
     LOG_THETA_WEIGHT,
     N_EMPTY,
     N_LABELLED,
@@ -37,7 +38,6 @@ from dslda.variational.kernels.layout import (
     N_UNCONVERGED,
     READ_ONLY_1D,
     READ_ONLY_2D,
-    RESPONSE_WEIGHT,
 )
 from dslda.variational.kernels.scratch import (
     OPTIONS,
@@ -77,7 +77,7 @@ _SIGNATURE = types.void(
     float64,  # rho
     int64,  # max_sweeps
     float64,  # sweep_tol
-    float64[:, ::1],  # topic_word
+    float64[:, ::1],  # topic_counts
     float64[:, ::1],  # score
     float64[:, :, ::1],  # information
     float64[::1],  # log_theta
@@ -412,7 +412,7 @@ def class_block(
     rho,
     max_sweeps,
     sweep_tol,
-    topic_word,
+    topic_counts,
     score,
     information,
     log_theta,
@@ -434,7 +434,7 @@ def class_block(
     s = make_scratch(longest, n_topics)
     c = make_classes(eta, bound)
     trail = make_trail(0, n_topics)
-    learn = topic_word.shape[0] > 0
+    learn = topic_counts.shape[0] > 0
     nothing = vector(0)
 
     for d in range(y.shape[0]):
@@ -464,7 +464,7 @@ def class_block(
             document = lay_out(model, s, Observed(math.nan, False, 0.0, 1.0, 1.0), n, length)
             y_d = int(y[d]) if labelled else UNLABELLED
             ascent = ascend_classes(model, s, c, trail, document, y_d, rho * emphasis, max_sweeps, sweep_tol)
-            write_out(model, s, document, 0.0, weight, topic_word, False)
+            write_out(model, s, document, 0.0, weight, topic_counts, False)
             if learn:
                 total = digamma(model.alpha_sum + length)
                 for k in range(n_topics):
@@ -482,7 +482,7 @@ def class_block(
                     score,
                     information,
                 )
-                scalars[RESPONSE_WEIGHT] += share
+                scalars[LABELLED_WEIGHT] += share
                 scalars[N_LABELLED] += 1
         scalars[ELBO] += weight * ascent.elbo
         scalars[N_UNCONVERGED] += 0.0 if ascent.converged else 1.0

@@ -9,7 +9,7 @@ __all__ = ["PER_DOCUMENT", "READ_ONLY_1D", "READ_ONLY_2D", "SCALARS"]
 # names of the entries of `scalars`, in order
 SCALARS = (
     "elbo",
-    "response_weight",
+    "labelled_weight",
     "log_theta_weight",
     "curvature",
     "curvature_bound",
@@ -21,7 +21,7 @@ SCALARS = (
 )
 (
     ELBO,
-    RESPONSE_WEIGHT,
+    LABELLED_WEIGHT,
     LOG_THETA_WEIGHT,
     CURVATURE,
     CURVATURE_BOUND,

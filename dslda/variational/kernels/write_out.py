@@ -3,7 +3,7 @@
 phi is written tile by tile as sqrt(c) phi_n, so that its square is what the second moments need. Only live topics have
 rows in it: row i is topic live[i]. It makes
 
-    expected counts       topic_word[w] += c phi_n
+    expected counts       topic_counts[w] += c phi_n
     sum_n phi_n, sum_n m_n phi_n, and sum_n phi_n phi_n' ("gram"), which make E[zbar], Cov[zbar] eta and E[zbar zbar']
 
 and from these one document's part of the score and the information of eta (docs/model.md).
@@ -168,9 +168,9 @@ def tilt_phi(s: Scratch, n: int, n_live: int) -> None:
 
 @njit(**OPTIONS)
 def add_expected_counts(
-    s: Scratch, start: int, n: int, n_live: int, weight: float, topic_word: Matrix
+    s: Scratch, start: int, n: int, n_live: int, weight: float, topic_counts: Matrix
 ) -> None:
-    """topic_word[term of n] += weight c phi_n. Four terms a pass: their rows are far apart in memory."""
+    """topic_counts[term of n] += weight c phi_n. Four terms a pass: their rows are far apart in memory."""
     terms, live, phi = s.terms, s.live, s.phi_tile
     root = s.tile[_ROOT : _ROOT + np.uint64(n)]
     blocked = n - n % 4
@@ -180,14 +180,14 @@ def add_expected_counts(
         r2, r3 = weight * root[e + 2], weight * root[e + 3]
         for i in range(n_live):
             k = live[i]
-            topic_word[w0, k] += r0 * phi[i, e]
-            topic_word[w1, k] += r1 * phi[i, e + 1]
-            topic_word[w2, k] += r2 * phi[i, e + 2]
-            topic_word[w3, k] += r3 * phi[i, e + 3]
+            topic_counts[w0, k] += r0 * phi[i, e]
+            topic_counts[w1, k] += r1 * phi[i, e + 1]
+            topic_counts[w2, k] += r2 * phi[i, e + 2]
+            topic_counts[w3, k] += r3 * phi[i, e + 3]
     for e in range(blocked, n):
         w0 = terms[start + e]
         for i in range(n_live):
-            topic_word[w0, live[i]] += weight * root[e] * phi[i, e]
+            topic_counts[w0, live[i]] += weight * root[e] * phi[i, e]
 
 
 @njit(**OPTIONS)
@@ -296,12 +296,12 @@ def write_out(
     document: Document,
     a_base: float,
     weight: float,
-    topic_word: Matrix,
+    topic_counts: Matrix,
     product: bool,
 ) -> tuple[float, float]:
     """Write phi of the last sweep and what is summed over it; returns sum_n m_n and sum_n Var(eta).
 
-    The expected counts times `weight` are added to `topic_word` if it has rows;
+    The expected counts times `weight` are added to `topic_counts` if it has rows;
     only then `gram` is made, for a labelled document.
 
     With `product`, `model` is tilted (see :mod:`dslda.variational.kernels.exponential`): the first number returned is
@@ -309,7 +309,7 @@ def write_out(
     """
     n_topics = model.topics.shape[1]
     tile, width, gram = s.tile, document.width, s.gram
-    learn = topic_word.shape[0] > 0
+    learn = topic_counts.shape[0] > 0
     labelled = document.observed.labelled
     for k in range(n_topics):
         s.assigned[k] = 0.0
@@ -346,7 +346,7 @@ def write_out(
         spread += part_spread
         scale_phi(s, n_live, width)
         if learn:
-            add_expected_counts(s, start, n_tile, n_live, weight, topic_word)
+            add_expected_counts(s, start, n_tile, n_live, weight, topic_counts)
             if labelled:
                 if product:
                     tilt_phi(s, n_tile, n_live)

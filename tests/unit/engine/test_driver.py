@@ -80,7 +80,7 @@ def test_last_elbo_of_the_trace_is_that_of_the_parameters(source: MemorySource, 
     with SerialExecutor(source, FAMILY, SPEC) as executor:
         statistics, _ = executor.run(whole.parameters)
     assert objective(statistics, whole.parameters, family=FAMILY, spec=SPEC) == whole.trace[-1].elbo
-    np.testing.assert_array_equal(statistics.topic_word, whole.statistics.topic_word)
+    np.testing.assert_array_equal(statistics.topic_counts, whole.statistics.topic_counts)
 
 
 def test_trace_has_a_record_of_every_iteration(source: MemorySource, whole: FitResult) -> None:

@@ -32,15 +32,15 @@ def some_statistics(i: int) -> SufficientStatistics:
         generator.random((3, 3)) * scale,
         generator.normal(size=3) * scale,
         generator.normal(size=1) * scale,
-        response_weight=float(generator.random() * scale),
+        labelled_weight=float(generator.random() * scale),
         elbo=float(generator.normal() * scale),
         n_documents=1,
     )
 
 
 def bits(s: SufficientStatistics) -> tuple[bytes, ...]:
-    numbers = np.array([s.response_weight, s.elbo])
-    return tuple(a.tobytes() for a in (s.topic_word, s.score, s.information, numbers))
+    numbers = np.array([s.labelled_weight, s.elbo])
+    return tuple(a.tobytes() for a in (s.topic_counts, s.score, s.information, numbers))
 
 
 def by_tasks(n_leaves: int, level: int) -> SufficientStatistics:
@@ -74,7 +74,7 @@ def test_another_order_gives_other_bits() -> None:
 def test_sums_do_not_change_their_terms() -> None:
     children = [some_statistics(i) for i in range(4)]
     for child in children:
-        for array in (child.topic_word, child.score, child.information):
+        for array in (child.topic_counts, child.score, child.information):
             array.setflags(write=False)
     before = [bits(child) for child in children]
     add_children(children)

@@ -21,7 +21,7 @@ from dslda.variational.parameters import FitSpec
 from dslda.variational.statistics import SufficientStatistics
 
 N_TERMS = 40
-ARRAYS = ("topic_word", "score", "information", "log_theta", "profile")
+ARRAYS = ("topic_counts", "score", "information", "log_theta", "profile")
 
 
 def bits(statistics: SufficientStatistics) -> list[Any]:
@@ -54,7 +54,7 @@ def test_sums_have_the_bits_of_sums_of_all_rows(n: int, seed: int) -> None:
     assert bits(total(1).dense()) == bits(total(0))
     children = [pair(seed + i)[1] for i in range(min(n, 4))]
     for child in children:
-        child.topic_word.setflags(write=False)
+        child.topic_counts.setflags(write=False)
     before = [bits(child) for child in children]
     together = add_children(children)
     assert [bits(child) for child in children] == before
@@ -65,16 +65,16 @@ def test_a_sum_has_a_row_for_every_term_once_half_of_them_have_one() -> None:
     def of_terms(start: int, stop: int) -> SufficientStatistics:
         statistics = SufficientStatistics.zeros(stop - start, 3)
         statistics.terms, statistics.n_terms = np.arange(start, stop), N_TERMS
-        statistics.topic_word += 1.0
+        statistics.topic_counts += 1.0
         return statistics
 
     half = of_terms(0, 12).add(of_terms(8, 20))
     assert half.terms is not None
-    assert len(half.topic_word) == 20
-    assert half.dense().topic_word[:, 0].tolist() == [1.0] * 8 + [2.0] * 4 + [1.0] * 8 + [0.0] * 20
+    assert len(half.topic_counts) == 20
+    assert half.dense().topic_counts[:, 0].tolist() == [1.0] * 8 + [2.0] * 4 + [1.0] * 8 + [0.0] * 20
     assert half.__sizeof__() < half.dense().__sizeof__()
     assert half.add(of_terms(30, 31)).terms is None
-    assert half.topic_word.shape == (N_TERMS, 3)
+    assert half.topic_counts.shape == (N_TERMS, 3)
 
 
 @pytest.mark.parametrize("family_name", ["gaussian", "categorical"])
@@ -92,7 +92,7 @@ def test_an_e_step_by_rows_has_the_bits_of_one_with_all_topics(
     arguments = (block.indptr, terms, block.counts, y)
     expected = e_step(*arguments, parameters, family=family, spec=spec)
     got = e_step_of_parts(*arguments, ParameterParts(split(parameters, n_parts)), family=family, spec=spec)
-    assert (len(got.topic_word) < 0.1 * vocabulary) == (vocabulary == 5000)
+    assert (len(got.topic_counts) < 0.1 * vocabulary) == (vocabulary == 5000)
     assert bits(got.dense()) == bits(expected)
 
 

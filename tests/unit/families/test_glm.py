@@ -89,8 +89,8 @@ def statistics_of(
         sums.score += family.first_derivative(y_d, omega, parameters.delta, aux) * row
         sums.information += family.information_weight(y_d, omega, parameters.delta, aux) * np.outer(row, row)
         sums.profile += [family.log_likelihood(y_d, omega, delta, aux) for delta in deltas]
-    sums.response_weight = float(len(y))
-    sums.topic_word += 1.0
+    sums.labelled_weight = float(len(y))
+    sums.topic_counts += 1.0
     return sums
 
 

@@ -208,7 +208,7 @@ def test_the_last_elbo_is_that_of_the_model(simulated: tuple[sparse.csr_array, n
         rel=1e-12,
     )
     assert_allclose(
-        model.topic_prevalence, statistics.topic_word.sum(axis=0) / statistics.n_tokens, rtol=1e-12
+        model.topic_prevalence, statistics.topic_counts.sum(axis=0) / statistics.n_tokens, rtol=1e-12
     )
     assert model.topic_prevalence.sum() == pytest.approx(1)
     assert set(model.trace) == {f.name for f in dataclasses.fields(IterationRecord)}

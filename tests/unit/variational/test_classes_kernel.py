@@ -69,7 +69,7 @@ def assert_kernel_equals_reference(
 
     statistics = e_step(*documents.arrays, parameters, family=family, spec=spec, extras=extras)
     expected = class_statistics(states, responses, parameters, weights=told[:, 2], rho=spec.response_weight)
-    for name in ("topic_word", "score", "information", "log_theta", "profile"):
+    for name in ("topic_counts", "score", "information", "log_theta", "profile"):
         wanted = getattr(expected, name)
         assert_allclose(
             getattr(statistics, name),
@@ -78,7 +78,7 @@ def assert_kernel_equals_reference(
             atol=1e-6 * max(1.0, np.abs(wanted).max(initial=0.0)),
             err_msg=name,
         )
-    for name in ("elbo", "response_weight", "log_theta_weight"):
+    for name in ("elbo", "labelled_weight", "log_theta_weight"):
         assert getattr(statistics, name) == pytest.approx(getattr(expected, name), rel=1e-11, abs=1e-11), name
     for name in ("n_documents", "n_labelled", "n_empty", "n_tokens"):
         assert getattr(statistics, name) == getattr(expected, name), name

@@ -21,13 +21,13 @@ from tests.helpers.problems import Documents, documents_of, random_documents, ra
 
 N_TERMS, N_TOPICS, N_DOCUMENTS = 20, 3, 12
 SUMS = (
-    "topic_word",
+    "topic_counts",
     "score",
     "information",
     "log_theta",
     "profile",
     "elbo",
-    "response_weight",
+    "labelled_weight",
     "log_theta_weight",
     "pearson",
     "pearson_weight",
@@ -92,12 +92,12 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
         assert_allclose(posterior.mean[d], offset + m, rtol=1e-6, atol=1e-7)
         assert_allclose(posterior.variance[d], v, rtol=1e-5, atol=1e-9)
         expected.elbo += weight * elbo
-        np.add.at(expected.topic_word, state.terms, weight * state.copies[:, np.newaxis] * state.phi)
+        np.add.at(expected.topic_counts, state.terms, weight * state.copies[:, np.newaxis] * state.phi)
         expected.log_theta_weight += weight
         if np.isnan(y):
             continue
         share = weight * emphasis
-        expected.response_weight += share
+        expected.labelled_weight += share
         score, information = one_predictor.document_statistics(
             state, y, parameters, family=family, offset=offset, aux=aux
         )
@@ -118,7 +118,7 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
         expected.information[:N_TOPICS, N_TOPICS:] += np.outer(along, x)
         expected.information[N_TOPICS:, N_TOPICS:] += along.sum() * np.outer(x, x)
     assert expected.score.shape == (n,)
-    for field in ("topic_word", "score", "information", "elbo", "response_weight", "log_theta_weight"):
+    for field in ("topic_counts", "score", "information", "elbo", "labelled_weight", "log_theta_weight"):
         assert_allclose(
             getattr(statistics, field), getattr(expected, field), rtol=1e-5, atol=1e-5, err_msg=field
         )
@@ -179,9 +179,9 @@ def test_emphasis_is_the_rho_of_one_document(name: str) -> None:
     for field in fields(by_rho):
         assert_array_equal(getattr(by_rho, field.name), getattr(by_emphasis, field.name))
     assert sums_by_rho.elbo == sums_by_emphasis.elbo
-    assert_array_equal(sums_by_rho.topic_word, sums_by_emphasis.topic_word)
+    assert_array_equal(sums_by_rho.topic_counts, sums_by_emphasis.topic_counts)
     # rho does not weigh the M-step's sums, since it weighs all alike; emphasis does
-    for field in ("score", "information", "profile", "response_weight"):
+    for field in ("score", "information", "profile", "labelled_weight"):
         wanted = 2.5 * np.asarray(getattr(sums_by_rho, field))
         atol = 1e-13 * np.abs(wanted).max()
         assert_allclose(getattr(sums_by_emphasis, field), wanted, rtol=1e-12, atol=atol)

@@ -176,7 +176,7 @@ def test_everything_stays_finite(
                 # every known token is in some topic, once
                 tokens = posterior.gamma.sum(axis=1) - parameters.alpha.sum()
                 assert_allclose(tokens, posterior.n_known_tokens, rtol=1e-10, atol=1e-10)
-            assert_allclose(statistics.topic_word.sum(), statistics.n_tokens, rtol=1e-10)
+            assert_allclose(statistics.topic_counts.sum(), statistics.n_tokens, rtol=1e-10)
             assert np.array_equal(statistics.information, statistics.information.T)
             parameters = m_step(parameters, statistics, family=gaussian, spec=spec)
             assert_finite_parameters(parameters)

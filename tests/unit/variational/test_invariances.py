@@ -93,7 +93,7 @@ def test_permuting_topics_changes_only_their_order(problem: tuple) -> None:
     here, there = (sums(documents, p, spec) for p in (parameters, permuted))
     reordered = dataclasses.replace(
         here,
-        topic_word=here.topic_word[:, order],
+        topic_counts=here.topic_counts[:, order],
         score=here.score[order],
         log_theta=here.log_theta[order],
         information=here.information[np.ix_(order, order)],

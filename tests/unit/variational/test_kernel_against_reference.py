@@ -69,14 +69,14 @@ def assert_kernel_equals_reference(
 
     statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
     expected = reference_statistics(states, documents.y, parameters, family=family, spec=spec)
-    assert_allclose(statistics.topic_word, expected.topic_word, rtol=1e-6, atol=3e-6)
+    assert_allclose(statistics.topic_counts, expected.topic_counts, rtol=1e-6, atol=3e-6)
     for name in ("score", "information"):
         wanted = getattr(expected, name)
         assert_allclose(getattr(statistics, name), wanted, atol=1e-6 * np.abs(wanted).max(initial=1e-300))
     squares = np.ptp(parameters.eta) ** 2 / parameters.delta[0]
     assert_allclose(statistics.profile, expected.profile, rtol=1e-6, atol=1e-6 * squares)
     assert_allclose(statistics.log_theta, expected.log_theta, rtol=1e-6, atol=1e-6)
-    assert statistics.response_weight == expected.response_weight
+    assert statistics.labelled_weight == expected.labelled_weight
     assert_allclose(statistics.curvature, expected.curvature, rtol=1e-5)
     assert_allclose(statistics.curvature_bound, expected.curvature_bound, rtol=1e-5)
     rounding *= len(documents)

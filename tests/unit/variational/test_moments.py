@@ -29,7 +29,7 @@ def kernel_phi(
     alone = documents.take([d])
     terms, counts, _ = alone.document(0)
     statistics = e_step(*alone.arrays, parameters, family=family, spec=spec)
-    return tokens_of(statistics.topic_word[terms] / counts[:, np.newaxis], counts), alone
+    return tokens_of(statistics.topic_counts[terms] / counts[:, np.newaxis], counts), alone
 
 
 @pytest.mark.parametrize("n_topics", [1, 2, 4])

@@ -94,7 +94,7 @@ def test_topics_are_normalised_counts_and_unseen_terms_stay_unknown(
     spec = FitSpec(n_topics=3, topic_prior=topic_prior)
     statistics = e_step(*documents.arrays, parameters, family=gaussian, spec=spec)
     new = m_step(parameters, statistics, family=gaussian, spec=spec)
-    smoothed = statistics.topic_word[:10] + topic_prior
+    smoothed = statistics.topic_counts[:10] + topic_prior
     assert_allclose(new.topics[:10], smoothed / smoothed.sum(axis=0), rtol=1e-12)
     assert_array_equal(new.topics[10:], 0.0)
     assert_array_equal(new.alpha, parameters.alpha)
@@ -102,7 +102,7 @@ def test_topics_are_normalised_counts_and_unseen_terms_stay_unknown(
 
 def test_a_topic_without_tokens_becomes_uniform_over_the_seen_terms(gaussian: Family) -> None:
     statistics = SufficientStatistics.zeros(5, 2)
-    statistics.topic_word[:3, 0] = [1.0, 2.0, 1.0]
+    statistics.topic_counts[:3, 0] = [1.0, 2.0, 1.0]
     new = m_step(
         random_parameters(np.random.default_rng(0), 5, 2),
         statistics,

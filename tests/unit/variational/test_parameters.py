@@ -137,10 +137,10 @@ def test_scaling_is_undone_by_its_inverse() -> None:
 
 def statistics(value: float) -> SufficientStatistics:
     sums = SufficientStatistics.zeros(4, 3)
-    sums.topic_word += value
+    sums.topic_counts += value
     sums.score += 2 * value
     sums.information += 3 * value
-    sums.response_weight, sums.elbo, sums.seconds = value, -value, value
+    sums.labelled_weight, sums.elbo, sums.seconds = value, -value, value
     sums.n_documents = sums.n_labelled = sums.n_empty = int(value)
     sums.n_unconverged = sums.n_sweeps = sums.n_tokens = int(10 * value)
     return sums
@@ -160,7 +160,7 @@ def test_a_copy_shares_no_memory() -> None:
     one = statistics(1.0)
     copy = one.copy()
     copy.add(one)
-    assert np.array_equal(one.topic_word, statistics(1.0).topic_word)
+    assert np.array_equal(one.topic_counts, statistics(1.0).topic_counts)
     assert one.n_tokens == 10
 
 

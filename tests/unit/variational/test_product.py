@@ -64,7 +64,7 @@ def test_statistics_and_prediction_agree_with_enumeration(d: int, n_topics: int)
     spec = FitSpec(n_topics=n_topics)
     statistics = e_step(*one.arrays, parameters, family=FAMILY, spec=spec, extras=extras)
     terms, counts, _ = one.document(0)
-    phi = tokens_of(statistics.topic_word[terms] / counts[:, np.newaxis], counts)
+    phi = tokens_of(statistics.topic_counts[terms] / counts[:, np.newaxis], counts)
     zbar, probability, _ = moments_of_assignments(phi)
     omega = offset + zbar @ parameters.eta
     a = np.exp(omega)
@@ -82,7 +82,7 @@ def test_statistics_and_prediction_agree_with_enumeration(d: int, n_topics: int)
             plain = e_step(
                 *one.with_response([np.nan]).arrays, parameters, family=FAMILY, spec=spec, extras=extras
             )
-            phi = tokens_of(plain.topic_word[terms] / counts[:, np.newaxis], counts)
+            phi = tokens_of(plain.topic_counts[terms] / counts[:, np.newaxis], counts)
             zbar, probability, _ = moments_of_assignments(phi)
             omega = offset + zbar @ parameters.eta
         assert_allclose(posterior.mean, [probability @ omega], rtol=1e-9)
@@ -98,7 +98,7 @@ def test_erratum_1_would_be_seen_in_predictions() -> None:
     posterior = infer(*documents.csr, parameters, spec=FitSpec(n_topics=3), family=FAMILY)
     statistics = e_step(*documents.arrays, parameters, family=FAMILY, spec=FitSpec(n_topics=3))
     counts = np.array([1, 3, 2])
-    phi = tokens_of(statistics.topic_word[[0, 1, 4]] / counts[:, np.newaxis], counts)
+    phi = tokens_of(statistics.topic_counts[[0, 1, 4]] / counts[:, np.newaxis], counts)
     kappa = phi @ np.exp(parameters.eta / 6)
     rate = FAMILY.mean(posterior.mean, posterior.variance, parameters.delta)[0]
     assert rate == pytest.approx(kappa.prod(), rel=1e-10)
@@ -117,7 +117,7 @@ def test_predictions_with_a_log_link_are_exact_and_never_beyond_the_largest_coef
     posterior = infer(*documents.csr, parameters, spec=FitSpec(n_topics=3), family=family)
     statistics = e_step(*documents.arrays, parameters, family=family, spec=FitSpec(n_topics=3))
     counts = np.array([1, 1, 2])
-    phi = tokens_of(statistics.topic_word[[0, 1, 4]] / counts[:, np.newaxis], counts)
+    phi = tokens_of(statistics.topic_counts[[0, 1, 4]] / counts[:, np.newaxis], counts)
     zbar, probability, _ = moments_of_assignments(phi)
     mean = family.mean(posterior.mean, posterior.variance, parameters.delta)[0]
     # exp(omega) is all that the mean depends on
@@ -165,7 +165,7 @@ def test_the_fixed_point_is_the_exact_coordinate_update(granularity: str) -> Non
         terms, counts, y = one.document(0)
         statistics = e_step(*one.arrays, parameters, family=FAMILY, spec=spec)
         gamma = infer(*one.csr, parameters, spec=spec, y=one.y, family=FAMILY).gamma[0]
-        phi = statistics.topic_word[terms] / counts[:, np.newaxis]
+        phi = statistics.topic_counts[terms] / counts[:, np.newaxis]
         state = one_predictor.DocumentState(terms, counts.astype(float), phi, gamma)
         again = one_predictor.sweep(state, y, parameters, family=FAMILY, rho=1.0)
         assert_allclose(again.phi, phi, atol=2e-6)
@@ -314,7 +314,7 @@ def test_a_dispersion_divides_the_response() -> None:
     weaker = FitSpec(n_topics=3, response_weight=0.4)
     one = e_step(*documents.arrays, plain, family=FAMILY, spec=weaker)
     two = e_step(*documents.arrays, divided, family=Divided(), spec=FitSpec(n_topics=3))
-    assert_allclose(two.topic_word, one.topic_word, rtol=1e-9)
+    assert_allclose(two.topic_counts, one.topic_counts, rtol=1e-9)
     assert_allclose(two.score, 0.4 * one.score, rtol=1e-9)
     assert_allclose(two.information, 0.4 * one.information, rtol=1e-9)
     fixed = -0.4 * special.gammaln(documents.y + 1.0).sum()

@@ -75,7 +75,7 @@ def test_the_m_step_adds_the_prior_to_the_counts_of_seen_terms(gaussian: Family)
     statistics = e_step(*documents.arrays, start, family=gaussian, spec=spec)
     new = m_step(start, statistics, family=gaussian, spec=spec)
     assert new.concentration is not None
-    assert_allclose(new.topics[:10] * new.concentration, statistics.topic_word[:10] + 0.5, rtol=1e-13)
+    assert_allclose(new.topics[:10] * new.concentration, statistics.topic_counts[:10] + 0.5, rtol=1e-13)
     assert_array_equal(new.topics[10:], 0.0)
     # one word of an unseen term changes nothing: it stays unknown
     posterior = infer(*documents_of([([3, 11], [2, 5], math.nan)]).csr, new, spec=spec)
@@ -149,7 +149,9 @@ def test_topics_that_the_data_do_not_need_are_emptied(gaussian: Family) -> None:
     for how in ("map", "variational"):
         spec = FitSpec(n_topics=8, topic_prior=0.1, topic_estimation=how)
         parameters, _ = fit_in_a_loop(train, 2000, family=gaussian, spec=spec)
-        words = np.sort(e_step(*train.arrays, parameters, family=gaussian, spec=spec).topic_word.sum(axis=0))
+        words = np.sort(
+            e_step(*train.arrays, parameters, family=gaussian, spec=spec).topic_counts.sum(axis=0)
+        )
         in_three[how] = words[-3:].sum() / words.sum()
         predicted = infer(*test.csr, parameters, spec=spec).mean
         r2[how] = 1.0 - np.sum((test.y - predicted) ** 2) / np.sum((test.y - test.y.mean()) ** 2)
