@@ -11,6 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Self
 
 __all__ = [
     "ConvergenceWarning",
@@ -21,9 +22,11 @@ __all__ = [
     "FormatError",
     "InputChangedError",
     "InputError",
+    "Note",
     "OutputError",
     "OutputExistsError",
     "VocabularyMismatchError",
+    "Words",
     "warn",
 ]
 
@@ -36,6 +39,30 @@ _REFERENCE = re.compile(r"\{([a-z_]+(?:=[^{}]*|\(\))?)\}")
 
 def _as_python(reference: str) -> str:
     return reference.removesuffix("()")
+
+
+def _referring(template: str, words: Words) -> str:
+    return _REFERENCE.sub(lambda reference: words(reference[1]) or _as_python(reference[1]), template)
+
+
+class Note(str):
+    """A note on an error, of any kind, that refers to parameters as a remedy does."""
+
+    __slots__ = ("template",)
+
+    template: str
+
+    def __new__(cls, template: str) -> Self:
+        note = super().__new__(cls, _referring(template, _as_python))
+        note.template = template
+        return note
+
+    def in_words(self, words: Words) -> str:
+        """The note in the words of an interface, which has all that it refers to."""
+        return _referring(self.template, words)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Note, (self.template,)
 
 
 class _Message:
@@ -84,7 +111,7 @@ class _Message:
         if self.place is not None:
             said = f"{self.place}: {said}"
         remedies = [
-            _REFERENCE.sub(lambda reference: words(reference[1]) or "", remedy)
+            _referring(remedy, words)
             for remedy in self.remedy
             if all(words(reference) is not None for reference in _REFERENCE.findall(remedy))
         ]

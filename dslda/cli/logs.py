@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dslda.cli.option_wording import in_options
+import click
+
+from dslda.cli.option_words import option_words, shown
 from dslda.exceptions import DsldaWarning
 
 __all__ = ["information", "json_error", "logging_to_stderr"]
@@ -110,8 +112,11 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     level_of_loops = of_loops.level
     of_loops.setLevel(logging.CRITICAL + 1)
 
+    context = click.get_current_context(silent=True)
+    words = option_words(None if context is None else context.command)
+
     def show(message: Warning | str, category: type[Warning], *rest: Any, **_: Any) -> None:
-        logger.warning("%s", in_options(str(message)), extra={"category": category.__name__})
+        logger.warning("%s", shown(message, words), extra={"category": category.__name__})
 
     try:
         with warnings.catch_warnings():

@@ -14,7 +14,7 @@ import click
 from dslda._version import __version__
 from dslda.cli.interrupts import Interrupts
 from dslda.cli.logs import json_error
-from dslda.cli.option_wording import in_options
+from dslda.cli.option_words import option_words, shown
 from dslda.cli.standard_streams import drop, flush_error, nobody_reads, open_standard_streams
 from dslda.exceptions import (
     DsldaError,
@@ -23,6 +23,7 @@ from dslda.exceptions import (
     InputError,
     OutputExistsError,
     VocabularyMismatchError,
+    Words,
 )
 from dslda.storage.output import FULL
 
@@ -114,17 +115,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if error is not None:
         drop("stdout")
         if code == EXIT_OK and not isinstance(error, BrokenPipeError):
-            code = fail(_text(error), EXIT_FAILURE)
+            code = fail(_text(error, words=option_words(None)), EXIT_FAILURE)
     if flush_error("stderr") is not None:
         drop("stderr")
     return code
 
 
 def _run(given: Sequence[str], session: Session, fail: Callable[[str, int], int]) -> int:
+    text = partial(_text, words=option_words(None))
     try:
         # not program.main(): it ends a closed pipe with 1
         with program.make_context("dslda", list(given), obj=session) as context:
-            program.invoke(context)
+            try:
+                program.invoke(context)
+            finally:
+                command = program.get_command(context, context.invoked_subcommand or "")
+                text = partial(_text, words=option_words(command))
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
@@ -136,18 +142,18 @@ def _run(given: Sequence[str], session: Session, fail: Callable[[str, int], int]
     except click.Abort:
         return fail("interrupted", session.interrupts.exit_code)
     except KeyboardInterrupt as interrupt:
-        return fail("; ".join(["interrupted", *_notes(interrupt)]), session.interrupts.exit_code)
+        return fail(text(interrupt), session.interrupts.exit_code)
     except Interrupted as interrupted:
         return fail(f"interrupted: {interrupted}", session.interrupts.exit_code)
     except InputChangedError as error:  # nothing is wrong with the input, and nothing has to be mended
-        return fail(_text(error), EXIT_FAILURE)
+        return fail(text(error), EXIT_FAILURE)
     except BAD_INPUT as error:
-        return fail(_text(error), EXIT_USAGE)
+        return fail(text(error), EXIT_USAGE)
     except BrokenPipeError as error:
         # the reader of stdout, such as head, has all it wanted; no other pipe may break in silence
-        return EXIT_OK if nobody_reads("stdout") else fail(_text(error), EXIT_FAILURE)
+        return EXIT_OK if nobody_reads("stdout") else fail(text(error), EXIT_FAILURE)
     except (DsldaError, OSError) as error:
-        return fail(_text(error), EXIT_FAILURE)
+        return fail(text(error), EXIT_FAILURE)
     except MemoryError as error:
         return fail(
             f"out of memory ({error}); take fewer topics or a smaller vocabulary, or more memory",
@@ -163,16 +169,14 @@ def _fail(message: str, code: int, *, as_json: bool) -> int:
     return code
 
 
-def _text(error: BaseException) -> str:
+def _text(error: BaseException, *, words: Words) -> str:
     """The message of an error with its notes, such as the document it happened at."""
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, KeyboardInterrupt):
+        message = "interrupted"
+    elif isinstance(error, OSError) and error.strerror:
         # writing to a stream gives no name, and of those only stdout is written to without a name of ours
         name = error.filename or ("standard output" if error.errno in FULL else None)
-        what = f"{name}: {error.strerror}" if name else error.strerror
+        message = f"{name}: {error.strerror}" if name else error.strerror
     else:
-        what = in_options(str(error))
-    return "; ".join([what, *_notes(error)])
-
-
-def _notes(error: BaseException) -> list[str]:
-    return [in_options(note) for note in getattr(error, "__notes__", ())]
+        message = shown(error, words)
+    return "; ".join([message, *(shown(note, words) for note in getattr(error, "__notes__", ()))])

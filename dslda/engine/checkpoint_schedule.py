@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from dslda.engine.em import Position, checkpoint_is_due
+from dslda.exceptions import Note
 from dslda.wording import number_of
 
 __all__ = ["Checkpoints"]
@@ -73,7 +74,7 @@ class Checkpoints:
     def note(self, error: BaseException) -> None:
         """Tell with an error that ends the fit how to go on."""
         if self._n_written:
-            error.add_note(f"{self._what_there_is()}; train again with resume=True to go on")
+            error.add_note(Note(f"{self._what_there_is()}; train again with {{resume=True}} to go on"))
 
     def _what_there_is(self) -> str:
         return f"the checkpoint {self._where} holds {number_of(self._n_written, 'iteration')}"
