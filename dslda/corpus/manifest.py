@@ -12,19 +12,8 @@ from dslda.corpus.levels import are_levels
 from dslda.corpus.summary import ResponseSummary, new_share, oov_share
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
-from dslda.storage.json_fields import (
-    MANIFEST_CHECKSUM,
-    boolean,
-    count,
-    is_whole,
-    items,
-    json_sha256,
-    object_,
-    optional,
-    sorted_names,
-    text,
-    with_checksum,
-)
+from dslda.storage.json_fields import boolean, count, items, object_, optional, sorted_names, text
+from dslda.storage.typed_json import MANIFEST_CHECKSUM, is_whole, json_sha256, with_checksum
 
 __all__ = [
     "ARRAYS",

@@ -14,9 +14,9 @@ from dslda.corpus.block import DocumentBlock
 from dslda.corpus.manifest import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo, ResponseSummary
 from dslda.corpus.rows import BlockColumns
 from dslda.exceptions import InputError
-from dslda.storage.json_fields import canonical_json
 from dslda.storage.location import Location
 from dslda.storage.output import writing
+from dslda.storage.typed_json import canonical_json
 
 __all__ = ["PartitionWriter", "WrittenPartition", "create_array"]
 

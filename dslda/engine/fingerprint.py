@@ -8,7 +8,7 @@ import numpy as np
 
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.data.fit_source import FitSource, FutureSource
-from dslda.storage.json_fields import json_sha256
+from dslda.storage.typed_json import json_sha256
 from dslda.storage.zarr_arrays import checksum
 
 __all__ = ["data_hash", "selection_hash"]

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.storage.errors import reaching
-from dslda.storage.json_fields import count, is_whole, items, json_sha256, object_, text, with_checksum
+from dslda.storage.json_fields import count, items, object_, text
 from dslda.storage.location import METADATA, Location, check_not_in_store
 from dslda.storage.lock import LOCK_INSIDE, UNLOCKED, Lock, only_writer
 from dslda.storage.output import check_writable, writing
+from dslda.storage.typed_json import is_whole, json_sha256, with_checksum
 from dslda.storage.zarr_arrays import damaged, entries, read_arrays, write_array
 
 __all__ = ["ENCODING_TYPE", "CheckpointRecord", "CheckpointStore", "read_checkpoint"]

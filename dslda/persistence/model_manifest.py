@@ -17,7 +17,6 @@ from dslda.settings import stored, unstored
 from dslda.storage.json_fields import (
     boolean,
     count,
-    is_whole,
     items,
     number,
     object_,
@@ -25,8 +24,8 @@ from dslda.storage.json_fields import (
     positive,
     sorted_names,
     text,
-    with_checksum,
 )
+from dslda.storage.typed_json import is_whole, with_checksum
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Scaling
 

@@ -19,9 +19,10 @@ from dslda.persistence.model_manifest import (
 )
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.training_profile import N_BINS, Reference
-from dslda.storage.json_fields import MANIFEST_CHECKSUM, count, items, object_
+from dslda.storage.json_fields import count, items, object_
 from dslda.storage.location import Location, check_output, move_into_place
 from dslda.storage.output import check_writable, report_leftovers, writing
+from dslda.storage.typed_json import MANIFEST_CHECKSUM
 from dslda.storage.zarr_arrays import damaged, entries, read_arrays, write_array
 from dslda.variational.parameters import Parameters
 

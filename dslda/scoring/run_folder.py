@@ -14,19 +14,11 @@ from dslda.exceptions import DsldaError, FormatError, OutputExistsError
 from dslda.scoring.scoring_units import Input, ScoringUnit
 from dslda.scoring.tables import ENDINGS
 from dslda.storage.errors import reaching
-from dslda.storage.json_fields import (
-    MANIFEST_CHECKSUM,
-    count,
-    is_whole,
-    items,
-    object_,
-    parse_json,
-    text,
-    with_checksum,
-)
+from dslda.storage.json_fields import count, items, object_, text
 from dslda.storage.location import Location
 from dslda.storage.lock import UNLOCKED, Lock
 from dslda.storage.output import writing
+from dslda.storage.typed_json import MANIFEST_CHECKSUM, is_whole, parse_json, with_checksum
 
 __all__ = ["ENCODING_TYPE", "MANIFEST", "UNFINISHED", "Part", "RunFolder", "RunState"]
 

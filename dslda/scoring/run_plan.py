@@ -15,7 +15,7 @@ from dslda.inputs.streams import InputFile
 from dslda.scoring.run_folder import Part, RunState
 from dslda.scoring.scanning import scan
 from dslda.scoring.scoring_units import Input, ScoringUnit, content_sha256, opens, state_of
-from dslda.storage.json_fields import json_sha256
+from dslda.storage.typed_json import json_sha256
 from dslda.wording import first_few, number_of
 
 __all__ = [

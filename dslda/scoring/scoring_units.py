@@ -14,7 +14,8 @@ from dslda.exceptions import FormatError, InputChangedError, InputError
 from dslda.inputs.readers import CsvLines, JsonLines, ParquetRows, Piece, TextFile
 from dslda.inputs.streams import InputFile, compression_of, why_not_opened
 from dslda.storage.errors import is_of_file_system
-from dslda.storage.json_fields import count, json_sha256, optional, text
+from dslda.storage.json_fields import count, optional, text
+from dslda.storage.typed_json import json_sha256
 
 if TYPE_CHECKING:
     from io import BufferedIOBase

@@ -1,91 +1,15 @@
-"""Fields of a JSON object, taken out with their type checked and errors that name them."""
+"""Fields of a JSON object, for callers that do not yet use :func:`dslda.storage.typed_json.decode`."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dslda.exceptions import FormatError
 
-__all__ = [
-    "MANIFEST_CHECKSUM",
-    "boolean",
-    "canonical_json",
-    "count",
-    "is_whole",
-    "items",
-    "json_sha256",
-    "number",
-    "object_",
-    "optional",
-    "parse_json",
-    "positive",
-    "sorted_names",
-    "text",
-    "with_checksum",
-]
-
 T = TypeVar("T")
-
-MANIFEST_CHECKSUM = "manifest_sha256"
-"""The field of a manifest that has the checksum of all its others."""
 MOST = 2**53
-"""Counts beyond this lose their last digit in many JSON libraries, and overflow sums of 64 bits here."""
-DEEPEST = 50
-"""Levels of a manifest: far more than any has, far fewer than Python's stack takes."""
-
-
-def parse_json(raw: bytes) -> Any:
-    """Parse a manifest.
-
-    Raises
-    ------
-    ValueError
-        It is not JSON, holds NaN, infinity or a number beyond a double, or is nested too deeply.
-    """
-    try:
-        data = json.loads(raw, parse_constant=_finite, parse_float=_finite)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    level = [data] if isinstance(data, (dict, list)) else []
-    for _ in range(DEEPEST):
-        values = [value.values() if isinstance(value, dict) else value for value in level]
-        level = [inner for value in values for inner in value if isinstance(inner, (dict, list))]
-        if not level:
-            return data
-    raise ValueError("nested too deeply")
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError(f"{digits:.20} is no finite number")
-    return value
-
-
-def canonical_json(data: Any) -> bytes:
-    """JSON with sorted keys, no blanks, UTF-8: the form that hashes are taken of."""
-    written = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return written.encode("utf-8", "surrogatepass")
-
-
-def json_sha256(data: Any) -> str:
-    """SHA-256 (hexadecimal) of :func:`canonical_json`."""
-    return hashlib.sha256(canonical_json(data)).hexdigest()
-
-
-def with_checksum(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest with its checksum at the end, in the place of one that is there."""
-    fields = {name: value for name, value in data.items() if name != MANIFEST_CHECKSUM}
-    return fields | {MANIFEST_CHECKSUM: json_sha256(fields)}
-
-
-def is_whole(data: Mapping[str, Any]) -> bool:
-    """Whether a manifest has the checksum of its fields."""
-    return MANIFEST_CHECKSUM in data and with_checksum(data)[MANIFEST_CHECKSUM] == data[MANIFEST_CHECKSUM]
 
 
 def _get(data: object, name: str, where: str) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.storage.errors import reaching
-from dslda.storage.json_fields import parse_json
+from dslda.storage.typed_json import parse_json
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store

@@ -17,7 +17,7 @@ from dslda.persistence.checkpoint_store import CheckpointRecord
 from dslda.persistence.model_manifest import settings_to_json
 from dslda.persistence.model_record import ModelRecord
 from dslda.settings import OTHER_NAMES
-from dslda.storage.json_fields import canonical_json
+from dslda.storage.typed_json import canonical_json
 from dslda.training.training_set import TrainingSet
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of

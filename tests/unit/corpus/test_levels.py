@@ -24,7 +24,7 @@ from dslda.ingestion.collections import blocks_from_bag
 from dslda.ingestion.ingest import ingest
 from dslda.inputs import files
 from dslda.inputs.readers import Fields
-from dslda.storage.json_fields import json_sha256
+from dslda.storage.typed_json import json_sha256
 from dslda.storage.zarr_arrays import checksum
 
 ALL = {"min_df": 1, "max_df": 1.0}

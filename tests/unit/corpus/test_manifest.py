@@ -14,7 +14,7 @@ from dslda.corpus.manifest import Manifest, PartitionInfo
 from dslda.corpus.summary import DISTINCT_LIMIT, ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
-from dslda.storage.json_fields import canonical_json, json_sha256
+from dslda.storage.typed_json import canonical_json, json_sha256
 from dslda.storage.zarr_arrays import checksum
 
 MANIFEST = Manifest(

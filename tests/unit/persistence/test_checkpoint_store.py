@@ -18,7 +18,7 @@ import pytest
 
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.persistence.checkpoint_store import CheckpointRecord, CheckpointStore, read_checkpoint
-from dslda.storage.json_fields import json_sha256
+from dslda.storage.typed_json import json_sha256
 
 ROOT = Path(__file__).parents[3]
 IN_MEMORY = "memory://checkpoints/fit.checkpoint"

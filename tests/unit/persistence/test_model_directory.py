@@ -20,7 +20,7 @@ from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
 from dslda.persistence.model_record import HeldOut, ModelRecord, TrainingSummary
 from dslda.persistence.model_store import check_model_output, read_model, write_model
-from dslda.storage.json_fields import canonical_json, json_sha256
+from dslda.storage.typed_json import canonical_json, json_sha256
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 

@@ -28,8 +28,8 @@ from dslda.scoring.run_plan import compare, plan_files, taken_up
 from dslda.scoring.scanning import scan
 from dslda.scoring.scoring_units import Input, source_of
 from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
-from dslda.storage.json_fields import MANIFEST_CHECKSUM
 from dslda.storage.location import Location
+from dslda.storage.typed_json import MANIFEST_CHECKSUM
 
 
 def test_the_stability_index_is_the_usual_sum_and_0_where_nothing_moved() -> None:
