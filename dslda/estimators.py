@@ -21,6 +21,7 @@ from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
+from dslda.training.response import chosen_family
 from dslda.training.roles import ClassWeight
 from dslda.training.train import DEFAULTS, train
 from dslda.variational.parameters import Granularity, TopicEstimation
@@ -284,9 +285,12 @@ class SLDARegressor(RegressorMixin, _SLDA):
             raise
         check_non_negative(X, "SLDARegressor")
         counts = _counts(X)
-        if self.family == "categorical":
+        named = chosen_family(self.family)
+        if named is None or named.max_classes is None:
             raise InputError(
-                "family must be one of numbers, got 'categorical'; classes are for SLDAClassifier"
+                f"must be one of numbers, got {self.family!r:.60}",
+                parameter="family",
+                remedy="classes are for SLDAClassifier",
             )
         settings = self.get_params(deep=False)
         self._fit(counts, _responses(y), sample_weight=sample_weight, covariates=covariates, **settings)
@@ -445,17 +449,19 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
                 f"y must have classes whose names differ as UTF-8, got {self.classes_.tolist()!r:.60}"
             )
         settings = self.get_params(deep=False)
-        if settings["family"] not in ("auto", "binomial", "categorical"):
-            raise InputError(
-                f"family must be 'auto', 'binomial' or 'categorical', got {settings['family']!r:.60}; ordered levels, counts "
-                "and other numbers are for SLDARegressor, such as SLDARegressor(family='ordinal'), whose "
-                "model_.predict_proba has the probabilities of the levels"
-            )
         if settings["family"] == "auto":
             settings["family"] = "binomial" if n_classes == 2 else "categorical"
-        if settings["family"] == "binomial" and n_classes > 2:
+        named = chosen_family(settings["family"])
+        if named is not None and not named.has_classes:
             raise InputError(
-                f"Only binary classification is supported by family 'binomial', got {n_classes} classes"
+                f"must be 'auto' or one of classes, 'binomial' or 'categorical', got {settings['family']!r:.60}",
+                parameter="family",
+                remedy="ordered levels, counts and other numbers are for SLDARegressor, such as "
+                "SLDARegressor(family='ordinal'), whose model_.predict_proba has the probabilities of the levels",
+            )
+        if named is not None and named.max_classes is not None and n_classes > named.max_classes:
+            raise InputError(
+                f"Only binary classification is supported by family {named.name!r}, got {n_classes} classes"
             )
         if isinstance(self.class_weight, Mapping):
             name_of = dict(zip(self.classes_.tolist(), names, strict=True))

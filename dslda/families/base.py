@@ -111,6 +111,13 @@ class Family(ABC):
     delta_bounds : tuple of float
         Lowest and highest value of a searched parameter. A family whose density grows without bound as a parameter runs
         away (one document fitted exactly) needs them.
+    max_classes : int or None
+        Largest number of named classes without order that the response may have; 0 for numbers, None for any number.
+    constant_scatter : bool
+        The scatter of y around its mean is the same at every mean, so that one interval of residuals fits all predictions.
+    scatter_remedy : str or tuple of str
+        What a user can do where responses scatter more than the variance allows, which follows from the mean alone; empty
+        for families that estimate the scatter.
     is_quasi : bool
         Variances are those of the family times the Pearson dispersion of the fit: estimates are what they would be without,
         standard errors its square root times as large. It takes :meth:`variance`.
@@ -125,6 +132,9 @@ class Family(ABC):
     auxiliary: ClassVar[Literal["", "trials", "event"]] = ""
     takes_exposure: ClassVar[bool] = False
     uses_bound: ClassVar[bool] = True
+    max_classes: ClassVar[int | None] = 0
+    constant_scatter: ClassVar[bool] = False
+    scatter_remedy: ClassVar[str | tuple[str, ...]] = ()
     is_exact_product: ClassVar[bool] = False
     is_quadratic: ClassVar[bool] = False
     has_dispersion_floor: ClassVar[bool] = False
@@ -142,6 +152,11 @@ class Family(ABC):
     #: compiled weight of a document in the information of the coefficients, never negative: minus the second derivative where
     #: l is concave in omega, else its expectation or another upper bound
     information_weight: ClassVar[ScalarFunction]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the response may be classes."""
+        return self.max_classes != 0
 
     @property
     def options(self) -> dict[str, Any]:

@@ -57,6 +57,11 @@ class Binomial(Family):
     link = "logit"
     domain = Interval(0.0, low_closed=True, integer=True)
     auxiliary = "trials"
+    max_classes = 2
+    scatter_remedy = (
+        "multiply standard errors by it: trials of a document depend on each other, or topics and covariates miss what tells "
+        "documents apart"
+    )
     n_searched = 0
     default_ridge = 0.01
 

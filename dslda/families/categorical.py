@@ -36,6 +36,7 @@ class Categorical(Family):
 
     name = "categorical"
     link = "softmax"
+    max_classes = None
     n_searched = 0
     # as for the binomial: a standard deviation of 10 keeps the coefficients of separable classes finite
     default_ridge = 0.01

@@ -49,6 +49,7 @@ class Gaussian(Family):
     name = "gaussian"
     link = "identity"
     domain = Interval()
+    constant_scatter = True
     is_quadratic = True
     has_dispersion_floor = True
     n_searched = 0

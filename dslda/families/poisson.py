@@ -79,6 +79,10 @@ class Poisson(Family):
     domain = Interval(0.0, low_closed=True, integer=True)
     takes_exposure = True
     is_exact_product = True
+    scatter_remedy = (
+        "take Poisson(dispersion='pearson') for {family}, whose standard errors allow for it",
+        "negative_binomial, whose likelihood does, so that the response pulls at the topics less",
+    )
     n_searched = 0
     default_ridge = 0.01
 

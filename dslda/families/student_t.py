@@ -83,6 +83,7 @@ class StudentT(Family):
     name = "student_t"
     link = "identity"
     domain = Interval()
+    constant_scatter = True
     has_dispersion_floor = True
     n_searched = 1
 

@@ -171,6 +171,6 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
 
 
 def _other_family(family: Family, summary: ResponseSummary) -> str:
-    if family.name != "binomial" or summary.minimum < 0 or not summary.whole:
+    if not family.has_classes or summary.minimum < 0 or not summary.whole:
         return "; family gaussian takes any number"
     return "; family categorical takes numbers that stand for classes"

@@ -44,13 +44,6 @@ SCATTERED = 1.5
 """Pearson dispersion from which on standard errors are too small by a fifth and more."""
 SURE = 4.0
 """Standard errors of the Pearson dispersion that must lie between 1 and what is warned of."""
-SCATTER_REMEDIES = {
-    "poisson": "Poisson(dispersion='pearson') has standard errors that allow for it, negative_binomial a likelihood, and the "
-    "response pulls at the topics accordingly less",
-    "binomial": "trials of a document are not independent of each other, or topics and covariates miss what tells documents "
-    "apart: multiply standard errors by the square root of that number",
-}
-"""For families whose variance follows from the mean alone."""
 
 
 def check_learned(statistics: SufficientStatistics, what: str) -> None:
@@ -116,7 +109,7 @@ def report_separation(
         Shares of the classes as `class_weight` weighs them; the second alone of two, or the mean of a trial.
     class_weight : sequence of float, optional
     """
-    if family.name not in ("binomial", "categorical"):
+    if not family.has_classes:
         return
     shares = np.array([1.0 - rate[0], rate[0]]) if len(rate) == 1 else rate
     if class_weight is not None:
@@ -156,8 +149,7 @@ def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean:
     what : str
         What the response is called.
     """
-    remedy = SCATTER_REMEDIES.get(family.name)
-    if pearson is None or remedy is None or family.is_quasi or not pearson[1] > 0.0:
+    if pearson is None or not family.scatter_remedy or family.is_quasi or not pearson[1] > 0.0:
         return
     dispersion = float(pearson[0] / pearson[1])
     chance = math.sqrt((2.0 + 1.0 / mean) / float(pearson[1]))
@@ -166,7 +158,8 @@ def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean:
             DataWarning(
                 f"{what} scatters {dispersion:.3g} times as much as family {family.name} has it around what topics and "
                 "covariates explain (Pearson dispersion): standard errors are too small by the factor "
-                f"{math.sqrt(dispersion):.2g}; {remedy}"
+                f"{math.sqrt(dispersion):.2g}",
+                remedy=family.scatter_remedy,
             )
         )
 

@@ -47,8 +47,6 @@ WHEN_WORSE = (
     "compare with a lower rho, another alpha or fewer topics, or "
     "train on more documents; where words say little of the response no model does better"
 )
-FAMILIES_WITH_INTERVAL = ("gaussian", "student_t")
-"""Numbers whose scatter about their prediction does not depend on its level, as their families say."""
 
 
 def training_reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None, HeldOut | None]:
@@ -112,7 +110,7 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
         topic_borders=np.array([_borders(column) for column in topics.T]),
         topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
         topic_means=topics.mean(axis=0),
-        residuals=left_out.interval() if record.spec.family in FAMILIES_WITH_INTERVAL else None,
+        residuals=left_out.interval() if Model(record).family.constant_scatter else None,
         classes=classes,
         of_training=of_training,
     )
@@ -200,7 +198,7 @@ class _Collected:
                     f"one class for all would be right of {most:.1%} of these documents, which is more: {WHEN_WORSE}"
                 )
         n = len(self._known_residuals())
-        if self._record.spec.family in FAMILIES_WITH_INTERVAL and n < FEWEST_RESIDUALS:
+        if self._family.constant_scatter and n < FEWEST_RESIDUALS:
             logger.info(
                 "predictions will be without intervals: at least %d documents with a response and a known word must be kept "
                 "from training, got %d",

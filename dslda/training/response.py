@@ -100,14 +100,14 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
             raise InputError(f"n_classes must be {len(names)}, the classes of {what}, got {given.n_classes}")
         if values == tuple(range(len(values or ()))):
             values = None
-    elif levels is not None and not (given.name == "binomial" and len(levels) == 2 and roles.trials is None):
+    elif levels is not None and not (given.max_classes == len(levels) and roles.trials is None):
         shown = first_few([repr(level) for level in levels], 3)
         raise InputError(
             f"family {given.name} needs numbers, and {what} has {number_of(len(levels), 'name')} ({shown}); "
             "use family 'categorical'"
         )
     else:
-        names = levels or (("0", "1") if given.name == "binomial" and roles.trials is None else None)
+        names = levels or (("0", "1") if given.has_classes and roles.trials is None else None)
     check_roles(given, training_set, roles)
     survey = _survey(given, training_set, roles, names or (), values)
     check_values(given, training_set, roles, survey)

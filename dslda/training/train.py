@@ -51,9 +51,6 @@ DEFAULTS = FitSpec()
 OTHER_NAMES = settings.OTHER_NAMES | {"scheduler": "client", "workers": "client"}
 """What the paper, the command line and scikit-learn call the keywords."""
 
-CLASS_FAMILIES = ("binomial", "categorical")
-"""Families whose responses may be names."""
-
 
 def train(
     data: Any,
@@ -320,7 +317,7 @@ def train(
         documents,
         arrays,
         roles,
-        classes=named is None or named.name in CLASS_FAMILIES,
+        classes=named is None or named.has_classes,
     )
     with alone(options) as options:
         return fitted_model(
