@@ -1,14 +1,28 @@
-"""Sufficient statistics of the E-step: what a partition sends to the M-step, and how they add up."""
+"""Sufficient statistics of the E-step: sums that a partition sends to the M-step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["SufficientStatistics", "is_dense"]
+
+# The kinds of fields. Methods go over the fields of a kind, so that a new statistic needs no new method.
+PER_TERM: Mapping[str, str] = {"kind": "per term"}
+"""An array with a row for each term, of float64 and shape (V, K)."""
+ARRAY: Mapping[str, str] = {"kind": "array"}
+"""An array that does not grow with the vocabulary."""
+NUMBER: Mapping[str, str] = {"kind": "number"}
+"""A sum that the M-step or the objective uses."""
+REPORT: Mapping[str, str] = {"kind": "report"}
+"""A sum that no estimate depends on."""
+
+# rows that are added at once where an index copies them
+_ROWS_BYTES = 16 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -33,43 +47,42 @@ class SufficientStatistics:
     labelled_weight : float
         Sum of the weights of the documents with a response.
     log_theta_weight : float
-        Sum of the weights of the documents that `log_theta` is summed over.
+        Sum of the weights of the documents in `log_theta`.
     curvature, curvature_bound : float
-        Sum of the weights in `information`, and of the largest that l bends with over the scatter of omega under q. Both 0
-        where `information` bounds the curvature as it is: l is quadratic, or the response one of classes.
+        Sum of the weights in `information`, and sum of the largest curvatures of l over the scatter of omega under q. Both
+        are 0 where `information` bounds the curvature: l is quadratic, or the response one of classes.
     pearson, pearson_weight : float
-        Pearson's X2 of the responses, and the sum of the weights of the documents that it is over; 0 for families that do not
-        ask.
+        Pearson's X2 of the responses, and the sum of the weights of its documents; 0 for families without a variance.
     n_documents, n_labelled, n_empty, n_unconverged, n_sweeps, n_tokens : int
         Documents; those with a response; those with no known term; those stopped by the sweep cap; sweeps over all
         documents; tokens of known terms.
     seconds : float
-        CPU seconds of the thread that ran the E-step, for reports only.
+        CPU seconds of the thread that ran the E-step.
     terms : ndarray of int64, shape (less than V,), or None
-        The terms that the rows of `topic_counts` are of, ascending; the other terms have nothing. None: all terms.
+        The terms of the rows of every array per term, ascending; all other rows are zero. None: all terms.
     n_terms : int
-        V, where `terms` is given.
+        V, if `terms` is not None.
     """
 
-    topic_counts: NDArray[np.float64]
-    score: NDArray[np.float64]
-    information: NDArray[np.float64]
-    log_theta: NDArray[np.float64]
-    profile: NDArray[np.float64]
-    elbo: float = 0.0
-    labelled_weight: float = 0.0
-    log_theta_weight: float = 0.0
-    curvature: float = 0.0
-    curvature_bound: float = 0.0
-    pearson: float = 0.0
-    pearson_weight: float = 0.0
-    n_documents: int = 0
-    n_labelled: int = 0
-    n_empty: int = 0
-    n_unconverged: int = 0
-    n_sweeps: int = 0
-    n_tokens: int = 0
-    seconds: float = 0.0
+    topic_counts: NDArray[np.float64] = field(metadata=PER_TERM)
+    score: NDArray[np.float64] = field(metadata=ARRAY)
+    information: NDArray[np.float64] = field(metadata=ARRAY)
+    log_theta: NDArray[np.float64] = field(metadata=ARRAY)
+    profile: NDArray[np.float64] = field(metadata=ARRAY)
+    elbo: float = field(default=0.0, metadata=NUMBER)
+    labelled_weight: float = field(default=0.0, metadata=NUMBER)
+    log_theta_weight: float = field(default=0.0, metadata=NUMBER)
+    curvature: float = field(default=0.0, metadata=NUMBER)
+    curvature_bound: float = field(default=0.0, metadata=NUMBER)
+    pearson: float = field(default=0.0, metadata=NUMBER)
+    pearson_weight: float = field(default=0.0, metadata=NUMBER)
+    n_documents: int = field(default=0, metadata=REPORT)
+    n_labelled: int = field(default=0, metadata=REPORT)
+    n_empty: int = field(default=0, metadata=REPORT)
+    n_unconverged: int = field(default=0, metadata=REPORT)
+    n_sweeps: int = field(default=0, metadata=REPORT)
+    n_tokens: int = field(default=0, metadata=REPORT)
+    seconds: float = field(default=0.0, metadata=REPORT)
     terms: NDArray[np.int64] | None = None
     n_terms: int = 0
 
@@ -85,116 +98,157 @@ class SufficientStatistics:
     ) -> SufficientStatistics:
         """Statistics of no document; `n_classes` for a response of classes."""
         n = n_topics + n_covariates
+        per_term: dict[str, Any] = {
+            f.name: np.zeros((n_terms, n_topics)) for f in fields(cls) if f.metadata == PER_TERM
+        }
         return cls(
-            np.zeros((n_terms, n_topics)),
-            np.zeros(n if n_classes is None else (n, n_classes)),
-            np.zeros((n, n) if n_classes is None else (n_classes, n, n)),
-            np.zeros(n_topics),
-            np.zeros(n_probes),
+            **per_term,
+            score=np.zeros(n if n_classes is None else (n, n_classes)),
+            information=np.zeros((n, n) if n_classes is None else (n_classes, n, n)),
+            log_theta=np.zeros(n_topics),
+            profile=np.zeros(n_probes),
         )
 
     def copy(self) -> SufficientStatistics:
         """An independent copy; arrays that came over the wire are aligned again."""
-        new = replace(self)
-        for name in _ARRAYS:
-            setattr(new, name, np.array(getattr(self, name)))
-        return new
+        arrays: dict[str, Any] = {name: np.array(a) for name, a in self._of(PER_TERM, ARRAY).items()}
+        return replace(self, **arrays)
 
     def add(self, other: SufficientStatistics) -> SufficientStatistics:
         """Add `other` in place and return self; `other` is not changed.
 
-        What has rows for some terms only gets those of `other` too, and a row for every term once more than
-        half of them have one. Its bits are those of a sum of all rows: what is left out is a sum of zeros, and
-        adding 0 to what is not minus zero, as sums that start from zero never are, changes nothing.
+        Statistics with rows for some terms gain rows for the terms of `other`, and rows for all terms once more than half
+        of them have one. The bits are those of a sum of all rows. A missing row is a sum of zeros, and adding 0 changes
+        nothing but minus zero, which no sum that starts from zero is.
         """
-        self._add_topic_counts(other)
-        for name in _SMALL_ARRAYS:
-            total = getattr(self, name)
+        self._add_rows(other)
+        for name, total in self._of(ARRAY).items():
             total += getattr(other, name)
-        for name in _NUMBERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, total in self._of(NUMBER, REPORT).items():
+            setattr(self, name, total + getattr(other, name))
+        return self
+
+    def blend(self, other: SufficientStatistics, weight: float) -> SufficientStatistics:
+        """Move a share of the way to `other`, in place, and return self; `other` is not changed.
+
+        Every array and number s becomes ``(1 - weight) * s + weight * (n / m) * s'``, where s' is that of `other`, and
+        n and m are the numbers of documents of self and `other`. So self stays a set of sums over n documents, of which a
+        share `weight` are like the documents of `other`: the step of online EM, with a minibatch as `other` (Hoffman, Blei
+        and Bach 2010). `n_documents` stays n; the other reports become those of `other`. An `other` of no documents
+        changes nothing.
+
+        Parameters
+        ----------
+        other : SufficientStatistics
+        weight : float
+            0 to 1. With 1, zeros whose `n_documents` is n become `other` stretched to n documents.
+        """
+        n_documents = self.n_documents
+        if other.n_documents == 0:
+            return self
+        stretched = other.copy()
+        stretched._multiply(weight * n_documents / other.n_documents)
+        self._multiply(1.0 - weight)
+        for name, value in self._of(REPORT).items():
+            setattr(self, name, type(value)(0))
+        self.add(stretched)
+        self.n_documents = n_documents
         return self
 
     def dense(self) -> SufficientStatistics:
-        """With a row for every term: self where that is so already."""
+        """The same with a row for every term; self if it has them."""
         if self.terms is None:
             return self
-        rows = np.zeros((self.n_terms, self.topic_counts.shape[1]))
-        rows[self.terms] = self.topic_counts
-        return replace(self, topic_counts=rows, terms=None, n_terms=0)
+        return replace(self, **self._spread(self.n_terms, self.terms), terms=None, n_terms=0)
 
     def part(self, start: int, stop: int) -> SufficientStatistics:
-        """What belongs to the terms ``start`` to ``stop - 1``, all else with the first; the arrays are views.
+        """The rows of the terms ``start`` to ``stop - 1``, all else with the first part; the arrays are views.
 
-        Parts of one range add up like whole statistics, to what :meth:`of_parts` puts together.
+        Parts of one range add up like whole statistics; :meth:`of_parts` puts the ranges together.
         """
-        if self.terms is None:
-            rows, terms = self.topic_counts[start:stop], None
-        else:
+        first, last, terms, n_terms = start, stop, None, 0
+        if self.terms is not None:
             first, last = np.searchsorted(self.terms, [start, stop]).tolist()
-            rows, terms = self.topic_counts[first:last], self.terms[first:last] - start
-        n_terms = 0 if terms is None else stop - start
-        if start == 0:
-            return replace(self, topic_counts=rows, terms=terms, n_terms=n_terms)
-        none = (self.score[:0], self.information[:0], self.log_theta[:0], self.profile[:0])
-        return SufficientStatistics(rows, *none, terms=terms, n_terms=n_terms)
+            terms, n_terms = self.terms[first:last] - start, stop - start
+        changes = {name: rows[first:last] for name, rows in self._of(PER_TERM).items()}
+        if start > 0:
+            changes |= {name: array[:0] for name, array in self._of(ARRAY).items()}
+            changes |= {name: type(value)(0) for name, value in self._of(NUMBER, REPORT).items()}
+        return replace(self, **changes, terms=terms, n_terms=n_terms)
 
     @classmethod
     def of_parts(cls, parts: Iterable[SufficientStatistics], n_terms: int) -> SufficientStatistics:
-        """Put together the parts of consecutive ranges; each is let go of before the next is asked for."""
+        """Put together the parts of consecutive ranges; it drops each before it asks for the next."""
         whole: SufficientStatistics | None = None
         first = 0
         for part in parts:
             if whole is None:
-                rows = np.zeros((n_terms, part.topic_counts.shape[1]))
-                whole = replace(part, topic_counts=rows, terms=None, n_terms=0)
+                whole = replace(part, **part._spread(n_terms, None), terms=None, n_terms=0)
             width = len(part.topic_counts) if part.terms is None else part.n_terms
-            here = slice(None) if part.terms is None else part.terms
-            whole.topic_counts[first : first + width][here] = part.topic_counts
+            for name, rows in part._of(PER_TERM).items():
+                target = getattr(whole, name)[first : first + width]
+                target[slice(None) if part.terms is None else part.terms] = rows
             first += width
             del part
         assert whole is not None
         return whole
 
-    def _add_topic_counts(self, other: SufficientStatistics) -> None:
+    def _of(self, *kinds: Mapping[str, str]) -> dict[str, Any]:
+        """Values by name of the fields of some kinds."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.metadata in kinds}
+
+    def _multiply(self, factor: float) -> None:
+        for array in self._of(PER_TERM, ARRAY).values():
+            array *= factor
+        for name, value in self._of(NUMBER).items():
+            setattr(self, name, value * factor)
+
+    def _spread(self, n_rows: int, rows: NDArray[np.int64] | None) -> dict[str, Any]:
+        """Arrays per term with `n_rows` rows, zero but for those of self at `rows`, if any."""
+        wider: dict[str, Any] = {}
+        for name, array in self._of(PER_TERM).items():
+            wider[name] = np.zeros((n_rows, *array.shape[1:]))
+            if rows is not None:
+                wider[name][rows] = array
+        return wider
+
+    def _add_rows(self, other: SufficientStatistics) -> None:
         if self.terms is not None and (other.terms is None or not np.array_equal(self.terms, other.terms)):
             self._make_room(other.terms)
-        if other.terms is None or (self.terms is not None and len(self.terms) == len(other.terms)):
-            self.topic_counts += other.topic_counts
-            return
-        rows = other.terms if self.terms is None else np.searchsorted(self.terms, other.terms)
-        # in parts: indexing on the left makes a copy of what it adds to
-        step = max(_ROWS_BYTES // max(other.topic_counts[:1].nbytes, 1), 1)
-        for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            self.topic_counts[rows[part]] += other.topic_counts[part]
+        rows = None
+        if other.terms is not None and (self.terms is None or len(self.terms) > len(other.terms)):
+            rows = other.terms if self.terms is None else np.searchsorted(self.terms, other.terms)
+        for name, total in self._of(PER_TERM).items():
+            array = getattr(other, name)
+            if rows is None:
+                total += array
+                continue
+            # in parts: indexing on the left copies the rows it adds to
+            step = max(_ROWS_BYTES // max(array[:1].nbytes, 1), 1)
+            for start in range(0, len(rows), step):
+                total[rows[start : start + step]] += array[start : start + step]
 
     def _make_room(self, terms: NDArray[np.int64] | None) -> None:
-        """Give every one of `terms` a row, None for all terms."""
+        """Give each of `terms` a row; None for all terms."""
         assert self.terms is not None
         union = None if terms is None else np.union1d(self.terms, terms)
         if union is not None and len(union) == len(self.terms):
             return
         if union is None or is_dense(len(union), self.n_terms):
-            dense = self.dense()
-            self.topic_counts, self.terms, self.n_terms = dense.topic_counts, None, 0
-            return
-        wider = np.zeros((len(union), self.topic_counts.shape[1]))
-        wider[np.searchsorted(union, self.terms)] = self.topic_counts
-        self.topic_counts, self.terms = wider, union
+            wider = self._spread(self.n_terms, self.terms)
+            self.terms, self.n_terms = None, 0
+        else:
+            wider = self._spread(len(union), np.searchsorted(union, self.terms))
+            self.terms = union
+        for name, array in wider.items():
+            setattr(self, name, array)
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
-        arrays = [getattr(self, name) for name in _ARRAYS] + ([] if self.terms is None else [self.terms])
+        arrays = list(self._of(PER_TERM, ARRAY).values()) + ([] if self.terms is None else [self.terms])
         return sum(int(array.nbytes) for array in arrays) + 256
 
 
 def is_dense(n_rows: int, n_terms: int) -> bool:
     """Whether rows for `n_rows` of the terms are so many that there may as well be one for every term."""
     return 2 * n_rows > n_terms
-
-
-_ROWS_BYTES = 16 << 20
-_SMALL_ARRAYS = ("score", "information", "log_theta", "profile")
-_ARRAYS = ("topic_counts", *_SMALL_ARRAYS)
-_NUMBERS = tuple(f.name for f in fields(SufficientStatistics) if f.name not in (*_ARRAYS, "terms", "n_terms"))
