@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from dslda.coefficients import (
     topic_coefficients,
     topics_with_words,
 )
+from dslda.corpus.block import document_mask
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -31,7 +32,7 @@ from dslda.persistence.model_record import ModelRecord, TrainingSummary
 from dslda.persistence.model_store import model_checksum, read_model, write_model
 from dslda.prediction.contributions import check_is_a_sum, contributions
 from dslda.prediction.counted_block import no_documents
-from dslda.prediction.known_documents import counted_documents
+from dslda.prediction.known_documents import PredictOptions, counted_documents
 from dslda.prediction.predict import predict_block, predict_nothing, training_proportions
 from dslda.prediction.responses import (
     observed_and_predicted,
@@ -276,22 +277,23 @@ class Model:
 
     def predict(
         self,
-        documents: Any,
+        data: Any,
         *,
         text: str | None = None,
         words: str | None = None,
         counts: str | None = None,
-        terms: Any = None,
+        terms: Iterable[str] | None = None,
         realign: bool = False,
         covariates: Mapping[str, ArrayLike] | None = None,
+        documents: ArrayLike | None = None,
     ) -> NDArray[Any]:
         """Expected responses of documents, in the units of the response.
 
         Parameters
         ----------
-        documents : iterable of str, of (words, counts) or of mappings; DataFrame; Corpus; sparse matrix or array
-            Texts are tokenised as in training. A DataFrame (pandas, polars) or pyarrow table is taken as mappings. A corpus
-            is read partition by partition. A matrix holds counts, documents by terms.
+        data : iterable of str, of (words, counts) or of mappings; DataFrame; Corpus; sparse matrix or array
+            The documents. Texts are tokenised as in training. A DataFrame (pandas, polars) or pyarrow table is taken as
+            mappings. A corpus is read partition by partition. A matrix holds counts, documents by terms.
         text, words, counts : str, optional
             Fields of the mappings that hold the text, or the words and their counts. By default those of the
             documents trained on, else "text", "words" and "counts".
@@ -303,6 +305,10 @@ class Model:
         covariates : mapping of str to array-like, optional
             Covariates of the model, and its exposure or trials (1 where they are left out), by name; NaN or None where
             missing. Those of a corpus, and of documents that are mappings, are found there.
+        documents : array-like, optional
+            Documents of a corpus to predict: a boolean mask of all of them, or their row numbers, as in :func:`dslda.train`.
+            Row numbers are a set: results come in the order of the corpus, whatever theirs. Partitions without any of
+            these documents are not read.
 
         Returns
         -------
@@ -326,20 +332,21 @@ class Model:
             The corpus or matrix has other terms than the model.
         """
         parts = self._reported(
-            documents,
+            data,
             text=text,
             words=words,
             counts=counts,
             terms=terms,
             realign=realign,
             covariates=covariates,
+            documents=documents,
         )
         return np.concatenate(
             [predict_nothing(self.scoring_record).prediction, *(p.prediction for p in parts)]
         )
 
-    def predict_proba(self, documents: Any, **options: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes or levels; documents and options as in :meth:`predict`.
+    def predict_proba(self, data: Any, **options: Unpack[PredictOptions]) -> NDArray[np.float64]:
+        """Probabilities of the classes or levels; data and options as in :meth:`predict`.
 
         Returns
         -------
@@ -351,7 +358,7 @@ class Model:
         InputError
             The response has no classes.
         """
-        parts = [predict_nothing(self.scoring_record), *self._reported(documents, **options)]
+        parts = [predict_nothing(self.scoring_record), *self._reported(data, **options)]
         found = [part.probabilities for part in parts if part.probabilities is not None]
         if not found:
             raise InputError(
@@ -359,8 +366,8 @@ class Model:
             )
         return np.concatenate(found)
 
-    def transform(self, documents: Any, **options: Any) -> NDArray[np.float64]:
-        """Topic proportions of documents whose response is not known; documents and options as in
+    def transform(self, data: Any, **options: Unpack[PredictOptions]) -> NDArray[np.float64]:
+        """Topic proportions of documents whose response is not known; data and options as in
         :meth:`predict`.
 
         Returns
@@ -370,18 +377,20 @@ class Model:
             known words by topic, which :meth:`contributions` multiplies with the coefficients. With N known words and
             `doc_topic_prior` alpha these are ``(proportions * (N + alpha.sum()) - alpha) / N``.
         """
-        parts = self._predictions(documents, **options)
+        parts = self._predictions(data, **options)
         return np.concatenate([np.zeros((0, self.n_topics)), *(p.topic_proportions for p in parts)])
 
-    def score_table(self, documents: Any, *, ids: Any = None, **options: Any) -> pa.Table:
-        """All that the model says of documents; documents and options as in :meth:`predict`.
+    def score_table(
+        self, data: Any, *, ids: Iterable[object] | None = None, **options: Unpack[PredictOptions]
+    ) -> pa.Table:
+        """All that the model says of documents; data and options as in :meth:`predict`.
 
         Parameters
         ----------
-        documents
+        data
         ids : iterable of str, optional
-            Identifiers of the documents. By default those of the corpus, or of the field that the training records had them
-            in; else their positions.
+            Identifiers of all documents of `data`, also where `documents` chooses some. By default those of the corpus, or of
+            the field that the training records had them in; else their positions.
 
         Returns
         -------
@@ -394,23 +403,25 @@ class Model:
         """
         import pyarrow as pa
 
-        tables = list(self.score_tables(documents, **options))
+        tables = list(self.score_tables(data, **options))
         table = pa.concat_tables(tables) if tables else predict_nothing(self.scoring_record).table()
         if ids is None:
             return table
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-            raise InputError(f"ids must be a list of identifiers, got {ids!r:.60}")
-        names = [str(i) for i in ids]
-        if len(names) != table.num_rows:
-            raise InputError(f"ids must name each of the {table.num_rows} documents, got {len(names)}")
-        return table.set_column(0, "id", pa.array(names, pa.string()))
+            raise InputError(f"must be a list of identifiers, got {ids!r:.60}", parameter="ids")
+        names = np.array([str(i) for i in ids], dtype=object)
+        chosen = _chosen(data, options, table.num_rows)
+        if len(names) != len(chosen):
+            reason = f"must name each of the {len(chosen)} documents, got {len(names)}"
+            raise InputError(reason, parameter="ids")
+        return table.set_column(0, "id", pa.array(names[chosen], pa.string()))
 
-    def score_tables(self, documents: Any, **options: Any) -> Iterator[pa.Table]:
+    def score_tables(self, data: Any, **options: Unpack[PredictOptions]) -> Iterator[pa.Table]:
         """As :meth:`score_table`, a batch or partition at a time, for more documents than memory holds."""
-        return (part.table() for part in self._predictions(documents, **options))
+        return (part.table() for part in self._predictions(data, **options))
 
-    def contributions(self, documents: Any, **options: Any) -> pa.Table:
-        """What each topic and covariate adds to the linear predictor; documents and options as in :meth:`predict`.
+    def contributions(self, data: Any, **options: Unpack[PredictOptions]) -> pa.Table:
+        """What each topic and covariate adds to the linear predictor; data and options as in :meth:`predict`.
 
         Returns
         -------
@@ -431,21 +442,22 @@ class Model:
         import pyarrow as pa
 
         check_is_a_sum(self.record)
-        parts = counted_documents(documents, self.record, **options)
+        parts = counted_documents(data, self.record, **options)
         return pa.concat_tables(
             contributions(self.scoring_record, counted, doc_id)
             for counted, doc_id in ((no_documents(), ()), *parts)
         )
 
-    def score(self, documents: Any, y: ArrayLike | None = None, **options: Any) -> float:
-        """How well documents with known responses are predicted; documents and options as in :meth:`predict`.
+    def score(self, data: Any, y: ArrayLike | None = None, **options: Unpack[PredictOptions]) -> float:
+        """How well documents with known responses are predicted; data and options as in :meth:`predict`.
 
         Parameters
         ----------
-        documents
+        data
         y : array-like of float or str, shape (n_documents,), optional
-            Their responses, NaN or None where missing; classes by their names, or the numbers trained on. By default those
-            of the model's response in the corpus, or in the fields of documents that are mappings.
+            Responses of all documents of `data`, also where `documents` chooses some; NaN or None where missing. Classes by
+            their names, or the numbers trained on. By default those of the model's response in the corpus, or in the fields
+            of documents that are mappings.
 
         Returns
         -------
@@ -460,14 +472,15 @@ class Model:
             A response is no number, or none of the classes; or `y` is left out and the documents have none.
         """
         if y is None:
-            if isinstance(documents, Corpus) and self.response is not None:
-                y = responses_of_corpus(documents, self.response)
+            if isinstance(data, Corpus) and self.response is not None:
+                y = responses_of_corpus(data, self.response, options.get("documents"))
             else:
-                if isinstance(documents, Iterator):
-                    documents = list(documents)
-                y = responses_of_records(documents, self.response)
-        predicted = self.predict(documents, **options)
-        observed = observed_responses(y, self.record, len(predicted))
+                if isinstance(data, Iterator):
+                    data = list(data)
+                y = responses_of_records(data, self.response)
+        predicted = self.predict(data, **options)
+        chosen = _chosen(data, options, len(predicted))
+        observed = observed_responses(y, self.record, len(chosen))[chosen]
         known = observed_and_predicted(observed, predicted)
         if self.record.parameters.n_classes is None:
             return predictive_r2(observed[known], predicted[known])
@@ -475,7 +488,9 @@ class Model:
             raise InputError("y must be known for some document, it is missing in all")
         return share_right(self.record, observed[known], predicted[known])
 
-    def training_topic_proportions(self, documents: Any, y: ArrayLike, **options: Any) -> NDArray[np.float64]:
+    def training_topic_proportions(
+        self, data: Any, y: ArrayLike, **options: Unpack[PredictOptions]
+    ) -> NDArray[np.float64]:
         """Topic proportions given words AND response, as the E-step of training has them.
 
         Not for judging predictions: these proportions have seen the response. See :meth:`transform` for those
@@ -483,7 +498,7 @@ class Model:
 
         Parameters
         ----------
-        documents
+        data
             As in :meth:`predict`, with its options. The event of a duration is looked for like a covariate, and is 1
             where it is not there.
         y : array-like of float or str, shape (n_documents,)
@@ -493,8 +508,9 @@ class Model:
         -------
         ndarray of float64, shape (n_documents, n_topics)
         """
-        counted = [each for each, _ in counted_documents(documents, self.record, **options)]
-        observed = observed_responses(y, self.record, sum(each.block.n_documents for each in counted))
+        counted = [each for each, _ in counted_documents(data, self.record, **options)]
+        chosen = _chosen(data, options, sum(each.block.n_documents for each in counted))
+        observed = observed_responses(y, self.record, len(chosen))[chosen]
         return training_proportions(self.scoring_record, counted, observed)
 
     def save(
@@ -535,9 +551,9 @@ class Model:
             f"{number_of(self.training.n_iterations, 'iteration')})"
         )
 
-    def _reported(self, documents: Any, **options: Any) -> list[Predictions]:
+    def _reported(self, data: Any, **options: Unpack[PredictOptions]) -> list[Predictions]:
         """Predictions, and a warning of documents that have none."""
-        parts = list(self._predictions(documents, **options))
+        parts = list(self._predictions(data, **options))
         flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
         if without:
@@ -550,9 +566,17 @@ class Model:
             )
         return parts
 
-    def _predictions(self, documents: Any, **options: Any) -> Iterator[Predictions]:
-        for counted, doc_id in counted_documents(documents, self.record, **options):
+    def _predictions(self, data: Any, **options: Unpack[PredictOptions]) -> Iterator[Predictions]:
+        for counted, doc_id in counted_documents(data, self.record, **options):
             yield predict_block(self.scoring_record, counted, doc_id)
+
+
+def _chosen(data: Any, options: PredictOptions, n_predicted: int) -> NDArray[np.bool_]:
+    """A mask, over all documents of `data`, of those that were predicted."""
+    documents = options.get("documents")
+    if documents is None:
+        return np.ones(n_predicted, dtype=np.bool_)
+    return document_mask(documents, data.n_documents)
 
 
 def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Model:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dslda.exceptions import InputError
 
-__all__ = ["DocumentBlock"]
+__all__ = ["DocumentBlock", "document_mask"]
 
 MAX_COUNT = np.iinfo(np.int32).max
 
@@ -67,6 +69,22 @@ class DocumentBlock:
             doc_id=None,
         )
 
+    def take(self, mask: NDArray[np.bool_]) -> DocumentBlock:
+        """The documents of a boolean mask, in their order."""
+        lengths = np.diff(self.indptr)
+        entries = np.repeat(mask, lengths)
+        indptr = np.zeros(int(mask.sum()) + 1, dtype=np.int64)
+        np.cumsum(lengths[mask], out=indptr[1:])
+        return DocumentBlock(
+            indptr,
+            self.terms[entries],
+            self.counts[entries],
+            responses={name: values[mask] for name, values in self.responses.items()},
+            covariates={name: values[mask] for name, values in self.covariates.items()},
+            weight=None if self.weight is None else self.weight[mask],
+            doc_id=None if self.doc_id is None else tuple(compress(self.doc_id, mask)),
+        )
+
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this: no spilling, wrong placement (kartothek#175, xarray#9088).
         size = self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + 256
@@ -115,3 +133,39 @@ class DocumentBlock:
     def _document_of(self, entry: int) -> str:
         d = int(np.searchsorted(self.indptr, entry, side="right")) - 1
         return repr(self.doc_id[d]) if self.doc_id is not None else f"{d} of the block"
+
+
+def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
+    """A boolean mask of shape (n_documents,) from a mask or from row numbers, in any order.
+
+    Raises
+    ------
+    InputError
+        The mask is of another length, a row number is not there or comes twice, or nothing is selected.
+    """
+    chosen: NDArray[Any] = np.asarray(documents)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
+        reason = (
+            "must be a boolean mask or row numbers, in one dimension, got an array of "
+            f"{chosen.dtype} with shape {chosen.shape}"
+        )
+        raise InputError(reason, parameter="documents")
+    if chosen.dtype.kind == "b":
+        if len(chosen) != n_documents:
+            reason = f"must have one entry for each of {n_documents} documents, got {len(chosen)}"
+            raise InputError(reason, parameter="documents")
+        mask = chosen
+    else:
+        outside = chosen[(chosen < 0) | (chosen >= n_documents)]
+        if len(outside):
+            reason = f"must be row numbers in 0..{n_documents - 1}, got {outside[0]}"
+            raise InputError(reason, parameter="documents")
+        mask = np.zeros(n_documents, dtype=np.bool_)
+        mask[chosen] = True
+        repeated = len(chosen) - int(mask.sum())
+        if repeated:
+            raise InputError(f"must name each row once, got {repeated} rows again", parameter="documents")
+    if not mask.any():
+        reason = f"must select at least one of {n_documents} documents, got none"
+        raise InputError(reason, parameter="documents")
+    return mask

@@ -45,16 +45,15 @@ def columns_of_corpus(
     block_columns: Columns,
     record: ModelRecord,
     corpus_levels: Mapping[str, Sequence[str]],
-    *,
-    first: int = 0,
+    rows: Sequence[int] | NDArray[np.int64],
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns of a partition of a corpus, the codes of names changed to those of the model.
+    """Columns of documents of a corpus, the codes of names changed to those of the model.
 
-    `first` is the number of the partition's first document, for messages.
+    `rows` are the numbers of the documents in the corpus, for messages.
     """
 
     def place(row: int) -> str:
-        return f"document {first + row}"
+        return f"document {rows[row]}"
 
     columns = dict(block_columns)
     for name, codes in block_columns.items():

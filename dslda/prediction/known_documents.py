@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypedDict, Unpack
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.corpus.store import Corpus
 from dslda.exceptions import InputError
 from dslda.inputs.in_memory import records_in_memory
@@ -17,47 +20,87 @@ from dslda.prediction.columns import check_columns, columns_of_corpus
 from dslda.prediction.counted_block import CountedBlock
 from dslda.prediction.record_counting import blocks_of_documents
 
-__all__ = ["counted_documents"]
+__all__ = ["PredictOptions", "chosen_blocks", "counted_documents"]
+
+
+class PredictOptions(TypedDict, total=False):
+    """Keywords of :meth:`dslda.model.Model.predict` and the methods like it."""
+
+    text: str | None
+    words: str | None
+    counts: str | None
+    terms: Iterable[str] | None
+    realign: bool
+    covariates: Mapping[str, ArrayLike] | None
+    documents: ArrayLike | None
+
+
+def chosen_blocks(
+    corpus: Corpus, documents: ArrayLike | None, **columns: Any
+) -> Iterator[tuple[NDArray[np.int64], DocumentBlock]]:
+    """Chosen documents of a corpus and their row numbers, a partition at a time; partitions without any are not read.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    documents : array-like or None
+        As :func:`~dslda.corpus.block.document_mask` takes them; None chooses all.
+    **columns
+        Columns to read, as :meth:`~dslda.corpus.store.Corpus.read` takes them.
+    """
+    mask = None if documents is None else document_mask(documents, corpus.n_documents)
+    offsets = corpus.document_offsets.tolist()
+    for partition, (start, stop) in enumerate(pairwise(offsets)):
+        if mask is None:
+            yield np.arange(start, stop), corpus.read(partition, **columns)
+        elif (own := mask[start:stop]).any():
+            yield start + np.flatnonzero(own), corpus.read(partition, **columns).take(own)
 
 
 def counted_documents(
-    documents: Any,
-    record: ModelRecord,
-    *,
-    text: str | None = None,
-    words: str | None = None,
-    counts: str | None = None,
-    terms: Any = None,
-    realign: bool = False,
-    covariates: Mapping[str, ArrayLike] | None = None,
+    data: Any, record: ModelRecord, **options: Unpack[PredictOptions]
 ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
     """Documents over the model's vocabulary, a batch or partition at a time, with their identifiers.
 
     Parameters are those of :meth:`dslda.model.Model.predict`, beside the record of the model, and so are the errors.
     """
-    if isinstance(documents, Corpus):
-        alignment = corpus_alignment(documents, record, realign=realign)
-        if covariates is not None:
-            raise InputError("covariates must be left out: those of the corpus are used")
-        names = check_columns(documents, record)
-        first = 0
-        for partition in range(documents.n_partitions):
-            block = documents.read(partition, responses=(), covariates=names, doc_id=True)
-            columns = columns_of_corpus(block.covariates, record, documents.levels, first=first)
-            first += block.n_documents
-            yield replace(aligned_block(block, alignment), columns=columns), block.doc_id or ()
+    if isinstance(data, Corpus):
+        yield from _blocks_of_corpus(data, record, **options)
         return
-    if isinstance(documents, (str, bytes, Mapping)):
+    if options.get("documents") is not None:
+        raise InputError("must be left out: only documents of a corpus are chosen so", parameter="documents")
+    if isinstance(data, (str, bytes, Mapping)):
         raise InputError(
-            f"documents must be a list of texts, got one {type(documents).__name__}; write [it], or use dslda.score for files"
+            f"must be a list of texts, got one {type(data).__name__}",
+            parameter="data",
+            remedy=("write [it]", "use {score()} for files"),
         )
-    records = records_in_memory(documents)
-    if records is not None or getattr(documents, "ndim", 0) != 2:
-        given = documents if records is None else records
-        for counted in blocks_of_documents(
-            given, record, text=text, words=words, counts=counts, covariates=covariates
-        ):
-            yield counted, counted.block.doc_id or ()
+    records = records_in_memory(data)
+    covariates = options.get("covariates")
+    if records is None and getattr(data, "ndim", 0) == 2:
+        for counted in blocks_of_matrix(data, record, terms=options.get("terms"), covariates=covariates):
+            yield counted, tuple(map(str, range(counted.block.n_documents)))
         return
-    for counted in blocks_of_matrix(documents, record, terms=terms, covariates=covariates):
-        yield counted, tuple(map(str, range(counted.block.n_documents)))
+    for counted in blocks_of_documents(
+        data if records is None else records,
+        record,
+        text=options.get("text"),
+        words=options.get("words"),
+        counts=options.get("counts"),
+        covariates=covariates,
+    ):
+        yield counted, counted.block.doc_id or ()
+
+
+def _blocks_of_corpus(
+    corpus: Corpus, record: ModelRecord, **options: Unpack[PredictOptions]
+) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
+    alignment = corpus_alignment(corpus, record, realign=options.get("realign", False))
+    if options.get("covariates") is not None:
+        raise InputError("must be left out: those of the corpus are used", parameter="covariates")
+    names = check_columns(corpus, record)
+    for rows, block in chosen_blocks(
+        corpus, options.get("documents"), responses=(), covariates=names, doc_id=True
+    ):
+        columns = columns_of_corpus(block.covariates, record, corpus.levels, rows)
+        yield replace(aligned_block(block, alignment), columns=columns), block.doc_id or ()

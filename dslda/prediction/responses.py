@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.levels import level_name
 from dslda.exceptions import InputError
 from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
+from dslda.prediction.known_documents import chosen_blocks
 from dslda.wording import first_few
 
 if TYPE_CHECKING:
@@ -69,14 +70,15 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
     return observed
 
 
-def responses_of_corpus(corpus: Corpus, response: str) -> list[Any]:
-    """The responses of a corpus: numbers, or names, None where missing."""
+def responses_of_corpus(corpus: Corpus, response: str, documents: ArrayLike | None = None) -> list[Any]:
+    """The responses of all documents of a corpus, NaN or None where missing; only those of `documents` are read."""
     if response not in corpus.response_names:
-        raise InputError(f"y must be given: {corpus.path} has no response {response!r}")
-    blocks = (corpus.read(p, responses=[response]) for p in range(corpus.n_partitions))
-    values = [value for block in blocks for value in block.responses[response].tolist()]
+        raise InputError(f"must be given: {corpus.path} has no response {response!r}", parameter="y")
+    values = np.full(corpus.n_documents, np.nan)
+    for rows, block in chosen_blocks(corpus, documents, responses=[response]):
+        values[rows] = block.responses[response]
     names = corpus.levels.get(response)
-    return values if names is None else [None if v != v else names[int(v)] for v in values]
+    return values.tolist() if names is None else [None if v != v else names[int(v)] for v in values.tolist()]
 
 
 def responses_of_records(documents: Any, response: str | None) -> list[Any]:

@@ -183,11 +183,9 @@ class CorpusPart:
         """Scores of the documents, a batch at a time."""
         corpus = self.corpus
         block = corpus.read(self.partition, responses=(), covariates=self.covariates, doc_id=True)
+        first = int(corpus.document_offsets[self.partition])
         columns = columns_of_corpus(
-            block.covariates,
-            scorer.record,
-            corpus.levels,
-            first=int(corpus.document_offsets[self.partition]),
+            block.covariates, scorer.record, corpus.levels, range(first, first + block.n_documents)
         )
         counted = aligned_block(block, self.alignment)
         for start in range(0, block.n_documents, BATCH_DOCUMENTS):

@@ -7,17 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dslda.corpus.block import DocumentBlock
+from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.corpus.partitioning import choose_partition_tokens, cut, join_pieces, number_of_partitions, work
 from dslda.corpus.summary import ResponseSummary
 from dslda.engine.data.response_survey import Survey, survey_block
 from dslda.engine.data.training_view import PartitionLoader, TrainingBlock, TrainingView
-from dslda.exceptions import InputError
 from dslda.families.base import Family, ResponseMoments
 from dslda.variational.design import Design
 from dslda.variational.parameters import Scaling
@@ -32,7 +31,6 @@ __all__ = [
     "FitSource",
     "FutureSource",
     "MemorySource",
-    "document_mask",
 ]
 
 T = TypeVar("T")
@@ -300,41 +298,6 @@ class FutureSource(FitSource):
         # the blocks stay where they are
         found: list[T] = client.gather(client.map(function, self.futures, views, pure=False))
         return iter(found)
-
-
-def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
-    """A boolean mask of shape (n_documents,) from a mask or from row numbers.
-
-    Raises
-    ------
-    InputError
-        The mask is of another length, a row number is not there or comes twice, or nothing is selected.
-    """
-    given: NDArray[Any] = np.asarray(documents)
-    if given.ndim != 1 or given.dtype.kind not in "biu":
-        raise InputError(
-            "documents must be a boolean mask or row numbers, in one dimension, got an array of "
-            f"{given.dtype} with shape {given.shape}"
-        )
-    if given.dtype.kind == "b":
-        if len(given) != n_documents:
-            raise InputError(
-                f"documents must have one entry for each of {n_documents} documents, got {len(given)}"
-            )
-        mask = given
-    else:
-        outside = given[(given < 0) | (given >= n_documents)]
-        if len(outside):
-            raise InputError(f"documents must be row numbers in 0..{n_documents - 1}, got {outside[0]}")
-        mask = np.zeros(n_documents, dtype=np.bool_)
-        mask[given] = True
-        if int(mask.sum()) != len(given):
-            raise InputError(
-                f"documents must name each row once, got {len(given) - int(mask.sum())} rows again"
-            )
-    if not mask.any():
-        raise InputError(f"documents must select at least one of {n_documents} documents, got none")
-    return mask
 
 
 @dataclass(frozen=True, slots=True)

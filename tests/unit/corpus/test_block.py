@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from dslda.corpus.block import DocumentBlock
+from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.exceptions import InputError
 
 
@@ -68,3 +68,44 @@ def test_size_counts_all_arrays_and_identifiers():
         [0, 1], [0], [1], responses={"y": np.zeros(1000)}, weight=np.zeros(1000), doc_id=("x" * 5000,)
     )
     assert sys.getsizeof(large) - sys.getsizeof(small) >= 21_000
+
+
+def test_taken_documents_are_those_of_the_mask():
+    whole = block(
+        [0, 2, 2, 3, 5],
+        [0, 4, 1, 2, 3],
+        [1, 2, 3, 4, 5],
+        responses={"y": np.array([1.0, 2.0, 3.0, 4.0])},
+        covariates={"x": np.array([5.0, 6.0, 7.0, 8.0])},
+        weight=np.array([0.5, 1.0, 1.5, 2.0]),
+        doc_id=("a", "b", "c", "d"),
+    )
+    some = whole.take(np.array([False, True, False, True])).validate(5)
+    assert (some.indptr.tolist(), some.terms.tolist(), some.counts.tolist()) == ([0, 0, 2], [2, 3], [4, 5])
+    assert (some.responses["y"].tolist(), some.covariates["x"].tolist()) == ([2.0, 4.0], [6.0, 8.0])
+    assert (some.weight.tolist(), some.doc_id) == ([1.0, 2.0], ("b", "d"))
+
+
+@pytest.mark.parametrize(
+    "documents", [[3, 0], [0, 3], [True, False, False, True, False], np.array([0, 3], np.uint8)]
+)
+def test_documents_are_chosen_by_a_mask_or_by_row_numbers_in_any_order(documents):
+    assert document_mask(documents, 5).tolist() == [True, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([True, False], "one entry for each of 5 documents, got 2"),
+        ([0, 5], r"in 0\.\.4, got 5"),
+        ([-1], r"in 0\.\.4, got -1"),
+        ([1, 1, 2], "name each row once, got 1 rows again"),
+        ([False] * 5, "at least one of 5"),
+        ([0.5], "mask or row numbers"),
+        ([[0]], "one dimension"),
+    ],
+)
+def test_a_wrong_subset_is_refused(documents, message):
+    with pytest.raises(InputError, match=message) as caught:
+        document_mask(documents, 5)
+    assert caught.value.parameter == "documents"

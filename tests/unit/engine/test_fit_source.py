@@ -12,7 +12,7 @@ from scipy import sparse
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.data.fit_source import CorpusSource, FitSource, MemorySource, document_mask
+from dslda.engine.data.fit_source import CorpusSource, FitSource, MemorySource
 from dslda.exceptions import InputError
 from dslda.ingestion.ingest import ingest
 from dslda.variational.design import Design
@@ -114,20 +114,3 @@ def test_training_blocks_tell_their_size(corpus: Corpus) -> None:
 def test_an_unknown_response_is_refused_at_once(corpus: Corpus) -> None:
     with pytest.raises(InputError, match="'stars'"):
         CorpusSource(corpus, design=Design("stars"))
-
-
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [
-        ([True, False], "one entry for each of 5 documents, got 2"),
-        ([0, 5], r"in 0\.\.4, got 5"),
-        ([-1], r"in 0\.\.4, got -1"),
-        ([1, 1, 2], "name each row once, got 1 rows again"),
-        ([False] * 5, "at least one of 5"),
-        ([0.5], "mask or row numbers"),
-        ([[0]], "one dimension"),
-    ],
-)
-def test_a_wrong_subset_is_refused(documents: list[object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        document_mask(documents, 5)
