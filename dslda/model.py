@@ -30,10 +30,15 @@ from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.persistence.model_record import ModelRecord, TrainingSummary
 from dslda.persistence.model_store import model_checksum, read_model, write_model
-from dslda.prediction.contributions import check_is_a_sum, contributions
-from dslda.prediction.counted_block import no_documents
-from dslda.prediction.known_documents import PredictOptions, counted_documents
-from dslda.prediction.predict import predict_block, predict_nothing, training_proportions
+from dslda.prediction.alignment import no_documents
+from dslda.prediction.predict import (
+    check_is_a_sum,
+    contributions,
+    predict_block,
+    predict_nothing,
+    training_proportions,
+)
+from dslda.prediction.record_counting import PredictOptions, counted_documents
 from dslda.prediction.responses import (
     observed_and_predicted,
     observed_responses,

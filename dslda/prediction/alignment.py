@@ -1,9 +1,9 @@
-"""Documents that are counted already, over other terms than the model's or the same: their terms are matched by name."""
+"""Counted documents over the vocabulary of a model; terms of other vocabularies are matched by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +14,37 @@ from dslda.corpus.block import DocumentBlock
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import columns_of_arrays
-from dslda.prediction.counted_block import CountedBlock
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
 
-__all__ = ["aligned_block", "blocks_of_matrix", "corpus_alignment"]
+__all__ = ["CountedBlock", "aligned_block", "blocks_of_matrix", "corpus_alignment", "no_documents"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedBlock:
+    """Documents over the model's vocabulary, and what of them is not in it.
+
+    Attributes
+    ----------
+    block : DocumentBlock
+    n_unknown : ndarray of int64, shape (D,)
+        Tokens of each document that are not in the vocabulary.
+    columns : mapping of str to ndarray of float64, shape (D,)
+        Covariates of the documents, in the codes of the model.
+    """
+
+    block: DocumentBlock
+    n_unknown: NDArray[np.int64]
+    columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+def no_documents() -> CountedBlock:
+    """A block of no document: what is said of it has the columns of what is said of any."""
+    nothing = DocumentBlock(
+        np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+    )
+    return CountedBlock(nothing, np.zeros(0, dtype=np.int64))
 
 
 def blocks_of_matrix(

@@ -12,7 +12,7 @@ from dslda.corpus.levels import level_name
 from dslda.exceptions import InputError
 from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
-from dslda.prediction.known_documents import chosen_blocks
+from dslda.prediction.record_counting import chosen_blocks
 from dslda.wording import first_few
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from dslda.exceptions import InputChangedError, InputError
 from dslda.ingestion.counting import hashes_of
 from dslda.inputs.readers import Fields, Record, attempts
 from dslda.persistence.model_record import ModelRecord
-from dslda.prediction.alignment import aligned_block
+from dslda.prediction.alignment import CountedBlock, aligned_block
 from dslda.prediction.columns import columns_of_corpus, columns_of_records
-from dslda.prediction.counted_block import CountedBlock
 from dslda.prediction.predict import predict_block, predict_nothing
 from dslda.prediction.record_counting import (
     BATCH_DOCUMENTS,

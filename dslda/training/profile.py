@@ -25,7 +25,7 @@ from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.persistence.model_record import HeldOut, ModelRecord
 from dslda.persistence.training_profile import LEFT_OUT, N_BINS, Reference
-from dslda.prediction.counted_block import CountedBlock
+from dslda.prediction.alignment import CountedBlock
 from dslda.prediction.predict import predict_block
 from dslda.prediction.responses import observed_and_predicted, share_right
 from dslda.wording import number_of
