@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslda.exceptions import InputError
@@ -17,11 +17,13 @@ __all__ = ["MetricsFile"]
 
 PREFIX = "dslda_score"
 FIRST_LINE = b"# HELP dslda_"
-"""What a file of metrics begins with."""
+"""Beginning of every file of metrics."""
+
+LAST_SUCCESS = "last_success_timestamp_seconds"
 
 HELP = {
     "success": "1 if the last run was complete, 0 if it failed.",
-    "last_success_timestamp_seconds": "When a run was complete last.",
+    LAST_SUCCESS: "When a run was complete last.",
     "seconds": "Seconds that the last run took.",
     "new_parts": "Parts that the last run has scored.",
     "rows": "Rows of the complete run in the folder.",
@@ -49,34 +51,41 @@ class MetricsFile:
     run : str
         Folder of the run, the label of all metrics.
     inputs : sequence of path, glob, URL or corpus
-        What is scored.
+        Inputs of the run.
 
     Raises
     ------
     InputError
-        The file cannot be written, is something else, is an input or lies in a folder of them, or in a model or corpus.
+        prometheus_client is not installed. Or the file cannot be written, is something else, is an input or lies in a folder
+        of them, or in a model or corpus.
     """
 
     def __init__(self, path: str | os.PathLike[str], run: str, inputs: Sequence[Any]) -> None:
+        try:
+            import prometheus_client  # noqa: F401 - an extra that is missing is told before work
+        except ImportError:
+            raise InputError(
+                "needs prometheus_client, which is not installed",
+                parameter="metrics",
+                remedy="install it with pip install 'dslda[metrics]'",
+            ) from None
         self._location = Location.of(path)
         folder = os.path.dirname(self._location.url)
         if not self._location.local or os.path.isdir(self._location.url) or not os.path.isdir(folder):
-            raise InputError(
-                f"metrics must name a local file in a folder that is there, got {os.fspath(path)!r:.80}"
-            )
+            reason = f"must name a local file in a folder that is there, got {os.fspath(path)!r:.80}"
+            raise InputError(reason, parameter="metrics")
         if f"{folder}/".startswith(f"{run}/"):
-            raise InputError(
-                f"metrics must name a file outside of the folder of the run, got {os.fspath(path)!r:.80}"
-            )
+            reason = f"must name a file outside of the folder of the run, got {os.fspath(path)!r:.80}"
+            raise InputError(reason, parameter="metrics")
         _check_ours(self._location.url)
         _check_no_input(self._location.url, inputs)
         check_not_in_store(self._location)
         check_writable(self._location)
-        self._run = run
+        self._run = run.encode(errors="replace").decode()
         self._began = time.time()
 
     def write(self, manifest: Mapping[str, Any] | None, n_new_parts: int, *, failed: bool = False) -> None:
-        """Replace the file; of a run that has `failed` the time of the last success stays.
+        """Replace the file; the time of the last success survives a run that has `failed`.
 
         Parameters
         ----------
@@ -90,75 +99,70 @@ class MetricsFile:
         OutputError
             It cannot be written.
         """
-        now = time.time()
-        values: list[tuple[str, str, float]] = [
-            ("success", "", 0.0 if failed else 1.0),
-            ("seconds", "", now - self._began),
-            ("new_parts", "", n_new_parts),
-        ]
-        last = self._last_success() if failed else now
-        if last is not None:
-            values.append(("last_success_timestamp_seconds", "", last))
-        if manifest is not None:
-            values += _of(manifest)
-        lines = []
-        for name in HELP:
-            found = [(label, value) for n, label, value in values if n == name]
-            if found:
-                lines += [f"# HELP {PREFIX}_{name} {HELP[name]}", f"# TYPE {PREFIX}_{name} gauge"]
-                lines += [f"{PREFIX}_{name}{{{self._label(label)}}} {value!r}" for label, value in found]
-        with writing(self._location.url):
-            self._location.replace_content(("\n".join(lines) + "\n").encode())
+        from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
-    def _label(self, flag: str) -> str:
-        escaped = self._run.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-        run = escaped.encode(errors="replace").decode()
-        return f'run="{run}"' + (f',flag="{flag}"' if flag else "")
+        now = time.time()
+        values: dict[str, float | None] = {
+            "success": not failed,
+            "seconds": now - self._began,
+            "new_parts": n_new_parts,
+            LAST_SUCCESS: self._last_success() if failed else now,
+        }
+        flags: Mapping[str, int] = {}
+        if manifest is not None:
+            values |= {
+                "rows": manifest["rows_out"],
+                "skipped_rows": manifest["skipped"]["count"],
+                "unreadable_inputs": len(manifest["skipped"]["unreadable_inputs"]),
+                "duplicate_ids": manifest["duplicate_ids"]["count"],
+                **drift_figures(manifest),
+            }
+            flags = manifest["flags"]
+        registry = CollectorRegistry()
+        for name, text in HELP.items():
+            if name == "flagged_rows" and flags:
+                gauge = Gauge(f"{PREFIX}_{name}", text, ["run", "flag"], registry=registry)
+                for flag, count in flags.items():
+                    gauge.labels(self._run, flag).set(count)
+            elif (value := values.get(name)) is not None:
+                Gauge(f"{PREFIX}_{name}", text, ["run"], registry=registry).labels(self._run).set(value)
+        with writing(self._location.url):
+            write_to_textfile(self._location.url, registry)
 
     def _last_success(self) -> float | None:
+        from prometheus_client.parser import text_fd_to_metric_families
+
         with contextlib.suppress(OSError, ValueError), open(self._location.url, encoding="utf-8") as stream:
-            for line in stream:
-                if line.startswith(f"{PREFIX}_last_success_timestamp_seconds{{"):
-                    return float(line.rpartition(" ")[2])
+            for metric in text_fd_to_metric_families(stream):
+                if metric.name == f"{PREFIX}_{LAST_SUCCESS}":
+                    return metric.samples[0].value
         return None
 
 
 def _check_ours(path: str) -> None:
-    """Refuse to replace what no run has written; a file that is empty holds nothing to lose."""
+    """Refuse to replace a file of another program; an empty file holds nothing to lose."""
     if not os.path.lexists(path):
         return
-    begins = b""
     if os.path.isfile(path):
         with contextlib.suppress(OSError), open(path, "rb") as stream:
-            begins = stream.read(len(FIRST_LINE))
-            if begins in (b"", FIRST_LINE):
+            if stream.read(len(FIRST_LINE)) in (b"", FIRST_LINE):
                 return
     raise InputError(
-        f"metrics must name a file of metrics that dslda has written, or one that is not there, got {path}, which is "
-        "something else; choose another path"
+        f"must name a file of metrics that dslda has written, or one that is not there, got {path}, which is something else",
+        parameter="metrics",
+        remedy="choose another path",
     )
 
 
 def _check_no_input(path: str, inputs: Sequence[Any]) -> None:
     """Refuse a file that this run or the next would score."""
     for one in inputs:
-        if not isinstance(one, (str, os.PathLike)) or not (given := os.fspath(one)):
+        if not isinstance(one, (str, os.PathLike)) or not (place := os.fspath(one)):
             continue
-        given = given.removeprefix("file://")
-        if "://" not in given and is_among(path, given):
+        place = place.removeprefix("file://")
+        if "://" not in place and is_among(path, place):
             raise InputError(
-                f"metrics must name a file that is no input and in no folder of inputs, got {path}, which is in {given}; "
-                "choose another path"
+                f"must name a file that is no input and in no folder of inputs, got {path}, which is in {place}",
+                parameter="metrics",
+                remedy="choose another path",
             )
-
-
-def _of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    yield "rows", "", manifest["rows_out"]
-    yield "skipped_rows", "", manifest["skipped"]["count"]
-    yield "unreadable_inputs", "", len(manifest["skipped"]["unreadable_inputs"])
-    yield "duplicate_ids", "", manifest["duplicate_ids"]["count"]
-    for flag, count in manifest["flags"].items():
-        yield "flagged_rows", flag, count
-    for name, value in drift_figures(manifest).items():
-        if value is not None:
-            yield name, "", value

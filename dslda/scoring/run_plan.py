@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any
 
 from dslda.cluster.runner import Runner
@@ -114,6 +115,38 @@ def _log_missing(found: Input) -> None:
     )
 
 
+class Fate(Enum):
+    """What becomes of an input of an earlier run."""
+
+    STAYS = auto()
+    GONE = auto()
+    """Its rows are final, and it is not among the inputs now."""
+    MISSING = auto()
+    """It waits to be scored, and is not among the inputs now."""
+    TOUCHED = auto()
+    """It has the bytes that were scored, and another time."""
+    CHANGED = auto()
+    """It has other bytes than those that were scored."""
+    REPLANNED = auto()
+    """None of its rows are final, and it may have changed: it is planned anew."""
+
+
+def _fate(known: Input, current: Input | None, options: Mapping[str, Any]) -> Fate:
+    """What becomes of an input, by how it is now; None where it is not among the inputs."""
+    if current is None:
+        return Fate.GONE if known.verified else Fate.MISSING
+    never_read = bool(known.unreadable) and not known.sha256
+    if never_read and opens(current.file(options)):
+        return Fate.REPLANNED  # rights that were given later change neither size nor time
+    if current.looks_like(known) or (never_read and known.verified):
+        return Fate.STAYS
+    if not known.verified or known.unreadable:
+        return Fate.REPLANNED
+    if known.partition is None and content_sha256(current.file(options)) == known.sha256:
+        return Fate.TOUCHED
+    return Fate.CHANGED
+
+
 def compare(
     state: RunState,
     now: Sequence[Input],
@@ -126,70 +159,69 @@ def compare(
 
     Inputs of a run that was completed stay as they are; with `rescore_changed` those that were changed are taken out with
     their parts, and come again after all others. Those that could not be opened then, and can be now, are new. Inputs of a
-    run that was not completed may change: then they are all planned anew, since nothing of them was final. What is new comes
-    in the `order` in which it was planned before, so that parts that are done already keep their numbers.
+    run that was not completed may change: then they are all planned anew, since nothing of them was final. New inputs come
+    in the `order` in which they were planned before, so that parts that are done already keep their numbers.
 
     Raises
     ------
     InputError
         Inputs of a completed run were changed.
     """
-    places = {found.key: i for i, found in enumerate(now)}
-    inputs = list(state.inputs)
-    changed: list[int] = []
-    open_changed = False
-    gone = 0
-    for i, known in enumerate(state.inputs):
-        place = places.get(known.key)
-        if place is None:
-            gone += known.verified
-            if not known.verified:
-                open_changed = True
-                _log_missing(known)
-            continue
-        found = now[place]
-        never_read = bool(known.unreadable) and not known.sha256
-        if never_read and opens(found.file(options)):
-            open_changed = True  # rights that were given later change neither size nor time
-            inputs[i] = replace(known, verified=False)
-            continue
-        if found.looks_like(known) or (never_read and known.verified):
-            continue
-        if not known.verified or known.unreadable:
-            open_changed = True
-            inputs[i] = replace(known, verified=False)
-        elif known.partition is None and content_sha256(found.file(options)) == known.sha256:
-            inputs[i] = replace(known, size=found.size, modified=found.modified)
-        else:
-            changed.append(i)
-    if gone:
+    places = {current.key: i for i, current in enumerate(now)}
+    current = [now[places[known.key]] if known.key in places else None for known in state.inputs]
+    fates = [_fate(known, at, options) for known, at in zip(state.inputs, current, strict=True)]
+    for known, fate in zip(state.inputs, fates, strict=True):
+        if fate is Fate.MISSING:
+            _log_missing(known)
+    _log_gone(fates.count(Fate.GONE))
+    reopened = {i for i, fate in enumerate(fates) if fate is Fate.REPLANNED}
+    if changed := {i for i, fate in enumerate(fates) if fate is Fate.CHANGED}:
+        _report_changed([state.inputs[i] for i in sorted(changed)], rescore=rescore_changed)
+        reopened |= _sharing_parts(state, changed, places.keys())
+    inputs = [
+        replace(known, size=at.size, modified=at.modified)
+        if at is not None and fate is Fate.TOUCHED
+        else known
+        for known, at, fate in zip(state.inputs, current, fates, strict=True)
+    ]
+    for i in reopened:
+        inputs[i] = replace(inputs[i], verified=False)
+    stays = replace(state, inputs=tuple(inputs))
+    if reopened or Fate.MISSING in fates:
+        stays = _without_open(stays)
+    scored = {known.key for known in stays.inputs}
+    planned_before = [places[known.key] for known in (*inputs, *order) if known.key in places]
+    following = dict.fromkeys([*planned_before, *range(len(now))])
+    return Comparison(stays, tuple(i for i in following if now[i].key not in scored))
+
+
+def _log_gone(n: int) -> None:
+    if n:
         logger.info(
             "%s scored before %s not among the inputs now: %s rows stay",
-            number_of(gone, "input"),
-            "is" if gone == 1 else "are",
-            "its" if gone == 1 else "their",
+            number_of(n, "input"),
+            "is" if n == 1 else "are",
+            "its" if n == 1 else "their",
         )
-    if changed:
-        _report_changed([state.inputs[i] for i in changed], rescore=rescore_changed)
-        # parts hold rows of several small files
-        of_parts = (part.inputs for part in state.parts if part.inputs & set(changed))
-        together = set(changed).union(*of_parts)
-        if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in places]:
-            raise InputError(
-                "inputs that share a part with one that changed must be there to be scored again, "
-                f"{number_of(len(missing), 'of them is', 'of them are')} not: {first_few(missing, SHOWN)}; put them back as "
-                "they were and name them for this run, or score into another folder"
-            )
-        for i in together:
-            inputs[i] = replace(inputs[i], verified=False)
-        open_changed = True
-    state = replace(state, inputs=tuple(inputs))
-    if open_changed:
-        state = _without_open(state)
-    known_keys = {found.key for found in state.inputs}
-    before = [places[found.key] for found in (*inputs, *order) if found.key in places]
-    following = dict.fromkeys([*before, *range(len(now))])
-    return Comparison(state, tuple(i for i in following if now[i].key not in known_keys))
+
+
+def _sharing_parts(state: RunState, changed: set[int], there: Collection[tuple[str, int | None]]) -> set[int]:
+    """The changed inputs, and those that have rows in a part with one of them.
+
+    Raises
+    ------
+    InputError
+        One of them is not there.
+    """
+    together = changed.union(*(part.inputs for part in state.parts if part.inputs & changed))
+    if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in there]:
+        raise InputError(
+            "that share a part with one that changed must be there to be scored again, "
+            f"{number_of(len(missing), 'of them is', 'of them are')} not: {first_few(missing, SHOWN)}",
+            parameter="inputs",
+            remedy=("put them back as they were and name them for this run", "score into another folder"),
+        )
+    return together
 
 
 def _without_open(state: RunState) -> RunState:

@@ -10,11 +10,10 @@ from dslda.exceptions import InputError
 from dslda.model import Model
 from dslda.prediction.results import FLAG_MEANING
 from dslda.scoring.drift import drift_figures, drift_report
-from dslda.scoring.duplicates import find_duplicates
 from dslda.scoring.run_folder import Part, RunFolder, RunState
 from dslda.scoring.run_plan import log_unreadable, part_key
 from dslda.scoring.scoring_units import Input
-from dslda.scoring.tally import RunTally
+from dslda.scoring.tally import RunTally, find_duplicates
 from dslda.wording import first_few, number_of
 
 __all__ = [
@@ -71,7 +70,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         "tokens": tally.tokens,
         "known_tokens": tally.known_tokens,
         "oov_share": tally.oov_share,
-        "duplicate_ids": duplicates.to_json(),
+        "duplicate_ids": {"count": duplicates.count, "first": list(duplicates.first)},
         "predictions": {
             "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
             "mean": tally.mean_prediction,

@@ -131,7 +131,8 @@ def score(
     realign : bool
         Match the terms of a corpus by name where its vocabulary is not the model's.
     metrics : path, optional
-        File for Prometheus' textfile collector, replaced at the end; refused where it is anything but such a file.
+        File for Prometheus' textfile collector, replaced at the end; refused where it is anything but such a file. Needs the
+        extra `metrics`.
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional

@@ -573,7 +573,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
     done = dslda(*score, out, "--rescore-changed")
     assert done.code == 2
     assert complete.items() < content(out).items()
-    assert f'dslda_score_rows{{run="{out}"}} 11\n' in metrics.read_text()
+    assert f'dslda_score_rows{{run="{out}"}} 11.0\n' in metrics.read_text()
     for path in list(inputs.iterdir()):
         path.rename(tmp_path / path.name)
     assert dslda(*score, out).code == 0
@@ -683,7 +683,7 @@ def test_a_damaged_file_among_others_is_named_and_skipped_on_request(
     assert f"{inputs}/b.parquet cannot be scored, or not to its end: not a Parquet file" in done.err
     (event,) = (json.loads(line) for line in again.err.splitlines() if '"event": "unreadable_inputs"' in line)
     assert (event["event"], event["count"]) == ("unreadable_inputs", 1)
-    assert f'dslda_score_unreadable_inputs{{run="{out}"}} 1\n' in metrics.read_text()
+    assert f'dslda_score_unreadable_inputs{{run="{out}"}} 1.0\n' in metrics.read_text()
     described = dslda("info", out).out
     assert f"1: {inputs}/b.parquet" in described
     (inputs / "b.parquet").write_bytes(raw)  # mended: it has no rows yet, so it is no change of any
@@ -1175,7 +1175,7 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
         (f"training_oov_share{{{run}}}", trained.oov_share),
         (f"new_share{{{run}}}", 1 - 1 / 3),
         (f"training_new_share{{{run}}}", trained.new_share),
-        (f'flagged_rows{{{run},flag="no_known_word"}}', 1),
+        (f'flagged_rows{{flag="no_known_word",{run}}}', 1),
         (f"success{{{run}}}", 1),
     ):
         assert float(told[f"dslda_score_{name}"]) == value, name

@@ -95,7 +95,8 @@ def test_the_script_of_the_image_has_all_kernels_ready() -> None:
 def test_constraints_hold_every_package_of_the_image() -> None:
     pinned = pins()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    waiting = [Requirement(text) for text in project["dependencies"]]
+    texts = [*project["dependencies"], *project["optional-dependencies"]["metrics"]]
+    waiting = [Requirement(text) for text in texts]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         wanted = waiting.pop()

@@ -120,7 +120,7 @@ def test_workers_spill_to_disk_wherever_they_are_started(deploy: Path) -> None:
 def test_each_page_makes_what_its_command_needs(deploy: Path, place: str) -> None:
     page = " ".join((deploy / place / "README.md").read_text(encoding="utf-8").split())
     assert "python3 -m venv /opt/dslda" in page
-    assert "/opt/dslda/bin/pip install --constraint ../docker/constraints.txt ../.." in page
+    assert "/opt/dslda/bin/pip install --constraint ../docker/constraints.txt '../..[metrics]'" in page
     if " -o dslda" in page or place == "systemd":
         assert "useradd --system" in page.partition(" -o dslda")[0]
     assert "every run ends with 2 before it scores anything" in page  # where there is no folder of metrics

@@ -21,14 +21,14 @@ from dslda.inputs.files import list_files
 from dslda.inputs.readers import Fields
 from dslda.persistence.training_profile import Reference
 from dslda.scoring.drift import stability_index, warned_above
-from dslda.scoring.duplicates import find_duplicates
-from dslda.scoring.new_words import FrequentWords
 from dslda.scoring.run_folder import RunFolder, RunState
 from dslda.scoring.run_plan import compare, plan_files, taken_up
 from dslda.scoring.scanning import scan
 from dslda.scoring.scoring_units import Input, source_of
 from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
+from dslda.scoring.tally import FrequentWords, find_duplicates
 from dslda.storage.location import Location
+from dslda.storage.typed_json import MANIFEST_CHECKSUM
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
 
 
@@ -244,7 +244,7 @@ def test_duplicates_are_counted_range_by_range(tmp_path: Path, monkeypatch: pyte
         ids = Location.of(tmp_path / "parts" / f"{i:06d}.ids")
         files.append((Location.of(tmp_path / f"part-{i:06d}.jsonl"), ids))
     whole = find_duplicates(files, "jsonl", 1000)
-    monkeypatch.setattr("dslda.scoring.duplicates.HASHES_AT_ONCE", 10)
+    monkeypatch.setattr("dslda.scoring.tally.HASHES_AT_ONCE", 10)
     assert find_duplicates(files, "jsonl", 1000) == whole
     assert whole.count == 300
     assert len(whole.first) == 10
