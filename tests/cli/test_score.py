@@ -541,7 +541,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
         assert "unfinished.json" in found
         told = metrics.read_text()
         assert f'dslda_score_success{{run="{out}"}} 0.0\n' in told
-        assert f'dslda_score_rows{{run="{out}"}} 5\n' in told
+        assert f'dslda_score_rows{{run="{out}"}} 5.0\n' in told
 
     stopped()
     shown = dslda("info", out).out

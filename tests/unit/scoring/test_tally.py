@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_a_run_is_counted_alike_however_it_is_cut_and_added(
 ) -> None:
     classes = ("a", "b", "c") if of_classes else ()
     borders = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    parts = [part_of(rows[a:b], classes) for a, b in zip(borders, borders[1:], strict=False)]
+    parts = [part_of(rows[a:b], classes) for a, b in pairwise(borders)]
     one, other = RunTally(K, reference(classes)), RunTally(K, reference(classes))
     for part in parts:
         one.add(part)
