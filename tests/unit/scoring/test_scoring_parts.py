@@ -29,7 +29,6 @@ from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
 from dslda.scoring.tally import FrequentWords, find_duplicates
 from dslda.storage.location import Location
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
-from dslda.storage.typed_json import MANIFEST_CHECKSUM
 
 
 def test_the_stability_index_is_the_usual_sum_and_0_where_nothing_moved() -> None:
