@@ -120,6 +120,12 @@ class _Message:
     def __str__(self) -> str:
         return self.in_words(_as_python)
 
+    def at(self, place: str) -> Self:
+        """The same message with a place, where it has none."""
+        if self.place is not None:
+            return self
+        return type(self)(self.reason, parameter=self.parameter, place=place, remedy=self.remedy)
+
     def __reduce__(self) -> tuple[object, ...]:
         # keywords do not survive the pickling of exceptions, which cross processes here
         return _unpickled, (type(self), self.reason, self.parameter, self.place, self.remedy), self.__dict__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,13 +16,12 @@ from dslda.cli.options import (
     json_option,
     names_in,
     reading_options,
+    vocabulary_from,
 )
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
-    from dslda.corpus.store import Corpus
-    from dslda.corpus.vocabulary import Vocabulary
 
 __all__ = ["command"]
 
@@ -49,7 +47,10 @@ Examples:
     metavar="C.corpus",
     help="Corpus to write: a local path or any fsspec URL.",
 )
-@reading_options(formats=("jsonl", "csv", "parquet", "text", "ldac"), without_id="documents are numbered")
+@reading_options(
+    without_id="documents are numbered",
+    vocabulary="Count the terms of this corpus, model or file (a term a line), unfiltered.",
+)
 @click.option(
     "--response", "responses", multiple=True, metavar="COL", help="Field of a response; may be repeated."
 )
@@ -74,11 +75,6 @@ Examples:
 )
 @click.option("--ngrams", type=NGRAMS, help="Lengths of n-grams, such as 1-2.  [default: 1-1]")
 @click.option("--lowercase/--no-lowercase", default=None, help="Lower-case the texts.  [default: lowercase]")
-@click.option(
-    "--vocabulary",
-    metavar="FROM",
-    help="Count the terms of this corpus, model or file (a term a line), unfiltered.",
-)
 @click.option(
     "--partition-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of a partition, about."
 )
@@ -151,7 +147,7 @@ def command(
                 token_pattern=token_pattern,
                 ngrams=ngrams,
                 lowercase=lowercase,
-                vocabulary=None if vocabulary is None else _vocabulary(vocabulary),
+                vocabulary=vocabulary_from(vocabulary),
                 partition_tokens=partition_tokens,
                 overwrite=overwrite,
                 append=append,
@@ -184,21 +180,3 @@ def _stop_words(given: str | None) -> str | list[str] | None:
             "stop_words must be english, the only list that is known by name, or a file with a word a line, got "
             f"{given!r:.60}: no file is there"
         ) from None
-
-
-def _vocabulary(given: str) -> str | Sequence[str] | Vocabulary | Corpus:
-    """The vocabulary of a corpus or model, or the path of a file."""
-    from dslda.corpus.store import open_corpus
-    from dslda.exceptions import InputError
-    from dslda.model import load_model
-    from dslda.storage.location import Location
-
-    location = Location.of(given)
-    if not location.holds("zarr.json"):
-        return given
-    if location.read_attributes().get("encoding-type") != "dslda-model":
-        return open_corpus(given)
-    vocabulary = load_model(given).vocabulary
-    if vocabulary is None:
-        raise InputError(f"{given} was trained on a matrix without terms: it has no vocabulary")
-    return vocabulary

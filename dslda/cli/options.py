@@ -15,6 +15,8 @@ from dslda.storage.location import is_in_memory
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
+    from dslda.corpus.store import Corpus
+    from dslda.corpus.vocabulary import Vocabulary
 
 __all__ = [
     "FREQUENCY",
@@ -25,6 +27,7 @@ __all__ = [
     "json_option",
     "names_in",
     "reading_options",
+    "vocabulary_from",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -151,23 +154,26 @@ def names_in(given: Sequence[str]) -> list[str]:
     return [name.strip() for listed in given for name in listed.split(",")]
 
 
-def reading_options(*, formats: Sequence[str], without_id: str) -> Callable[[Command], Command]:
-    """Add the options that say what the input is and which of its fields is what.
+def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], Command]:
+    """Add the options that tell the format of the input and the use of its fields.
 
     Parameters
     ----------
-    formats : sequence of str
-        Formats the command reads, besides "auto".
     without_id : str
         What identifies documents where ``--id`` is not given.
+    vocabulary : str
+        Help of ``--vocabulary``.
     """
+    from dslda.inputs.formats import FORMATS
+
+    about = "".join(f" {name}: {piece.about}." for name, piece in FORMATS.items() if piece.about)
     options = [
         click.option(
             "--format",
-            type=click.Choice(["auto", *formats]),
+            type=click.Choice(["auto", *FORMATS]),
             default="auto",
             show_default=True,
-            help="Of the input; auto goes by the files' endings. text: every file is a document.",
+            help=f"Of the input; auto goes by the files' endings.{about}",
         ),
         click.option("--text", metavar="COL", help="Field of the text."),
         click.option(
@@ -175,6 +181,7 @@ def reading_options(*, formats: Sequence[str], without_id: str) -> Callable[[Com
         ),
         click.option("--counts", metavar="COL", help="Field of the list of their counts."),
         click.option("--id", "id_", metavar="COL", help=f"Field of the identifier.  [default: {without_id}]"),
+        click.option("--vocabulary", metavar="FROM", help=vocabulary),
     ]
 
     def decorate(command: Command) -> Command:
@@ -183,3 +190,23 @@ def reading_options(*, formats: Sequence[str], without_id: str) -> Callable[[Com
         return command
 
     return decorate
+
+
+def vocabulary_from(given: str | None) -> str | Vocabulary | Corpus | None:
+    """The vocabulary of a corpus or model, or the path of a file, as ``--vocabulary`` names it."""
+    if given is None:
+        return None
+    from dslda.corpus.store import open_corpus
+    from dslda.exceptions import InputError
+    from dslda.model import load_model
+    from dslda.storage.location import Location
+
+    location = Location.of(given)
+    if not location.holds("zarr.json"):
+        return given
+    if location.read_attributes().get("encoding-type") != "dslda-model":
+        return open_corpus(given)
+    vocabulary = load_model(given).vocabulary
+    if vocabulary is None:
+        raise InputError(f"{given} was trained on a matrix without terms: it has no vocabulary")
+    return vocabulary

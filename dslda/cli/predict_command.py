@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import json_option, reading_options
+from dslda.cli.options import json_option, reading_options, vocabulary_from
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.program import Session
 from dslda.exceptions import InputError, OutputExistsError
@@ -53,7 +53,10 @@ for a formula have an apostrophe before it, as in dslda score --output-format cs
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")
-@reading_options(formats=("jsonl", "csv", "parquet", "text"), without_id="as in training, else numbers")
+@reading_options(
+    without_id="as in training, else numbers",
+    vocabulary="Corpus, model or file (a term a line) with the terms of an input that holds their positions.",
+)
 @click.option("--out", metavar="FILE", help="Write to a file instead of the terminal.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 @click.option("--topics", "with_topics", is_flag=True, help="Add the topic proportions.")
@@ -73,6 +76,7 @@ def command(
     words: str | None,
     counts: str | None,
     id_: str | None,
+    vocabulary: str | None,
     out: str | None,
     overwrite: bool,
     with_topics: bool,
@@ -102,7 +106,13 @@ def command(
         else:
             from dslda.prediction.file_predictions import predict_files
 
-            tables = predict_files(model.scoring_record, input_path, format=format, **reading)
+            tables = predict_files(
+                model.scoring_record,
+                input_path,
+                format=format,
+                vocabulary=vocabulary_from(vocabulary),
+                **reading,
+            )
         with _output(out) as stream:
             name = "standard output" if out is None else out
             without = () if with_topics else {f"topic_{k}" for k in range(model.n_topics)}
@@ -116,14 +126,17 @@ def _of_stdin(
 ) -> Iterator[pa.Table]:
     """Score tables of what comes on standard input."""
     from dslda.cli.standard_input import lines_of_text, records_on_stdin
+    from dslda.inputs.formats import FORMATS
     from dslda.prediction.columns import wanted_columns
     from dslda.prediction.file_predictions import predict_files
 
     if "stdin" in session.closed:
         raise InputError("- reads stdin, which is closed; give the path of a file")
-    if format == "parquet":
-        raise InputError("- must be text, JSON lines or CSV, got --format parquet; give the path of a file")
-    if format == "jsonl" or format == "csv":
+    if format not in ("auto", "text"):
+        if not FORMATS[format].streamable:
+            raise InputError(
+                f"- must be text, JSON lines or CSV, got --format {format}", remedy="give the path of a file"
+            )
         return predict_files(model.scoring_record, records_on_stdin(format), **reading)
     if any(name is not None for name in reading.values()):
         raise InputError(

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, reading_options
+from dslda.cli.options import (
+    OUTPUT,
+    chosen_client,
+    cluster_options,
+    json_option,
+    reading_options,
+    vocabulary_from,
+)
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.wording import number_of
 
@@ -68,7 +75,10 @@ folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finish
     metavar="DIR",
     help="Folder of the run: a local path or any fsspec URL.",
 )
-@reading_options(formats=("jsonl", "csv", "parquet", "text"), without_id="as in training, else numbers")
+@reading_options(
+    without_id="as in training, else numbers",
+    vocabulary="Corpus, model or file (a term a line) with the terms of an input that holds their positions.",
+)
 @click.option(
     "--output-format",
     type=click.Choice(["parquet", "csv", "jsonl"]),
@@ -119,6 +129,7 @@ def command(
     words: str | None,
     counts: str | None,
     id_: str | None,
+    vocabulary: str | None,
     output_format: Any,
     topics: Topics,
     on_error: Any,
@@ -156,6 +167,7 @@ def command(
                 words=words,
                 counts=counts,
                 id=id_,
+                vocabulary=vocabulary_from(vocabulary),
                 output_format=output_format,
                 topics=topics,
                 on_error=on_error,

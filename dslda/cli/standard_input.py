@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
 from dslda.exceptions import InputError
-from dslda.inputs.files import FileFormat, InputFiles
+from dslda.inputs.files import InputFiles
 from dslda.inputs.streams import InputFile
 
 __all__ = ["lines_of_text", "records_on_stdin"]
@@ -50,7 +50,7 @@ def lines_of_text(*, known: bool) -> Iterator[str]:
         raise _unreadable(error) from error
 
 
-def records_on_stdin(format: FileFormat) -> InputFiles:
+def records_on_stdin(format: str) -> InputFiles:
     """Standard input as the only file of an input; it can be opened twice, first to look at its fields."""
     return InputFiles(format, (_StandardInput("stdin", 0),), ("stdin",))
 

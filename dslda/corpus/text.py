@@ -216,6 +216,7 @@ def count_documents(
     settings: TextSettings | Analyzer,
     *,
     new_words: Callable[[str, int], None] | None = None,
+    place: Callable[[int], str] = "document {}".format,
 ) -> CountedDocuments:
     """Count documents over a vocabulary: the arrays of a :class:`~dslda.corpus.block.DocumentBlock`.
 
@@ -226,12 +227,14 @@ def count_documents(
     settings : TextSettings or Analyzer
         An analyzer, where many blocks are counted with the same one.
     new_words : callable, optional
-        Told of every word of a document that is not in the vocabulary, and how often it is there.
+        Called with every word of a document that is not in the vocabulary, and its count.
+    place : callable, optional
+        Names the place of a document in errors by its position.
 
     Raises
     ------
     InputError
-        As :class:`Analyzer`, naming the position of the document.
+        As :class:`Analyzer`, naming the place of the document.
     """
     analyze = settings if isinstance(settings, Analyzer) else Analyzer(settings)
     lookup = vocabulary.index.get
@@ -241,9 +244,9 @@ def count_documents(
             counted = analyze(document)
             counts.extend(counted.values())
         except InputError as error:
-            raise InputError(f"document {position}: {error}") from error
+            raise error.at(place(position)) from None
         except OverflowError:
-            raise _too_large(position, max(counted.values())) from None
+            raise _too_large(max(counted.values())).at(place(position)) from None
         found = list(map(lookup, counted, repeat(-1)))
         terms.extend(found)
         lengths.append(len(found))
@@ -261,15 +264,15 @@ def count_documents(
     ids, occurrences, rows = ids[known], occurrences[known], rows[known]
     if occurrences.size and occurrences.max() > MAX_COUNT:
         first = int(np.argmax(occurrences > MAX_COUNT))
-        raise _too_large(int(rows[first]), int(occurrences[first]))
+        raise _too_large(int(occurrences[first])).at(place(int(rows[first])))
     order = np.argsort(rows * len(vocabulary) + ids)
     indptr = np.zeros(n_documents + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=n_documents), out=indptr[1:])
     return CountedDocuments(indptr, ids[order].astype(np.int32), occurrences[order].astype(np.int32), unknown)
 
 
-def _too_large(position: int, count: int) -> InputError:
-    return InputError(f"document {position}: a count must be at most {MAX_COUNT}, got {count}")
+def _too_large(count: int) -> InputError:
+    return InputError(f"a count must be at most {MAX_COUNT}, got {count}")
 
 
 def _counted(document: object) -> Counter[str]:

@@ -9,8 +9,8 @@ from typing import Any
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import InputError
+from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles
-from dslda.inputs.readers import Fields
 
 __all__ = ["NamedFields", "grown_settings", "with_fields_of"]
 
@@ -60,11 +60,11 @@ def with_fields_of(corpus: Corpus, fields: Fields, files: InputFiles | None) -> 
     InputError
         They have other columns than the corpus.
     """
-    if files is not None and files.format in ("text", "ldac"):
+    if files is not None and files.piece.own_fields is not None:
         if corpus.has_weight:
             raise InputError(
-                f"{files.format} files have no weights, and the documents of {corpus.path} have: append them as "
-                "JSON lines, CSV or Parquet with a weight"
+                f"{files.piece.title} have no weights, and the documents of {corpus.path} have",
+                remedy="append them as JSON lines, CSV or Parquet with a weight",
             )
         # such files have words only: their documents lack the rest
         fields = replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.ingestion.append_rules import NamedFields
 from dslda.ingestion.corpus_plan import GivenVocabulary
+from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles
-from dslda.inputs.readers import Fields, MatrixRows
+from dslda.inputs.in_memory import MatrixRows
 from dslda.inputs.streams import InputFile, compression_of, read_text
 
 __all__ = ["given_vocabulary", "matrix_rows", "name_fields"]
@@ -25,35 +27,34 @@ WEIGHT, ID = "\0weight", "\0id"
 
 def name_fields(files: InputFiles | None, given: NamedFields) -> Fields:
     """Check the names of fields and put them together."""
-    text, words, counts, id, weight = given.text, given.words, given.counts, given.id, given.weight
-    named = {"text": text, "words": words, "counts": counts, "id": id, "weight": weight}
-    for parameter, name in named.items():
-        if name is not None and not (isinstance(name, str) and name):
-            raise InputError(f"{parameter} must be the name of a field, got {name!r:.60}")
-    responses, covariate_names = _names("response", given.response), _names("covariates", given.covariates)
-    categorical_names = _names("categorical", given.categorical)
-    if files is not None and files.format in ("text", "ldac"):
-        used = [name for name, value in named.items() if value is not None]
-        used += ["response"] * bool(responses) + ["covariates"] * bool(covariate_names)
-        used += ["categorical"] * bool(categorical_names)
-        if used:
-            raise InputError(
-                f"{' and '.join(used)} must be left out: "
-                + ("text files" if files.format == "text" else "LDA-C files")
-                + " have no fields; use JSON lines, CSV or Parquet for documents with more than words"
-            )
-        if files.format == "text":
-            return Fields(text="text", id="id")
-        return Fields(words="words", counts="counts")
-    if text is not None and (words is not None or counts is not None):
-        raise InputError(
-            "documents must be texts or counted words: give text=, or words= and counts=, not both"
+    fields = {
+        "text": given.text,
+        "words": given.words,
+        "counts": given.counts,
+        "id": given.id,
+        "responses": _names("response", given.response),
+        "covariates": _names("covariates", given.covariates),
+        "weight": given.weight,
+        "categorical": _names("categorical", given.categorical),
+    }
+    own = None if files is None else files.piece.own_fields
+    if files is not None and own is not None:
+        named = tuple(
+            {"responses": "response"}.get(name, name)
+            for name, value in fields.items()
+            if value not in (None, ())
         )
-    if (words is None) != (counts is None):
-        raise InputError("words= and counts= belong together, got only one of them")
-    if files is None and text is None and words is None:
-        text = "text"  # a bag of texts or pairs has no names
-    return Fields(text, words, counts, id, responses, covariate_names, weight, categorical_names)
+        if named:
+            raise InputError(
+                f"must be left out: {files.piece.title} have no fields",
+                parameter=named,
+                remedy="use JSON lines, CSV or Parquet for documents with more than words",
+            )
+        return own
+    chosen = Fields(**fields)
+    if files is None and not chosen.is_named:
+        chosen = replace(chosen, text="text")  # a bag of texts or pairs has no names
+    return chosen
 
 
 def _names(parameter: str, given: Any) -> tuple[str, ...]:
@@ -61,9 +62,9 @@ def _names(parameter: str, given: Any) -> tuple[str, ...]:
         return ()
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     if isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in names):
-        raise InputError(f"{parameter} must be the name of a field or several, got {given!r:.60}")
+        raise InputError(f"must be the name of a field or several, got {given!r:.60}", parameter=parameter)
     if len(set(names)) != len(names):
-        raise InputError(f"{parameter} must name each field once, got {list(names)}")
+        raise InputError(f"must name each field once, got {list(names)}", parameter=parameter)
     return names
 
 
@@ -135,8 +136,9 @@ def given_vocabulary(
     if vocabulary is None:
         if by_position:
             raise InputError(
-                "vocabulary must name the terms of LDA-C files and of the columns of a matrix, got none; "
-                "give a list, or the path of a file with a term a line"
+                "must name the terms whose positions the documents hold, got none",
+                parameter="vocabulary",
+                remedy="give a list, or the path of a file with a term a line",
             )
         return None
     too_frequent: tuple[str, ...] = ()

@@ -19,7 +19,8 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.ingestion.corpus_plan import GivenVocabulary, plan_corpus
 from dslda.ingestion.counting import CountedChunk, count_chunk
-from dslda.inputs.readers import BagRecords, Fields, FrameRows
+from dslda.inputs.fields import Fields
+from dslda.inputs.in_memory import BagRecords, FrameRows
 
 if TYPE_CHECKING:
     import dask.bag
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BagBlocks",
     "blocks_from_bag",
-    "check_columns",
     "check_fields",
     "count_collection",
     "is_dask_collection",
@@ -170,7 +170,7 @@ def check_fields(collection: Any, fields: Fields) -> None:
     columns = getattr(collection, "columns", None)
     if columns is None:
         return
-    check_columns(columns, fields)
+    fields.check_against(list(map(str, columns)), "the DataFrame")
     for use, name in (("words", fields.words), ("counts", fields.counts)):
         # of lists in columns of objects Dask makes strings, which cannot be told from what they were made of
         if name is not None and str(collection.dtypes[name]).startswith("string"):
@@ -179,17 +179,6 @@ def check_fields(collection: Any, fields: Fields) -> None:
                 "dask.config.set({'dataframe.convert-string': False}) is called before the DataFrame is made; or make a "
                 "bag of records, which keeps lists: dask.bag.from_sequence(frame.to_dict('records'))"
             )
-
-
-def check_columns(columns: Iterable[Any], fields: Fields) -> None:
-    """Refuse fields that are not among the columns of a DataFrame; errors as :func:`check_fields`."""
-    names = [str(name) for name in columns]
-    if fields.text is None and fields.words is None:
-        raise InputError(
-            "name the column of the texts with text=, or those of counted words with words= and counts=; "
-            f"columns there are: {', '.join(map(repr, names))}"
-        )
-    fields.check_against(names, "the DataFrame")
 
 
 def count_collection(runner: Runner, collection: Any, fields: Fields, settings: TextSettings) -> list[Any]:

@@ -46,7 +46,7 @@ from dslda.ingestion.vocabulary_selection import (
     select_terms,
     term_table,
 )
-from dslda.inputs.readers import Fields
+from dslda.inputs.fields import Fields
 from dslda.wording import number_of
 
 __all__ = ["GivenVocabulary", "PlannedCorpus", "plan_corpus"]

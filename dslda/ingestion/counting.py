@@ -20,7 +20,8 @@ from dslda.corpus.levels import check_number, encodable, level_name
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import Analyzer, Document
 from dslda.exceptions import InputError
-from dslda.inputs.readers import Fields, Piece, Record
+from dslda.inputs.fields import Fields, Record, field_value, is_missing
+from dslda.inputs.formats import Piece
 
 __all__ = [
     "ChunkSummary",
@@ -132,7 +133,7 @@ def count_chunk(sources: Sequence[Piece], fields: Fields, analyzer: Analyzer) ->
                 counter.add(columns.document(record))
                 columns.add(record)
             except InputError as error:
-                raise InputError(f"{source.place(number)}: {error}") from None
+                raise error.at(source.place(number)) from None
     words = pa.array(list(counter.words), type=pa.large_string())
     indptr = np.zeros(len(counter.lengths) + 1, dtype=np.int64)
     np.cumsum(np.frombuffer(counter.lengths, dtype=np.int64), out=indptr[1:])
@@ -208,27 +209,13 @@ class _Columns:
 
     def document(self, record: Record) -> Document:
         """The text, or the words and counts; a missing one is an empty document."""
-        fields = self.fields
-        if fields.text is not None:
-            text = _get(record, fields.text, "text")
-            if text is None or (isinstance(text, float) and text != text):
-                self.n_missing_text += 1
-                return ""
-            if not isinstance(text, str):
-                raise InputError(f"text {fields.text!r} must be a string, got {text!r:.60}")
-            return encodable(text)
-        assert fields.words is not None
-        assert fields.counts is not None
-        words = _list(record, fields.words, "words")
-        counts = _list(record, fields.counts, "counts")
-        if words is None and counts is None:
+        document = self.fields.document(record)
+        if document is None:
             self.n_missing_text += 1
-            return (), ()
-        if words is None or counts is None or len(words) != len(counts):
-            raise InputError(
-                f"words {fields.words!r} and counts {fields.counts!r} must be lists of the same length, got "
-                f"{0 if words is None else len(words)} and {0 if counts is None else len(counts)}"
-            )
+            return "" if self.fields.text is not None else ((), ())
+        if isinstance(document, str):
+            return encodable(document)
+        words, counts = document
         return [encodable(word) if isinstance(word, str) else word for word in words], counts
 
     def add(self, record: Record) -> None:
@@ -239,7 +226,7 @@ class _Columns:
             values.append(self._value(record.get(name), name, f"covariate {name!r}"))
         if fields.weight is not None:
             what = f"weight {fields.weight!r}"
-            weight = _number(_get(record, fields.weight, "weight"), what)
+            weight = _number(field_value(record, fields.weight, "weight"), what)
             if math.isnan(weight):
                 raise InputError(
                     f"{what} must be a number for every document, got none; fill it in (0 leaves the document out)"
@@ -249,8 +236,7 @@ class _Columns:
             self.weight.append(weight)
         if fields.id is not None:
             given = record.get(fields.id)
-            missing = given is None or given == "" or (isinstance(given, float) and given != given)
-            self.ids.append(None if missing else encodable(str(given)))
+            self.ids.append(None if is_missing(given) or given == "" else encodable(str(given)))
 
     def _value(self, value: Any, name: str, what: str) -> float:
         """The number of a response or covariate, or the code of its name; NaN when it is missing."""
@@ -263,25 +249,6 @@ class _Columns:
         code = codes.setdefault(level, len(codes))
         check_number(len(codes), name)
         return code
-
-
-def _get(record: Record, name: str, use: str) -> Any:
-    try:
-        return record[name]
-    except KeyError:
-        there = ", ".join(map(repr, list(record)[:50])) or "none"
-        raise InputError(f"has no field {name!r} for the {use}; fields there are: {there}") from None
-
-
-def _list(record: Record, name: str, use: str) -> Sequence[Any] | None:
-    value = _get(record, name, use)
-    if value is None or isinstance(value, float):
-        return None
-    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
-        hint = "; CSV has no lists, JSON lines and Parquet have them" if isinstance(value, str) else ""
-        raise InputError(f"{use} {name!r} must be a list, got {value!r:.60}{hint}")
-    values: Sequence[Any] = value
-    return values
 
 
 def _number(value: Any, what: str, *, categorical: str | None = None) -> float:

@@ -23,12 +23,13 @@ from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.append_rules import NamedFields, grown_settings, with_fields_of
 from dslda.ingestion.arguments import given_vocabulary, matrix_rows, name_fields
-from dslda.ingestion.collections import check_columns, check_fields, count_collection, is_dask_collection
+from dslda.ingestion.collections import check_fields, count_collection, is_dask_collection
 from dslda.ingestion.corpus_plan import plan_corpus
 from dslda.ingestion.counting import count_chunk
 from dslda.ingestion.leftovers import clear_leftovers, has_unfinished
 from dslda.ingestion.repeated import already_there
 from dslda.ingestion.write_plan import write_plan
+from dslda.inputs.fields import Fields
 from dslda.inputs.files import (
     InputFiles,
     check_first_records,
@@ -39,8 +40,8 @@ from dslda.inputs.files import (
     target_bytes,
     whole_files,
 )
-from dslda.inputs.in_memory import columns_of_table, records_in_memory
-from dslda.inputs.readers import BagRecords, Fields, Piece
+from dslda.inputs.formats import Piece
+from dslda.inputs.in_memory import BagRecords, columns_of_table, records_in_memory
 from dslda.storage.location import Location, is_in_memory
 from dslda.storage.lock import only_writer
 from dslda.wording import suggesting_keywords
@@ -140,8 +141,8 @@ def ingest(
         writes them ("3", "true"). The corpus holds codes 0, 1, ... in the order of the names, and the names as
         :attr:`~dslda.corpus.store.Corpus.levels`: at most 10,000, since beyond that it is rather a text or a
         number.
-    format : {"auto", "jsonl", "csv", "parquet", "text", "ldac"}
-        "auto" goes by the files' endings.
+    format : str
+        "jsonl", "csv", "parquet", "text" or "ldac"; "auto" goes by the files' endings.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
         See :class:`~dslda.corpus.text.TextSettings`, whose defaults are taken where they are None.
     vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
@@ -221,9 +222,11 @@ def ingest(
     records = None if is_matrix else records_in_memory(inputs)
     listed = not is_matrix and records is None and not is_dask_collection(inputs)
     files = list_files(inputs, format, storage_options=storage_options) if listed else None
-    by_position = is_matrix or (files is not None and files.format == "ldac")
+    by_position = is_matrix or (files is not None and files.piece.by_position)
     if by_position and stop_words is not None:
-        raise InputError("stop_words must be None where documents hold positions in a vocabulary")
+        raise InputError(
+            "must be None where documents hold positions in a vocabulary", parameter="stop_words"
+        )
     text_settings = {
         "lowercase": lowercase,
         "token_pattern": token_pattern,
@@ -244,7 +247,7 @@ def ingest(
         check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
         before = open_corpus(target, storage_options=storage_options) if append else None
         given = given_vocabulary(vocabulary, by_position, storage_options, before)
-        if before is not None and not is_matrix and (files is None or files.format not in ("text", "ldac")):
+        if before is not None and not is_matrix and (files is None or files.piece.own_fields is None):
             named = named.completed(before)
         if is_matrix:
             fields, rows = matrix_rows(inputs, named, given)
@@ -262,7 +265,7 @@ def ingest(
         if files is not None:
             check_first_records(files, fields)  # before workers start
         elif (columns := columns_of_table(inputs)) is not None:
-            check_columns(columns, fields)
+            fields.check_against(list(map(str, columns)), "the DataFrame")
         elif records is None and not is_matrix:
             check_fields(inputs, fields)
         here = is_matrix or records is not None

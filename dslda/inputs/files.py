@@ -1,32 +1,22 @@
-"""From what a user names to sources: paths, globs and folders are listed, and large files cut into pieces."""
+"""Files of an input: paths, globs and folders are listed, and large files cut into pieces."""
 
 from __future__ import annotations
 
 import logging
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, TypeVar
 
 from dslda.exceptions import InputError
-from dslda.inputs.readers import (
-    CsvLines,
-    Fields,
-    JsonLines,
-    LdacLines,
-    ParquetRows,
-    Piece,
-    TextFile,
-    fields_there_are,
-)
-from dslda.inputs.streams import InputFile, compression_of, read_blocks
+from dslda.inputs.fields import Fields
+from dslda.inputs.formats import FORMATS, FilePiece
+from dslda.inputs.streams import InputFile, compression_of
 from dslda.storage.errors import is_of_file_system
 from dslda.wording import first_few
 
 __all__ = [
-    "FileFormat",
     "InputFiles",
     "check_first_records",
     "cut_file",
@@ -43,20 +33,6 @@ logger = logging.getLogger("dslda.ingest")
 
 T = TypeVar("T")
 
-FileFormat: TypeAlias = Literal["jsonl", "csv", "parquet", "text", "ldac"]
-
-ENDINGS: Mapping[str, FileFormat] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".txt": "text",
-    ".ldac": "ldac",
-    ".dat": "ldac",
-}
-
 SPREADSHEETS = frozenset({".xlsx", ".xlsm", ".xls", ".ods", ".numbers"})
 
 LONGEST_NAME = 255
@@ -71,12 +47,7 @@ tokenising)."""
 OPENING_BYTES = 16 << 10
 """What opening a file costs, as bytes of text: keeps thousands of tiny files from becoming one chunk."""
 
-COMPRESSED_PIECES = 8
-MAX_COMPRESSED_PIECE_BYTES = 512 << 20
-"""A compressed file can only be entered at its start, so a piece costs decompressing all before it. With 8
-pieces that is 4 times the file in all, about a seventh of the work of tokenising it."""
-
-EXPANSION = 3
+COMPRESSION = 3
 """Bytes of text in a byte of a compressed file, about."""
 
 
@@ -96,21 +67,31 @@ class InputFiles:
 
     Attributes
     ----------
-    format : {"jsonl", "csv", "parquet", "text", "ldac"}
+    format : str
+        A key of :data:`~dslda.inputs.formats.FORMATS`.
     files : tuple of InputFile
         In the order given; those of a folder or glob sorted by path.
     ids : tuple of str
         Path of each, relative to the folder it was found in.
     """
 
-    format: FileFormat
+    format: str
     files: tuple[InputFile, ...]
     ids: tuple[str, ...]
 
     @property
+    def piece(self) -> type[FilePiece]:
+        """The class of their pieces, which is their format."""
+        return FORMATS[self.format]
+
+    @property
     def text_bytes(self) -> int:
-        """Bytes of text, about: compressed files and Parquet are counted three times."""
-        return sum(_text_bytes(file, self.format) for file in self.files)
+        """Bytes of text, about."""
+        return sum(self.text_bytes_of(file) for file in self.files)
+
+    def text_bytes_of(self, file: InputFile) -> int:
+        """Bytes of text of one file, about."""
+        return file.size * max(self.piece.expansion, 1 if file.compression is None else COMPRESSION)
 
 
 def list_files(
@@ -125,8 +106,8 @@ def list_files(
     ----------
     inputs : path or URL, or several
         Folders are searched to their depths; names that begin with ``.`` or ``_`` are passed over there.
-    format : {"auto", "jsonl", "csv", "parquet", "text", "ldac"}
-        "auto" goes by the files' endings, which must agree.
+    format : str
+        Name of a format; "auto" goes by the files' endings, which must agree.
     storage_options : mapping, optional
         For fsspec.
 
@@ -135,8 +116,10 @@ def list_files(
     InputError
         Nothing is there, a folder cannot be listed, the format is not clear, or files are of several formats.
     """
-    if format != "auto" and format not in get_args(FileFormat):
-        raise InputError(f"format must be 'auto' or one of {', '.join(get_args(FileFormat))}, got {format!r}")
+    if format != "auto" and format not in FORMATS:
+        raise InputError(
+            f"must be 'auto' or one of {', '.join(FORMATS)}, got {format!r:.60}", parameter="format"
+        )
     if hasattr(inputs, "columns") or hasattr(inputs, "__array__"):
         raise InputError(
             f"inputs must be paths or URLs, got a {type(inputs).__name__} in memory; write it to a file, or give "
@@ -170,7 +153,7 @@ def list_files(
         logger.warning(
             "%s is passed over: it is no file, or a link to a folder; name that folder itself", name
         )
-    return InputFiles(chosen, tuple(files), tuple(ids))  # type: ignore[arg-type]
+    return InputFiles(chosen, tuple(files), tuple(ids))
 
 
 def check_first_records(
@@ -187,32 +170,23 @@ def check_first_records(
     InputError
         A field is not there; or no file has a record.
     """
-    if inputs.format in ("text", "ldac"):
+    if inputs.piece.own_fields is not None:
         return
-    makers: Mapping[str, Callable[[InputFile], JsonLines | CsvLines | ParquetRows]] = {
-        "jsonl": JsonLines,
-        "csv": CsvLines,
-        "parquet": ParquetRows,
-    }
     wrong: list[InputError] = []
     for file in inputs.files:
-        empty = inputs.format == "parquet" and file.size == 0
+        piece = inputs.piece(file)
         try:
-            present = None if empty else makers[inputs.format](file).field_names()
+            present = piece.field_names()
         except InputError:
             if not tolerant:
                 raise
             continue
         if present is None:
             continue
-        where = f"{file.name} (its first thousand records)" if inputs.format == "jsonl" else file.name
-        if fields.text is None and fields.words is None:
-            raise InputError(
-                f"{file.name}: name the field of the texts with text=, or those of counted words with words= "
-                f"and counts=; {fields_there_are(list(present))}"
-            )
+        if not fields.is_named:
+            fields.check_against(present, file.name)
         try:
-            fields.check_against(present, where)
+            fields.check_against(present, piece.place_of_fields)
         except InputError as error:
             if not any_file:
                 raise
@@ -232,51 +206,26 @@ def target_bytes(inputs: InputFiles) -> int:
     return min(max(inputs.text_bytes // CHUNKS_WANTED, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
 
 
-def whole_files(inputs: InputFiles, *, n_terms: int) -> list[tuple[Piece, int]]:
-    """A source for each file, uncut, and its cost in bytes."""
+def whole_files(inputs: InputFiles, *, n_terms: int) -> list[tuple[FilePiece, int]]:
+    """A piece for each file, uncut, and its cost in bytes; `n_terms` is the size of the vocabulary, where there is one."""
     return [
-        (_whole(file, doc_id, inputs.format, n_terms), _text_bytes(file, inputs.format) + OPENING_BYTES)
+        (inputs.piece(file, id=doc_id, n_terms=n_terms), inputs.text_bytes_of(file) + OPENING_BYTES)
         for file, doc_id in zip(inputs.files, inputs.ids, strict=True)
     ]
 
 
-def cut_file(source: Piece, fields: Fields, target: int) -> list[tuple[Piece, int]]:
-    """Cut the source of a whole file into pieces of about `target` bytes of text, with the bytes of each.
-
-    Files that say nothing of their inside (compressed ones, and CSV, where a line end may be part of a cell)
-    are read through for it once, which is quick beside tokenising and finds a file that is cut short before
-    long work.
-    """
-    if isinstance(source, ParquetRows):
-        return list(_cut_parquet(source, fields, target))
-    if isinstance(source, CsvLines):
-        return list(_cut_csv(source, target))
-    assert isinstance(source, (JsonLines, LdacLines))
-    size = source.file.size
-    if source.file.compression is not None:
-        size = sum(len(block) for block in read_blocks(source.file))
-        target = _compressed_target(size, target)
-    n = max(round(size / target), 1)
-    borders = [size * i // n for i in range(n + 1)]
-    cut: list[tuple[Piece, int]] = []
-    for i in range(n):
-        start, stop = borders[i], borders[i + 1] if i + 1 < n else None
-        piece: Piece = (
-            JsonLines(source.file, start, stop)
-            if isinstance(source, JsonLines)
-            else LdacLines(source.file, source.n_terms, start, stop)
-        )
-        cut.append((piece, borders[i + 1] - start))
-    return cut
+def cut_file(piece: FilePiece, fields: Fields, target: int) -> list[tuple[FilePiece, int]]:
+    """Cut a whole file into pieces of about `target` bytes of text, with the bytes of each."""
+    return list(piece.cut(fields, target))
 
 
-def needs_cutting(source: Piece, cost: int, target: int) -> bool:
+def needs_cutting(piece: FilePiece, cost: int, target: int) -> bool:
     """Whether a whole file is too large for one chunk."""
-    return cost > 2 * target and not isinstance(source, TextFile)
+    return cost > 2 * target and not piece.one_document
 
 
 def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T, ...]]:
-    """Put sources, or what else has a size, together where they follow each other, up to `target` bytes."""
+    """Group neighbours among items with a size, up to `target` bytes a group."""
     groups: list[tuple[T, ...]] = []
     group: list[T] = []
     held = 0
@@ -350,94 +299,34 @@ def _is_file(name: str, info: Mapping[str, Any]) -> bool:
     return info["type"] == "file" or bool(info.get("islink") and not os.path.isdir(name))
 
 
-def _format_by_ending(files: Sequence[InputFile]) -> FileFormat:
-    found: dict[FileFormat, InputFile] = {}
+def _format_by_ending(files: Sequence[InputFile]) -> str:
+    by_ending = {ending: name for name, piece in FORMATS.items() for ending in piece.endings}
+    examples: dict[str, InputFile] = {}
     for file in files:
         plain = file.url.removesuffix(".gz").removesuffix(".zst")
         ending = posixpath.splitext(plain)[1].lower()
         if ending in SPREADSHEETS:
             raise InputError(
-                f"{file.name}: a spreadsheet cannot be read; save the sheet with the documents as CSV: UTF-8, with commas "
-                "between the cells ('CSV UTF-8 (Comma delimited)' in Excel)"
+                "a spreadsheet cannot be read",
+                place=file.name,
+                remedy="save the sheet with the documents as CSV: UTF-8, with commas between the cells ('CSV UTF-8 "
+                "(Comma delimited)' in Excel)",
             )
-        if ending not in ENDINGS:
+        if ending not in by_ending:
             raise InputError(
-                f"{file.name}: the format is not clear from the ending {ending!r}; name it with format=, "
-                f"one of {', '.join(get_args(FileFormat))}"
+                f"the format is not clear from the ending {ending!r}",
+                place=file.name,
+                remedy=f"name it with {{format=}}, one of {', '.join(FORMATS)}",
             )
-        found.setdefault(ENDINGS[ending], file)
-    if len(found) > 1:
-        each = ", ".join(f"{kind} ({file.name})" for kind, file in found.items())
+        examples.setdefault(by_ending[ending], file)
+    if len(examples) > 1:
+        listed = ", ".join(f"{name} ({file.name})" for name, file in examples.items())
         raise InputError(
-            f"the inputs must be of one format, got {each}; give those of one alone, or name it with format="
+            f"must be of one format, got {listed}",
+            parameter="inputs",
+            remedy=("give those of one alone", "name it with {format=}"),
         )
-    return next(iter(found))
-
-
-def _whole(file: InputFile, doc_id: str, format: FileFormat, n_terms: int) -> Piece:
-    if format == "jsonl":
-        return JsonLines(file)
-    if format == "csv":
-        return CsvLines(file)
-    if format == "parquet":
-        return ParquetRows(file)
-    if format == "ldac":
-        return LdacLines(file, n_terms)
-    return TextFile(file, doc_id)
-
-
-def _text_bytes(file: InputFile, format: FileFormat) -> int:
-    expands = file.compression is not None or format == "parquet"
-    return file.size * (EXPANSION if expands else 1)
-
-
-def _compressed_target(size: int, target: int) -> int:
-    return max(target, min(-(-size // COMPRESSED_PIECES), MAX_COMPRESSED_PIECE_BYTES))
-
-
-def _cut_csv(source: CsvLines, target: int) -> Iterator[tuple[Piece, int]]:
-    lines = source.lines()
-    rows = source.rows(lines)
-    header = next(rows, None)
-    if header is None:
-        return
-    columns = tuple(header[1])
-    borders = [(lines.end, lines.count + 1)]
-    for _ in rows:
-        if lines.end - borders[-1][0] >= target:
-            borders.append((lines.end, lines.count + 1))
-    if source.file.compression is not None:
-        # now that the size is known, fewer of them will do
-        target = _compressed_target(lines.end, target)
-        found, borders = borders, borders[:1]
-        for border in found:
-            if border[0] - borders[-1][0] >= target:
-                borders.append(border)
-    ends = [start for start, _ in borders[1:]] + [lines.end]
-    for (start, line), stop in zip(borders, ends, strict=True):
-        if stop > start:
-            yield CsvLines(source.file, start, stop, line, columns), stop - start
-
-
-def _cut_parquet(source: ParquetRows, fields: Fields, target: int) -> Iterator[tuple[Piece, int]]:
-    """Group small row groups, and cut large ones into ranges of rows, at most 8 since all before are decoded
-    too."""
-    with source.file.open() as raw:
-        metadata = source.parquet(raw).metadata
-        wanted = set(fields.named())
-        sizes = []
-        for g in range(metadata.num_row_groups):
-            group = metadata.row_group(g)
-            columns = (group.column(c) for c in range(group.num_columns))
-            used = sum(c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in wanted)
-            sizes.append((group.num_rows, used))
-    first_row = 0
-    for g, (rows, n_bytes) in enumerate(sizes):
-        n = min(max(round(n_bytes / target), 1), COMPRESSED_PIECES)
-        borders = [rows * i // n for i in range(n + 1)]
-        for start, stop in pairwise(borders):
-            yield ParquetRows(source.file, (g,), start, stop, first_row), n_bytes // n
-        first_row += rows
+    return next(iter(examples))
 
 
 def _names(files: Sequence[InputFile]) -> str:

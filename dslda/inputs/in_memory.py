@@ -1,17 +1,75 @@
-"""Records in memory: DataFrames of texts, told from matrices of counts without loading what makes them, and lists."""
+"""Records in memory: tables, lists of mappings, partitions of Dask collections, matrices of counts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import InputError
+from dslda.inputs.fields import Fields, Record, kind_of
 
-__all__ = ["columns_of_table", "is_table", "records_in_memory"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BagRecords", "FrameRows", "MatrixRows", "columns_of_table", "is_table", "records_in_memory"]
 
 _LIBRARIES = {"pandas": "to_dict", "polars": "to_dicts", "pyarrow": "to_pylist"}
-"""What has all rows in memory has this; a lazy frame has not."""
+"""Methods of tables that hold all rows in memory; a lazy frame lacks them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRows:
+    """Rows of a pandas DataFrame, a partition of a Dask one."""
+
+    frame: pd.DataFrame
+    label: str
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        names = list(fields.named())
+        yield from enumerate(_rows(names, [self.frame[name] for name in names]))
+
+    def place(self, number: int) -> str:
+        return f"{self.label}, row {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class BagRecords:
+    """Records of a partition of a Dask bag: texts, (text, response) pairs, or mappings."""
+
+    items: Iterable[Any]
+    label: str
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        for number, item in enumerate(self.items):
+            try:
+                yield number, item if isinstance(item, Mapping) else _record_of(item, fields)
+            except InputError as error:
+                raise error.at(self.place(number)) from None
+
+    def place(self, number: int) -> str:
+        return f"{self.label}, record {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRows:
+    """Rows of a sparse matrix of counts, with columns of values beside it; words are positions of terms, as digits."""
+
+    matrix: Any
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        indptr, indices, data = self.matrix.indptr, self.matrix.indices, self.matrix.data
+        for number in range(self.matrix.shape[0]):
+            entries = slice(indptr[number], indptr[number + 1])
+            record = {name: values[number] for name, values in self.columns.items()}
+            record["words"] = [str(i) for i in indices[entries].tolist()]
+            record["counts"] = data[entries].tolist()
+            yield number, record
+
+    def place(self, number: int) -> str:
+        return f"matrix, row {number}"
 
 
 def is_table(value: Any) -> bool:
@@ -44,17 +102,45 @@ def records_in_memory(value: Any) -> list[Any] | None:
         names = [str(name) for name in columns_of_table(value) or ()]
         twice = [name for name, n in Counter(names).items() if n > 1]
         if twice:
-            raise InputError(f"the {type(value).__name__} names the column {twice[0]!r} twice; rename one")
+            raise InputError(
+                f"names the column {twice[0]!r} twice",
+                place=f"the {type(value).__name__}",
+                remedy="rename one",
+            )
     if library == "pandas":
-        # one kind of missing, and Python's own numbers and strings
-        columns = [column.astype(object).where(column.notna(), None).tolist() for _, column in value.items()]
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return list(_rows(names, [column for _, column in value.items()]))
     if library is not None:
         records: list[Any] = value.to_dicts() if library == "polars" else value.to_pylist()
         return records
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
         return list(value)
     return None
+
+
+def _rows(names: Sequence[str], columns: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Rows of columns of pandas, with Python's own numbers and strings, and None for all that is missing."""
+    values = [column.astype(object).where(column.notna(), None).tolist() for column in columns]
+    return (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
+
+
+def _record_of(item: Any, fields: Fields) -> Record:
+    """The record of a text or a (text, response) pair."""
+    text = fields.text or "text"
+    if isinstance(item, str):
+        if fields.responses:
+            raise InputError(
+                f"must have the response {fields.responses[0]!r}, got a text alone",
+                remedy="make the records pairs (text, response) or mappings",
+            )
+        return {text: item}
+    if isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str):
+        if len(fields.responses) != 1:
+            raise InputError(
+                f"a pair (text, response) must have one name for its response, got {list(fields.responses)}",
+                remedy="name it with {response=}",
+            )
+        return {text: item[0], fields.responses[0]: item[1]}
+    raise InputError(f"must be a text, a pair (text, response) or a mapping, got {kind_of(item)}")
 
 
 def _library(value: Any) -> str | None:

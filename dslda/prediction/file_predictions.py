@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import InputError
+from dslda.ingestion.arguments import given_vocabulary
+from dslda.inputs.fields import Fields, Record
 from dslda.inputs.files import InputFiles, check_first_records, list_files, whole_files
-from dslda.inputs.readers import Fields, Piece, Record
+from dslda.inputs.formats import Piece
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import wanted_columns
 from dslda.prediction.predict import predict_block
@@ -18,7 +21,10 @@ from dslda.prediction.record_counting import BATCH_DOCUMENTS, blocks_of_document
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["fields_of_records", "predict_files"]
+    from dslda.corpus.store import Corpus
+    from dslda.corpus.vocabulary import Vocabulary
+
+__all__ = ["fields_of_records", "input_terms", "predict_files"]
 
 
 def predict_files(
@@ -30,6 +36,7 @@ def predict_files(
     words: str | None = None,
     counts: str | None = None,
     id: str | None = None,
+    vocabulary: str | os.PathLike[str] | Sequence[str] | Vocabulary | Corpus | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[pa.Table]:
     """Score tables of the documents in files, in their order, as :meth:`~dslda.model.Model.score_table` has them.
@@ -39,16 +46,17 @@ def predict_files(
     record : ModelRecord
         As documents are scored with it: :attr:`~dslda.model.Model.scoring_record`.
     inputs : path, glob or URL, or several; InputFiles
-        Files and folders as :func:`dslda.ingest` reads them, except LDA-C, whose terms are numbers in a
-        vocabulary; or files that are listed already, with their format.
-    format : {"auto", "jsonl", "csv", "parquet", "text"}
-        "auto" goes by the files' endings.
+        Files and folders as :func:`dslda.ingest` reads them; or files that are listed already, with their format.
+    format : str
+        Name of a format; "auto" goes by the files' endings.
     text, words, counts : str, optional
         Field of the text, or those of the words and their counts. By default those of the documents trained
         on.
     id : str, optional
         Field of the identifier. By default that of the documents trained on where these records have it, else
         documents are numbered from "0".
+    vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
+        Terms of files that hold positions of terms, and not words.
     storage_options : mapping, optional
         For fsspec.
 
@@ -68,22 +76,15 @@ def predict_files(
         if isinstance(inputs, InputFiles)
         else list_files(inputs, format, storage_options=storage_options)
     )
-    fields = fields_of_records(record, files, text=text, words=words, counts=counts, id=id)
+    terms = input_terms(files, vocabulary, storage_options)
+    fields = fields_of_records(record, files, text=text, words=words, counts=counts, id=id, terms=terms)
     check_first_records(files, fields)
     return _tables(record, files, fields)
 
 
 def _tables(record: ModelRecord, files: InputFiles, fields: Fields) -> Iterator[pa.Table]:
     reader = _Reader(files, fields)
-    batches = blocks_of_documents(
-        reader.records(),
-        record,
-        text=fields.text,
-        words=fields.words,
-        counts=fields.counts,
-        id=fields.id,
-        place=reader.place,
-    )
+    batches = blocks_of_documents(reader.records(), record, (fields,), id=fields.id, place=reader.place)
     for counted in batches:
         yield predict_block(record, counted, counted.block.doc_id or ()).table()
 
@@ -98,7 +99,7 @@ class _Reader:
 
     def records(self) -> Iterator[Record]:
         position = 0
-        for source, _ in whole_files(self._files, n_terms=0):
+        for source, _ in whole_files(self._files, n_terms=len(self._fields.terms or ())):
             for number, record in source.records(self._fields):
                 self._origins.append((position, source, number))
                 yield record
@@ -111,6 +112,22 @@ class _Reader:
         return f"document {position}"
 
 
+def input_terms(
+    files: InputFiles, vocabulary: Any, storage_options: Mapping[str, Any] | None
+) -> tuple[str, ...] | None:
+    """The terms of files that hold positions in a vocabulary; None where they hold words.
+
+    Raises
+    ------
+    InputError
+        Files that hold positions have no vocabulary, or others have one.
+    """
+    if vocabulary is not None and not files.piece.by_position:
+        raise InputError(f"must be left out: {files.piece.title} hold words", parameter="vocabulary")
+    given = given_vocabulary(vocabulary, files.piece.by_position, storage_options, None)
+    return None if given is None else tuple(given.vocabulary.terms)
+
+
 def fields_of_records(
     record: ModelRecord,
     files: InputFiles,
@@ -119,6 +136,7 @@ def fields_of_records(
     words: str | None,
     counts: str | None,
     id: str | None,
+    terms: Sequence[str] | None,
 ) -> Fields:
     """Fields to read: those given, else those of the training records.
 
@@ -127,33 +145,23 @@ def fields_of_records(
     InputError
         They do not go together, or the files have none of a document.
     """
-    if files.format == "ldac":
-        raise InputError("LDA-C files must be ingested first: their terms are numbers in a vocabulary file")
-    if files.format == "text":
-        if any(name is not None for name in (text, words, counts, id)):
-            raise InputError("text, words, counts and id must be left out: text files have no fields")
-        return Fields(text="text", id="id")
-    if text is not None and (words is not None or counts is not None):
-        raise InputError(
-            "documents must be texts or counted words: give text=, or words= and counts=, not both"
-        )
-    for parameter, name in (("text", text), ("words", words), ("counts", counts), ("id", id)):
-        if name is not None and not (isinstance(name, str) and name):
-            raise InputError(f"{parameter} must be the name of a field, got {name!r:.60}")
-    if (words is None) != (counts is None):
-        raise InputError("words= and counts= belong together, got only one of them")
-    if text is None and words is None:
-        known = record.fields
-        if "words" in known:
-            words, counts = known["words"], known["counts"]
+    own = files.piece.own_fields
+    if own is not None:
+        named = {"text": text, "words": words, "counts": counts, "id": id}
+        if any(name is not None for name in named.values()):
+            raise InputError(f"must be left out: {files.piece.title} have no fields", parameter=tuple(named))
+        return replace(own, terms=terms)
+    chosen = Fields(text, words, counts, id)
+    if not chosen.is_named:
+        uses = record.fields
+        if "words" in uses:
+            chosen = replace(chosen, words=uses["words"], counts=uses["counts"])
         else:
-            text = known.get("text", "text")
+            chosen = replace(chosen, text=uses.get("text", "text"))
     needed, used = wanted_columns(record)
     remembered = None if id is not None else record.fields.get("id")
-    return Fields(
-        text=text,
-        words=words,
-        counts=counts,
+    return replace(
+        chosen,
         id=id or remembered,
         covariates=(*needed, *used),
         # each file by itself

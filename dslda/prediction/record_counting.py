@@ -14,8 +14,8 @@ from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.corpus.levels import encodable
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import Analyzer, Document, TextSettings, count_documents
-from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
+from dslda.inputs.fields import DocumentFields
 from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.alignment import CountedBlock, aligned_block, blocks_of_matrix, corpus_alignment
@@ -94,13 +94,9 @@ def counted_documents(
         for counted in blocks_of_matrix(data, record, terms=options.get("terms"), covariates=covariates):
             yield counted, tuple(map(str, range(counted.block.n_documents)))
         return
+    fields = fields_of_documents(record, options.get("text"), options.get("words"), options.get("counts"))
     for counted in blocks_of_documents(
-        data if records is None else records,
-        record,
-        text=options.get("text"),
-        words=options.get("words"),
-        counts=options.get("counts"),
-        covariates=covariates,
+        data if records is None else records, record, fields, covariates=covariates
     ):
         yield counted, counted.block.doc_id or ()
 
@@ -122,29 +118,23 @@ def _blocks_of_corpus(
 def blocks_of_documents(
     documents: Iterable[Any],
     record: ModelRecord,
+    fields: Sequence[DocumentFields],
     *,
-    text: str | None = None,
-    words: str | None = None,
-    counts: str | None = None,
     id: str | None = None,
     covariates: Mapping[str, ArrayLike] | None = None,
     place: Callable[[int], str] = "document {}".format,
 ) -> Iterator[CountedBlock]:
-    """Count texts, (words, counts) pairs or mappings that hold them, a batch at a time; `place` names one.
+    """Count texts, (words, counts) pairs or mappings that hold them in `fields`, a batch at a time; `place` names one.
 
     Covariates of the model are looked for in the mappings, unless they are given as arrays; identifiers in their field `id`,
     or that of the training records.
     """
     settings = settings_of_texts(record)
-    for use, given in (("text", text), ("words", words), ("counts", counts)):
-        if given is not None and not isinstance(given, str):
-            raise InputError(f"{use} must be the name of a field, got {given!r:.60}")
     if not isinstance(documents, Iterable) or getattr(documents, "ndim", 1) == 0:
         raise InputError(
             "documents must be a list of texts or of (words, counts), a corpus or a count matrix, got "
             f"{type(documents).__name__}"
         )
-    fields = fields_of_documents(record, text=text, words=words, counts=counts)
     named = record.fields.get("id") if id is None else id
     # one analyzer for all batches: its regular expression is compiled once
     analyze = Analyzer(settings)
@@ -189,20 +179,23 @@ def identifier_of(document: Any, name: str | None, position: int) -> str:
 
 
 def fields_of_documents(
-    record: ModelRecord, *, text: str | None, words: str | None, counts: str | None
-) -> dict[str, str]:
-    """Names of the fields "text", "words" and "counts": those given, else those of the training records."""
-    return {
-        use: given or record.fields.get(use, use)
-        for use, given in (("text", text), ("words", words), ("counts", counts))
-    }
+    record: ModelRecord, text: str | None, words: str | None, counts: str | None
+) -> tuple[DocumentFields, ...]:
+    """Fields that mappings may hold documents in: those that are named, else those of the training records."""
+    uses = record.fields
+    both = DocumentFields(
+        words=words or uses.get("words", "words"), counts=counts or uses.get("counts", "counts")
+    )
+    if text is None and (words is not None or counts is not None):
+        return (both,)
+    return DocumentFields(text=text or uses.get("text", "text")), both
 
 
 def count_batch(
     batch: Sequence[tuple[int, Any]],
     record: ModelRecord,
     analyze: Analyzer,
-    fields: Mapping[str, str],
+    fields: Sequence[DocumentFields],
     place: Callable[[int], str],
     *,
     new_words: Callable[[str, int], None] | None = None,
@@ -217,8 +210,8 @@ def count_batch(
         Of a model with a vocabulary.
     analyze : Analyzer
         Of its text settings.
-    fields : mapping
-        Names of the fields "text", "words" and "counts" of documents that are mappings.
+    fields : sequence of DocumentFields
+        Those that a document may have, where it is a mapping; the first of them that it has hold it.
     place : callable
         Names a document by its number.
     new_words : callable, optional
@@ -230,58 +223,47 @@ def count_batch(
         One is no document, naming its place.
     """
     assert record.vocabulary is not None
-    try:
-        counted = count_documents(
-            (_document(d, **fields) for _, d in batch), record.vocabulary, analyze, new_words=new_words
-        )
-    except InputError:
-        _refuse(batch, record.vocabulary, analyze, fields, place)
-        raise
+
+    def documents() -> Iterator[Document]:
+        for position, given in batch:
+            try:
+                document = _document(given, fields)
+            except InputError as error:
+                raise error.at(place(position)) from None
+            if isinstance(document, str) and analyze.settings.kind == "counts":
+                raise InputError(
+                    "the model was trained on words with counts and does not know how a text is cut into words, "
+                    "got a text",
+                    place=place(position),
+                    remedy=(
+                        "count the words and give (words, counts), such as (['small', 'dress'], [2, 1])",
+                        "train on a corpus that was ingested from texts",
+                    ),
+                )
+            yield document
+
+    counted = count_documents(
+        documents(), record.vocabulary, analyze, new_words=new_words, place=lambda i: place(batch[i][0])
+    )
     return CountedBlock(DocumentBlock(counted.indptr, counted.terms, counted.counts), counted.n_unknown)
 
 
-def _refuse(
-    batch: Sequence[tuple[int, Any]],
-    vocabulary: Vocabulary,
-    analyze: Analyzer,
-    fields: Mapping[str, str],
-    place: Callable[[int], str],
-) -> None:
-    """Find the document of a batch that cannot be counted, and say where it is."""
-    for position, document in batch:
-        try:
-            taken = _document(document, **fields)
-            if isinstance(taken, str) and analyze.settings.kind == "counts":
-                raise InputError(
-                    "the model was trained on words with counts and does not know how a text is cut into words, "
-                    "got a text; count the words and give (words, counts), such as (['small', 'dress'], [2, 1]), "
-                    "or train on a corpus that was ingested from texts"
-                )
-            count_documents([taken], vocabulary, analyze)
-        except InputError as error:
-            raise InputError(f"{place(position)}: {str(error).removeprefix('document 0: ')}") from None
-
-
-def _document(document: Any, *, text: str, words: str, counts: str) -> Document:
+def _document(document: Any, fields: Sequence[DocumentFields]) -> Document:
     """A text or a (words, counts) pair, taken out of a mapping where it is one; a missing one is empty."""
     if not isinstance(document, Mapping):
         given: Document = document  # whether it is one is seen when it is counted
         return given
-    if text in document:
-        found = document[text]
-        if _is_missing(found):
-            return ""
-        if not isinstance(found, str):
-            raise InputError(f"text {text!r} must be a string, got {found!r:.60}")
-        return found
-    if words in document and counts in document:
-        listed, numbers = document[words], document[counts]
-        return ((), ()) if _is_missing(listed) and _is_missing(numbers) else (listed, numbers)
-    raise InputError(
-        f"must have the field {text!r}, or {words!r} and {counts!r}, got "
-        f"{', '.join(map(repr, document)) or 'none'}; name its fields with text=, or words= and counts="
+    for choice in fields:
+        if choice.in_record(document):
+            found = choice.document(document)
+            if found is None:
+                return "" if choice.text is not None else ((), ())
+            return found
+    listed = ", or ".join(
+        repr(choice.text) if choice.text is not None else f"{choice.words!r} and {choice.counts!r}"
+        for choice in fields
     )
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and value != value)
+    raise InputError(
+        f"must have the field {listed}, got {', '.join(map(repr, document)) or 'none'}",
+        remedy="name its fields with {text=}, or {words=} and {counts=}",
+    )

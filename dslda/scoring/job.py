@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import InputError
+from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles, list_files, why_no_file
-from dslda.inputs.readers import Fields
 from dslda.model import Model, load_model
 from dslda.prediction.alignment import corpus_alignment
 from dslda.prediction.columns import check_columns
-from dslda.prediction.file_predictions import fields_of_records
+from dslda.prediction.file_predictions import fields_of_records, input_terms
 from dslda.scoring.part import Scorer
 from dslda.scoring.run_folder import MANIFEST, RunFolder
 from dslda.scoring.run_plan import state_now
@@ -22,6 +22,7 @@ from dslda.scoring.scoring_units import Input, partition_inputs
 from dslda.scoring.tables import ENDINGS, OutputFormat, Topics
 from dslda.storage.location import Location, check_not_in_store
 from dslda.storage.output import check_writable
+from dslda.storage.typed_json import json_sha256
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
@@ -58,6 +59,7 @@ class Job:
         *,
         format: str,
         named: Mapping[str, str | None],
+        vocabulary: Any,
         topics: Topics,
         output_format: OutputFormat,
         skip: bool,
@@ -71,17 +73,20 @@ class Job:
         refusal = _refusal(RunFolder(location, output_format))
         model = model if isinstance(model, Model) else load_model(model, storage_options=options)
         corpora = _corpora(inputs, options)
-        files, fields = None, Fields()
+        files, fields, terms = None, Fields(), None
         if corpora:
-            if any(name is not None for name in named.values()) or format != "auto":
-                raise InputError("format, text, words, counts and id must be left out: a corpus has its own")
+            if any(name is not None for name in (*named.values(), vocabulary)) or format != "auto":
+                raise InputError(
+                    "must be left out: a corpus has its own", parameter=("format", *named, "vocabulary")
+                )
             for corpus in corpora:
                 corpus_alignment(corpus, model.record, realign=realign)
                 check_columns(corpus, model.record)
         else:
             files = _files(inputs, format, RunFolder(location, output_format), options)
             _check_apart(files, inputs, location, options)
-            fields = fields_of_records(model.record, files, **named)
+            terms = input_terms(files, vocabulary, options)
+            fields = fields_of_records(model.record, files, terms=None, **named)
         record = model.scoring_record
         settings = {
             "input_format": "corpus" if files is None else files.format,
@@ -90,18 +95,25 @@ class Job:
             "output_format": output_format,
             "realign": realign,
         }
+        if terms is not None:
+            settings["input_terms_sha256"] = json_sha256(terms)
         return cls(
             model=model,
             files=files,
             corpora=corpora,
             fields=fields,
             location=location,
-            scorer=Scorer(record, type(model.family), topics, output_format, skip),
+            scorer=Scorer(record, type(model.family), topics, output_format, skip, terms),
             identity={"model": _described(model), "settings": settings},
             realign=realign,
             options=options,
             refusal=refusal,
         )
+
+    @property
+    def n_terms(self) -> int:
+        """Terms of the vocabulary of files that hold positions of terms; else 0."""
+        return len(self.scorer.terms or ())
 
     def check_writable(self, reason: str) -> None:
         """Refuse to go on where something is to be written, and nothing can be; `reason` says what."""
@@ -129,9 +141,9 @@ class Job:
             logger.warning("inputs that were named twice are scored once")
         chosen = tuple(file for file, _ in named.values())
         ids = tuple(name for _, name in named.values())
-        is_text = self.files.format == "text"
+        one_document = self.files.piece.one_document
         states = [
-            state_now(file, name if is_text else "", skip=self.scorer.skip)
+            state_now(file, name if one_document else "", skip=self.scorer.skip)
             for file, name in zip(chosen, ids, strict=True)
         ]
         return states, replace(self.files, files=chosen, ids=ids)
@@ -206,7 +218,7 @@ def _files(inputs: Sequence[Any], format: str, folder: RunFolder, options: Mappi
             logger.info("%s, which is nothing new", reason)
         if left := [one for one, reason in zip(inputs, told, strict=True) if reason is None]:
             return list_files(left, format, storage_options=options)
-        return InputFiles(known if format == "auto" else format, (), ())  # type: ignore[arg-type]
+        return InputFiles(known if format == "auto" else format, (), ())
 
 
 def _no_news(one: Any, options: Mapping[str, Any]) -> str | None:

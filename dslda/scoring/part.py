@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputChangedError, InputError
 from dslda.ingestion.counting import hashes_of
-from dslda.inputs.readers import Fields, Record, attempts
+from dslda.inputs.fields import DocumentFields, Fields, Record
+from dslda.inputs.formats import FilePiece
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.alignment import CountedBlock, aligned_block
 from dslda.prediction.columns import columns_of_corpus, columns_of_records
@@ -27,12 +28,11 @@ from dslda.prediction.predict import predict_block, predict_nothing
 from dslda.prediction.record_counting import (
     BATCH_DOCUMENTS,
     count_batch,
-    fields_of_documents,
     identifier_of,
     settings_of_texts,
 )
 from dslda.prediction.results import Predictions
-from dslda.scoring.scoring_units import FileSource, Input, check_unchanged, reason_of, sha256_of
+from dslda.scoring.scoring_units import Input, check_unchanged, reason_of, sha256_of
 from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally
 from dslda.storage.location import Location
@@ -65,6 +65,8 @@ class Scorer:
     output_format : {"parquet", "csv", "jsonl"}
     skip : bool
         Leave out records that cannot be scored.
+    terms : tuple of str or None
+        Terms of files that hold positions of terms.
     """
 
     record: ModelRecord
@@ -72,6 +74,7 @@ class Scorer:
     topics: Topics
     output_format: OutputFormat
     skip: bool
+    terms: tuple[str, ...] | None = None
 
     def table(self, scored: Predictions) -> pa.Table:
         """The rows of scored documents."""
@@ -86,7 +89,7 @@ class FilePart:
 
     Attributes
     ----------
-    sources : tuple of FileSource
+    sources : tuple of FilePiece
     rows : tuple of int
         Records that each had when it was scanned.
     inputs : tuple of Input
@@ -98,7 +101,7 @@ class FilePart:
         Storage options.
     """
 
-    sources: tuple[FileSource, ...]
+    sources: tuple[FilePiece, ...]
     rows: tuple[int, ...]
     inputs: tuple[Input, ...]
     fields: Fields
@@ -121,9 +124,7 @@ class FilePart:
     def scored(self, scorer: Scorer, tally: Tally) -> Iterator[Predictions]:
         """Scores of the records, a batch at a time, with what is skipped told to the tally."""
         settings = settings_of_texts(scorer.record)
-        fields = fields_of_documents(
-            scorer.record, text=self.fields.text, words=self.fields.words, counts=self.fields.counts
-        )
+        fields = (replace(self.fields, terms=scorer.terms),)
         analyze = Analyzer(settings)
         too_frequent = frozenset(scorer.record.too_frequent)
         first = self.first_row
@@ -255,14 +256,14 @@ class _Records:
     """The records of a source in batches; remembers where those of the last batch came from."""
 
     def __init__(
-        self, source: FileSource, first: int, rows: int, fields: Fields, skipping: Tally | None
+        self, source: FilePiece, first: int, rows: int, fields: Fields, skipping: Tally | None
     ) -> None:
         self._source = source
         self._first = first
         self._expected = rows
         self._fields = fields
         self._skipping = skipping
-        self._attempts = enumerate(attempts(source, fields), first)
+        self._attempts = enumerate(source.attempts(fields), first)
         self._n = 0
         self._numbers: dict[int, int] = {}
         self.ids: dict[int, str] = {}
@@ -312,7 +313,7 @@ def _count(
     *,
     record: ModelRecord,
     analyze: Analyzer,
-    fields: Mapping[str, str],
+    fields: Sequence[DocumentFields],
     place: Callable[[int], str],
 ) -> tuple[CountedBlock, Counter[str]]:
     """Documents counted over the vocabulary of the model, with their columns, and the words that are not in it."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from dslda.cluster.runner import Runner
 from dslda.exceptions import InputError
+from dslda.inputs.fields import Fields
 from dslda.inputs.files import OPENING_BYTES, InputFiles, group_sources, target_bytes
-from dslda.inputs.readers import Fields
 from dslda.inputs.streams import InputFile
 from dslda.scoring.run_folder import Part, RunState
 from dslda.scoring.scanning import scan
@@ -264,6 +264,7 @@ def plan_files(
     fields: Fields,
     *,
     skip: bool,
+    n_terms: int = 0,
 ) -> RunState:
     """Read new files once, and cut them into parts that follow those there.
 
@@ -277,7 +278,7 @@ def plan_files(
     target = 1 << (target_bytes(files).bit_length() - 1)  # the same for inputs of about the same size
     inputs: list[Input] = list(state.inputs)
     pieces: list[tuple[ScoringUnit, int]] = []
-    for each in scan(runner, files, fields, target=target, skip=skip):
+    for each in scan(runner, files, fields, target=target, skip=skip, n_terms=n_terms):
         if each.input.unreadable:
             log_unreadable(each.input.label, each.input.unreadable)
         pieces += [
@@ -286,7 +287,7 @@ def plan_files(
             if n_rows
         ]
         inputs.append(each.input)
-    if files.format != "text":  # two documents may well be the same
+    if not files.piece.one_document:  # two documents may well be the same
         _report_same(inputs, len(state.inputs))
     return _with_parts(replace(state, inputs=tuple(inputs)), group_sources(pieces, target))
 

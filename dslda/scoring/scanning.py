@@ -8,15 +8,13 @@ from typing import Any, TypeVar
 
 from dslda.cluster.runner import Runner
 from dslda.exceptions import InputError
+from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles, cut_file, group_sources, needs_cutting, whole_files
-from dslda.inputs.readers import CsvLines, Fields, JsonLines, ParquetRows, Piece, TextFile
-from dslda.inputs.streams import Lines
+from dslda.inputs.formats import FilePiece
 from dslda.scoring.scoring_units import (
-    FileSource,
     Input,
     changed,
     content_sha256,
-    range_of,
     reason_of,
     state_of,
 )
@@ -47,22 +45,22 @@ class Cut:
 
     Attributes
     ----------
-    source : FileSource
+    source : FilePiece
         All of it.
     cost : int
         Bytes of text in it, about.
     size : int
     modified : str
         As :func:`state_of` gives both, before it was cut.
-    pieces : tuple of (Piece, int)
+    pieces : tuple of (FilePiece, int)
         With the bytes of text of each.
     """
 
-    source: FileSource
+    source: FilePiece
     cost: int
     size: int
     modified: str
-    pieces: tuple[tuple[Piece, int], ...]
+    pieces: tuple[tuple[FilePiece, int], ...]
 
     def scanned(self, sha256: str, counts: Iterable[int]) -> Scanned:
         """With the hash of the file and the records of each piece.
@@ -73,7 +71,7 @@ class Cut:
             The file was changed since it was cut.
         """
         pieces = tuple(
-            (range_of(piece), n, n_bytes) for n, (piece, n_bytes) in zip(counts, self.pieces, strict=True)
+            (piece.range(), n, n_bytes) for n, (piece, n_bytes) in zip(counts, self.pieces, strict=True)
         )
         found = Input(
             self.source.file.url, "", None, self.size, self.modified, sha256, sum(n for _, n, _ in pieces)
@@ -83,7 +81,9 @@ class Cut:
         return Scanned(found, pieces)
 
 
-def scan(runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip: bool) -> list[Scanned]:
+def scan(
+    runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip: bool, n_terms: int = 0
+) -> list[Scanned]:
     """Read files once, small ones together.
 
     The hash of a large file and the records of each of its pieces are tasks of their own: in one task, all other workers
@@ -108,7 +108,7 @@ def scan(runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip
     InputChangedError
         One changes while it is read.
     """
-    sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=0)]
+    sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=n_terms)]
     groups = group_sources(sized, target)
     found = [
         each
@@ -121,7 +121,7 @@ def scan(runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip
 
 
 def scan_group(
-    sources: Sequence[tuple[Piece, int]], fields: Fields, target: int, skip: bool
+    sources: Sequence[tuple[FilePiece, int]], fields: Fields, target: int, skip: bool
 ) -> list[Scanned | Cut]:
     """Read small files, and cut large ones, of which only as much is read as that needs."""
     return [
@@ -132,11 +132,10 @@ def scan_group(
     ]
 
 
-def scan_whole(source: Piece, cost: int, skip: bool) -> Scanned:
+def scan_whole(source: FilePiece, cost: int, skip: bool) -> Scanned:
     """Read a file that stays in one piece."""
-    assert isinstance(source, FileSource)
     file = source.file
-    name = source.id if isinstance(source, TextFile) else ""
+    name = source.id if source.one_document else ""
     size: int | None = None
     modified = sha256 = ""
     try:
@@ -156,8 +155,7 @@ def scan_whole(source: Piece, cost: int, skip: bool) -> Scanned:
     return Scanned(found, (({}, n, cost),))
 
 
-def _cut(source: Piece, cost: int, fields: Fields, target: int, skip: bool) -> Scanned | Cut:
-    assert isinstance(source, FileSource)
+def _cut(source: FilePiece, cost: int, fields: Fields, target: int, skip: bool) -> Scanned | Cut:
     try:
         size, modified = state_of(source.file)
         pieces = cut_file(source, fields, target)
@@ -171,11 +169,11 @@ def _cut(source: Piece, cost: int, fields: Fields, target: int, skip: bool) -> S
 def _counted(runner: Runner, large: Sequence[Cut], *, skip: bool) -> list[Scanned]:
     """The hash of each, and the records of its pieces."""
     # hashes first: each is as long as its file
-    tasks: list[tuple[Piece, bool, bool]] = [(cut.source, True, skip) for cut in large]
+    tasks: list[tuple[FilePiece, bool, bool]] = [(cut.source, True, skip) for cut in large]
     tasks += [(piece, False, skip) for cut in large for piece, _ in cut.pieces]
     figures: list[Any] = _values(runner, hash_or_count, tasks)
     hashes, counts = figures[: len(large)], iter(figures[len(large) :])
-    whole: dict[int, tuple[Piece, int, bool]] = {}
+    whole: dict[int, tuple[FilePiece, int, bool]] = {}
     scanned: dict[int, Scanned] = {}
     for i, (cut, sha256) in enumerate(zip(large, hashes, strict=True)):
         numbers = [next(counts) for _ in cut.pieces]
@@ -188,7 +186,7 @@ def _counted(runner: Runner, large: Sequence[Cut], *, skip: bool) -> list[Scanne
     return [scanned[i] for i in range(len(large))]
 
 
-def hash_or_count(source: FileSource, hashing: bool, skip: bool) -> str | int | None:
+def hash_or_count(source: FilePiece, hashing: bool, skip: bool) -> str | int | None:
     """The hash of the file, or the number of records of the piece; with `skip` None where it cannot be read."""
     try:
         return content_sha256(source.file) if hashing else _records(source)
@@ -204,26 +202,13 @@ def _values(runner: Runner, function: Callable[..., T], rows: Sequence[tuple[Any
     return [values[i] for i in range(len(rows))]
 
 
-def _records(source: Piece, *, skip: bool = False) -> int:
+def _records(source: FilePiece, *, skip: bool = False) -> int:
     """Records of a piece, those that cannot be read one by one too; with `skip` those before the end of what can be read."""
     n = 0
     try:
-        if isinstance(source, JsonLines):
-            for _ in Lines(source.file, source.start, source.stop).raw_records():
-                n += 1
-        elif isinstance(source, CsvLines):
-            n = -1 if source.columns is None else 0
-            for _ in source.tried_rows(source.lines()):
-                n += 1
-            n = max(n, 0)
-        elif isinstance(source, ParquetRows):
-            if source.stop is not None:
-                return source.stop - source.start
-            with source.file.open() as raw:
-                n = int(source.parquet(raw).metadata.num_rows)
-        else:
-            n = 1
+        for _ in source.raw_records():
+            n += 1
     except InputError:
         if not skip:
             raise
-    return max(n, 0)
+    return n

@@ -50,6 +50,8 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from distributed import Client
 
+    from dslda.corpus.store import Corpus
+    from dslda.corpus.vocabulary import Vocabulary
 
 __all__ = ["ScoringRun", "score"]
 
@@ -88,6 +90,7 @@ def score(
     words: str | None = None,
     counts: str | None = None,
     id: str | None = None,
+    vocabulary: str | os.PathLike[str] | Sequence[str] | Vocabulary | Corpus | None = None,
     topics: Topics = "all",
     output_format: OutputFormat = "parquet",
     on_error: Literal["stop", "skip"] = "stop",
@@ -110,14 +113,16 @@ def score(
     ----------
     model : Model or path
     inputs : path, glob or URL, or several; or one or several corpora or their paths
-        Files and folders as :func:`dslda.ingest` reads them, except LDA-C; or stored corpora counted over the model's
+        Files and folders as :func:`dslda.ingest` reads them; or stored corpora counted over the model's
         vocabulary. Workers must be able to open the same paths.
     out : path or URL
         Folder of the run; workers must be able to write there.
-    format : {"auto", "jsonl", "csv", "parquet", "text"}
+    format : str
         Of the input; "auto" goes by the files' endings.
     text, words, counts, id : str, optional
         Fields, as in :func:`~dslda.prediction.file_predictions.predict_files`.
+    vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
+        Terms of files that hold positions of terms, and not words.
     topics : int, "all" or "none"
         Topic proportions of each document: all, or the largest few with the numbers of their topics.
     output_format : {"parquet", "csv", "jsonl"}
@@ -181,6 +186,7 @@ def score(
             out,
             format=format,
             named={"text": text, "words": words, "counts": counts, "id": id},
+            vocabulary=vocabulary,
             topics=checked_topics(topics),
             output_format=output_format,
             skip=is_skip(on_error),
@@ -323,7 +329,7 @@ def _planned(
         return plan_partitions(state, [now[i] for i in new])
     chosen = replace(files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new))
     check_first_records(chosen, job.fields, tolerant=True, any_file=job.scorer.skip)
-    return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip)
+    return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip, n_terms=job.n_terms)
 
 
 def _counting(
@@ -395,7 +401,9 @@ def _tasks(
             inputs = {piece.input: state.inputs[piece.input] for piece in part.pieces}
             yield FilePart(
                 sources=tuple(
-                    source_of(inputs[p.input], p, format=job.files.format, options=job.options)
+                    source_of(
+                        inputs[p.input], p, format=job.files.format, n_terms=job.n_terms, options=job.options
+                    )
                     for p in part.pieces
                 ),
                 rows=tuple(piece.rows for piece in part.pieces),

@@ -7,11 +7,11 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError, InputChangedError, InputError
-from dslda.inputs.readers import CsvLines, JsonLines, ParquetRows, Piece, TextFile
+from dslda.inputs.formats import FORMATS, FilePiece
 from dslda.inputs.streams import InputFile, compression_of, why_not_opened
 from dslda.storage.errors import is_of_file_system
 from dslda.storage.json_fields import count, optional, text
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from io import BufferedIOBase
 
 __all__ = [
-    "FileSource",
     "Input",
     "ScoringUnit",
     "changed",
@@ -29,15 +28,11 @@ __all__ = [
     "content_sha256",
     "opens",
     "partition_inputs",
-    "range_of",
     "reason_of",
     "sha256_of",
     "source_of",
     "state_of",
 ]
-
-FileSource: TypeAlias = JsonLines | CsvLines | ParquetRows | TextFile
-"""A piece of a file, of each format that is scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,40 +255,18 @@ def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
     ]
 
 
-def range_of(source: Piece) -> dict[str, Any]:
-    """Where a piece of a file begins and ends, as JSON; empty for a whole file."""
-    if isinstance(source, JsonLines):
-        return {} if source.start == 0 and source.stop is None else _given(source, "start", "stop")
-    if isinstance(source, CsvLines):
-        if source.columns is None:
-            return {}
-        return _given(source, "start", "stop", "first_line") | {"columns": list(source.columns)}
-    if isinstance(source, ParquetRows) and source.row_groups is not None:
-        return _given(source, "start", "stop", "first_row") | {"row_groups": list(source.row_groups)}
-    return {}
-
-
-def source_of(found: Input, piece: ScoringUnit, *, format: str, options: Mapping[str, Any]) -> FileSource:
-    """The source of a piece, as :func:`range_of` has described it.
+def source_of(
+    found: Input, unit: ScoringUnit, *, format: str, n_terms: int, options: Mapping[str, Any]
+) -> FilePiece:
+    """The piece of a file that a unit describes by its range.
 
     Raises
     ------
     FormatError
         The range is none: the manifest was edited.
     """
-    file = found.file(options)
-    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in piece.range.items()}
+    limits: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in unit.range.items()}
     try:
-        if format == "jsonl":
-            return JsonLines(file, **given)
-        if format == "csv":
-            return CsvLines(file, **given)
-        if format == "parquet":
-            return ParquetRows(file, **given)
-        return TextFile(file, found.name)
+        return FORMATS[format](found.file(options), id=found.name, n_terms=n_terms, **limits)
     except TypeError as error:
         raise FormatError(f"the range of a piece of {found.label} must be one of {format}: {error}") from None
-
-
-def _given(source: Piece, *names: str) -> dict[str, Any]:
-    return {name: getattr(source, name) for name in names}

@@ -19,7 +19,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.data.fit_source import CorpusSource, FitSource, FutureSource, MemorySource
 from dslda.exceptions import InputError
 from dslda.ingestion.collections import blocks_from_bag, check_fields
-from dslda.inputs.readers import Fields
+from dslda.inputs.fields import Fields
 from dslda.training.roles import Roles
 
 if TYPE_CHECKING:
@@ -135,11 +135,7 @@ def bag_reading(
         raise InputError(
             f"response must name the field of a bag's records that holds it, got {response!r:.60}"
         )
-    if (words is None) != (counts is None) or (text is not None and words is not None):
-        raise InputError(
-            "name the field of the texts with text=, or those of counted words with words= and counts="
-        )
-    if text is None and words is None:
+    if text is None and words is None and counts is None:
         text = "text"
     settings = TextSettings(kind="text" if words is None else "counts", **text_settings)
     vocabulary = None

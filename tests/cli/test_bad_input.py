@@ -192,7 +192,10 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
         ),
         (["topics", "reviews.corpus"], "look at it with dslda info$"),
         (["predict", "stars.model", "reviews.jsonl", "--text", "body"], r"no field 'body'"),
-        (["predict", "stars.model", "reviews.jsonl", "--words", "w"], "--words and --counts belong together"),
+        (
+            ["predict", "stars.model", "reviews.jsonl", "--words", "w"],
+            "--words and --counts must both be named",
+        ),
         (
             ["predict", "stars.model", "reviews.jsonl", "--text", ""],
             "--text must be the name of a field, got ''",

@@ -79,5 +79,5 @@ def test_no_message_of_the_library_speaks_of_python_on_the_command_line() -> Non
                 n_found += bool(PYTHON.search(message))
                 if PYTHON.search(in_options(message)) and not message.startswith("the matrix "):
                     left.append(f"{path.name}:{raised.lineno}: {in_options(message)}")
-    assert n_found > 20
+    assert n_found > 0
     assert not left

@@ -16,10 +16,10 @@ from numpy.testing import assert_allclose
 
 import dslda
 from dslda.cli.program import run as program
-from dslda.inputs.readers import CsvLines, ParquetRows
+from dslda.inputs.formats.csv import CsvLines
+from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.streams import InputFile
 from dslda.scoring.prometheus import HELP, PREFIX
-from dslda.scoring.scoring_units import range_of
 
 ROOT = Path(__file__).parents[2]
 FREE = {"classes", "versions", "flags"}
@@ -80,7 +80,7 @@ def test_the_page_names_every_field_of_a_manifest(
     assert manifest["inputs"][0]["path"].startswith("file:///")
     assert any("range" in piece for part in run.manifest["parts"] for piece in part["pieces"])
     file = InputFile("file:///x", 9)
-    of_others = [range_of(CsvLines(file, columns=("a",))), range_of(ParquetRows(file, row_groups=(0,)))]
+    of_others = [CsvLines(file, columns=("a",)).range(), ParquetRows(file, row_groups=(0,)).range()]
     page = section("Manifest")
     assert not [name for name in dict.fromkeys(fields([manifest, of_others])) if f"`{name}`" not in page]
 

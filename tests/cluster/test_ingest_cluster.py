@@ -23,7 +23,7 @@ from dslda.exceptions import DataWarning, InputError
 from dslda.ingestion.collections import blocks_from_bag
 from dslda.ingestion.ingest import ingest
 from dslda.inputs import files
-from dslda.inputs.readers import Fields
+from dslda.inputs.fields import Fields
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ARGUMENTS = {

@@ -391,7 +391,7 @@ def test_what_is_no_table_of_texts_is_told_what_to_give() -> None:
     for call, message in (
         (
             lambda: ingest(frame, text="txt"),
-            "the DataFrame has no field 'txt' for the text; .* are: 'text', 'y'",
+            "the DataFrame: has no field 'txt' for the text; .* are: 'text', 'y'",
         ),
         (lambda: ingest(frame, text="y"), "DataFrame, record 0: text 'y' must be a string, got 5"),
         (lambda: ingest(frame[["y"]], text="y"), "got a DataFrame in memory; .* with a column of texts"),

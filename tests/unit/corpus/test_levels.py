@@ -23,7 +23,7 @@ from dslda.exceptions import FormatError, InputError
 from dslda.ingestion.collections import blocks_from_bag
 from dslda.ingestion.ingest import ingest
 from dslda.inputs import files
-from dslda.inputs.readers import Fields
+from dslda.inputs.fields import Fields
 from dslda.storage.typed_json import json_sha256
 from dslda.storage.zarr_arrays import checksum
 

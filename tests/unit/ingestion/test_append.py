@@ -351,7 +351,7 @@ def test_identifiers_and_weights_are_there_for_all_or_for_none(tmp_path):
         ingest(bag, tmp_path / "weighted.corpus", append=True)
     (tmp_path / "letter.txt").write_text("apple pear")
     with pytest.raises(
-        InputError, match=r"text files have no weights, and the documents of .* have: append them as JSON"
+        InputError, match=r"text files have no weights, and the documents of .* have; append them as JSON"
     ):
         ingest(tmp_path / "letter.txt", tmp_path / "weighted.corpus", append=True, format="text")
 

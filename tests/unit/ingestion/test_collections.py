@@ -15,7 +15,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.ingestion.collections import blocks_from_bag, is_dask_collection
 from dslda.ingestion.ingest import ingest
-from dslda.inputs.readers import Fields
+from dslda.inputs.fields import Fields
 
 ALL = TextSettings(min_df=1, max_df=1.0)
 RATED = Fields(text="text", responses=("rating",))
@@ -146,9 +146,13 @@ def test_a_dataframe_column_that_is_not_there_is_refused_before_reading(client):
     import pandas as pd
 
     frame = dask.dataframe.from_pandas(pd.DataFrame({"body": ["a"], "rating": [1.0]}), npartitions=1)
-    with pytest.raises(InputError, match=r"the DataFrame has no field 'text' .* there are: 'body', 'rating'"):
+    with pytest.raises(
+        InputError, match=r"the DataFrame: has no field 'text' .* there are: 'body', 'rating'"
+    ):
         blocks_from_bag(frame, client, fields=RATED, settings=ALL)
-    with pytest.raises(InputError, match=r"name the column of the texts .* there are: 'body', 'rating'"):
+    with pytest.raises(
+        InputError, match=r"the field of the documents must be named; .* there are: 'body', 'rating'"
+    ):
         blocks_from_bag(frame, client, fields=Fields(), settings=ALL)
     lists = pd.DataFrame({"words": [["a", "b"]], "counts": [[1, 2]], "rating": [1.0]})
     counted = Fields(words="words", counts="counts", responses=("rating",))

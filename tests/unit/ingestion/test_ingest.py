@@ -36,7 +36,8 @@ from dslda.ingestion.corpus_plan import plan_corpus
 from dslda.ingestion.counting import count_chunk
 from dslda.ingestion.ingest import ingest
 from dslda.inputs import files
-from dslda.inputs.readers import BagRecords, Fields
+from dslda.inputs.fields import Fields
+from dslda.inputs.in_memory import BagRecords
 
 ALL = {"min_df": 1, "max_df": 1.0}
 TINY = ["apple pear", "apple plum", "fig kiwi", "pear fig"]
@@ -593,7 +594,11 @@ def test_counted_words_that_cannot_be_used_are_named(tmp_path, change, message):
             {"text": "text"},
             r"line 2: has no field 'text' for the text; fields there are: 'y'",
         ),
-        ([GOOD], {}, "name the field of the texts with text=.*; fields there are: 'text'"),
+        (
+            [GOOD],
+            {},
+            "the field of the documents must be named; fields there are: 'text', .*; name that of the texts with text=",
+        ),
         ([], {"text": "text"}, r"no documents: .*a\.jsonl is empty"),
         ([GOOD, GOOD], {"text": "text", "response": "y"}, "response 'y' is 1 in all 2 documents"),
         (
@@ -616,8 +621,8 @@ def test_counted_words_that_cannot_be_used_are_named(tmp_path, change, message):
             {"text": "text"},
             "none of 1 documents has any; look at token_pattern and stop_words",
         ),
-        ([GOOD], {"text": "text", "words": "words"}, "give text=, or words= and counts=, not both"),
-        ([GOOD], {"words": "words"}, "words= and counts= belong together"),
+        ([GOOD], {"text": "text", "words": "words"}, "text and words must not both be named"),
+        ([GOOD], {"words": "words"}, "words and counts must both be named"),
         ([GOOD], {"text": "text", "response": ["y", "y"]}, "response must name each field once"),
         ([GOOD], {"text": "text", "response": {"y": [1]}}, "response must be the name of a field or several"),
         ([GOOD], {"text": 3}, "text must be the name of a field, got 3"),
@@ -651,7 +656,7 @@ def test_an_input_that_cannot_be_used_is_refused_and_leaves_nothing(tmp_path, re
         ("a.jsonl", b'{"text": "word"}\ntext\n', r"a\.jsonl, line 2: not JSON"),
         ("a.csv", b"text\n", "no documents: the input is empty"),
         ("a.csv", b"", r"no documents: .*a\.csv is empty"),
-        ("a.csv", b"title\nx\n", r"a\.csv has no field 'text' for the text; fields there are: 'title'$"),
+        ("a.csv", b"title\nx\n", r"a\.csv: has no field 'text' for the text; fields there are: 'title'$"),
         ("a.csv", b"text;title\nx;y\n", r"fields there are: 'text;title'; CSV must have commas.*sep=';'\)"),
         ("a.csv", b"text\tt\nx\ty\n", r"CSV must have commas between its fields.*has '\\t': .*sep='\\t'\)"),
         ("a.csv", b"text\nw\xe9\n", r"a\.csv, line 2: not UTF-8.*'CSV UTF-8'.*iconv -f WINDOWS-1252"),
@@ -674,7 +679,7 @@ def test_text_files_and_lda_c_have_no_fields(tmp_path):
     (tmp_path / "a.ldac").write_text("1 0:1\n")
     with pytest.raises(InputError, match="response must be left out: LDA-C files have no fields"):
         ingest(tmp_path / "a.ldac", response="y", vocabulary=["a"])
-    with pytest.raises(InputError, match="vocabulary must name the terms of LDA-C files"):
+    with pytest.raises(InputError, match="vocabulary must name the terms whose positions"):
         ingest(tmp_path / "a.ldac")
     with pytest.raises(InputError, match="stop_words must be None where documents hold positions"):
         ingest(tmp_path / "a.ldac", vocabulary=["a"], stop_words="english")

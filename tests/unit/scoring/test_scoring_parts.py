@@ -17,8 +17,8 @@ import pytest
 
 from dslda.cluster.runner import SerialRunner
 from dslda.exceptions import FormatError, InputError
+from dslda.inputs.fields import Fields
 from dslda.inputs.files import list_files
-from dslda.inputs.readers import Fields
 from dslda.persistence.training_profile import Reference
 from dslda.scoring.drift import stability_index, warned_above
 from dslda.scoring.run_folder import RunFolder, RunState
@@ -118,14 +118,14 @@ def test_a_plan_gives_every_record_once_and_survives_json(tmp_path: Path) -> Non
     for part in again.parts:
         assert part.first_row == row
         for piece in part.pieces:
-            source = source_of(again.inputs[piece.input], piece, format="csv", options={})
+            source = source_of(again.inputs[piece.input], piece, format="csv", n_terms=0, options={})
             found = [int(record["n"]) for _, record in source.records(fields)]
             assert found == list(range(row, row + piece.rows))
             row += piece.rows
     data["parts"][0]["pieces"][0]["range"] = {"strat": 1}
     broken = RunState.from_json(data, "manifest").parts[0].pieces[0]
     with pytest.raises(FormatError, match="must be one of csv"):
-        source_of(again.inputs[broken.input], broken, format="csv", options={})
+        source_of(again.inputs[broken.input], broken, format="csv", n_terms=0, options={})
     data["parts"][0]["pieces"][0]["input"] = 99
     with pytest.raises(FormatError, match="must name inputs that are there"):
         RunState.from_json(data, "manifest")

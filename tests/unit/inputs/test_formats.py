@@ -19,8 +19,13 @@ from hypothesis import strategies as st
 
 from dslda.exceptions import InputError
 from dslda.inputs import streams
+from dslda.inputs.fields import Fields
 from dslda.inputs.files import cut_file, group_sources, list_files, target_bytes, whole_files
-from dslda.inputs.readers import CsvLines, Fields, JsonLines, LdacLines, ParquetRows, TextFile
+from dslda.inputs.formats.csv import CsvLines
+from dslda.inputs.formats.jsonl import JsonLines
+from dslda.inputs.formats.ldac import LdacLines
+from dslda.inputs.formats.parquet import ParquetRows
+from dslda.inputs.formats.text_files import TextFile
 from dslda.inputs.streams import InputFile, Lines, compression_of, read_blocks, read_text
 
 ENDINGS = ("", ".gz", ".zst")
@@ -215,8 +220,8 @@ def test_csv_is_cut_between_records_and_not_inside_quotes(tmp_path, ending, targ
         ("text,b\na,1\nb,2,3\n", r"a\.csv, line 3: must have 2 cells as the header has, got 3"),
         ('text,b\na,1\n"b,2\nc,3\n', r"a\.csv, line 3: not CSV: .*; is a quote not closed"),
         ('text,b\na,1\n"b"c,2\n', r"a\.csv, line 3: not CSV"),
-        ("text,text\na,1\n", r"a\.csv names the column 'text' twice; rename one"),
-        ("title,b\na,1\n", r"a\.csv has no field 'text' for the text; fields there are: 'title', 'b'"),
+        ("text,text\na,1\n", r"a\.csv: names the column 'text' twice; rename one"),
+        ("title,b\na,1\n", r"a\.csv: has no field 'text' for the text; fields there are: 'title', 'b'"),
     ],
 )
 def test_csv_that_breaks_a_rule_is_named_by_line(tmp_path, content, message):
@@ -239,7 +244,7 @@ def test_csv_that_breaks_a_rule_is_named_by_line(tmp_path, content, message):
 def test_lda_c_that_breaks_a_rule_is_named_by_line(tmp_path, line, message):
     file = write(tmp_path / "a.ldac", f"0\n{line}\n".encode())
     with pytest.raises(InputError, match=rf"a\.ldac, line 2: .*{message}"):
-        list(LdacLines(file, 3).records(Fields(words="words", counts="counts")))
+        list(LdacLines(file, n_terms=3).records(Fields(words="words", counts="counts")))
 
 
 @pytest.mark.parametrize("row_group_size", [7, 1000])
@@ -260,7 +265,7 @@ def test_parquet_that_is_cut_short_or_lacks_a_column_is_refused(tmp_path):
 
     pq.write_table(pa.table({"title": ["a"]}), tmp_path / "a.parquet")
     file = InputFile(str(tmp_path / "a.parquet"), 1)
-    with pytest.raises(InputError, match=r"a\.parquet has no field 'text' .*'title'"):
+    with pytest.raises(InputError, match=r"a\.parquet: has no field 'text' .*'title'"):
         texts(ParquetRows(file))
     data = (tmp_path / "a.parquet").read_bytes()
     for damaged in (data[:-9], b"", b"no parquet at all"):
@@ -369,14 +374,14 @@ def test_links_to_folders_are_never_taken_for_files(tmp_path: Path, caplog: pyte
     with pytest.raises(
         InputError, match=r"nowhere\.txt: cannot be opened: it is a link to no such file, which"
     ):
-        list(TextFile(list_files(tmp_path).files[2], "x").records(Fields()))
+        list(TextFile(list_files(tmp_path).files[2], id="x").records(Fields()))
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"]), pa.array([1.0])], ["text", "text", "y"])
     pq.write_table(table, tmp_path / "a.parquet")
     source = ParquetRows(list_files(tmp_path / "a.parquet").files[0])
-    with pytest.raises(InputError, match=r"a\.parquet names the column 'text' twice; rename one"):
+    with pytest.raises(InputError, match=r"a\.parquet: names the column 'text' twice; rename one"):
         list(source.records(Fields(text="text")))
     assert [record for _, record in source.records(Fields(text="y"))] == [{"y": 1.0}]
 

@@ -1,0 +1,206 @@
+"""The contract of an input format: a class whose instances are pieces of a file.
+
+A piece is picklable, so that many tasks can read one file at once. It numbers its records, and turns a number
+into the place that a message names: lines are counted from 1, as editors do, rows and records from 0, as Python does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from dslda.exceptions import InputError
+from dslda.inputs.fields import Attempt, Fields, Record
+from dslda.inputs.streams import InputFile, Lines, read_blocks
+
+__all__ = ["FilePiece", "LinePiece", "Piece", "compressed_target"]
+
+COMPRESSED_PIECES = 8
+MAX_COMPRESSED_PIECE_BYTES = 512 << 20
+"""A compressed file can only be entered at its start, so a piece costs decompressing all before it. With 8
+pieces that is 4 times the file in all, about a seventh of the work of tokenising it."""
+
+
+class Piece(Protocol):
+    """A piece of the input, in a file or in memory."""
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        """Numbered records in the order of the input."""
+        ...
+
+    def place(self, number: int) -> str:
+        """Place of the record of that number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FilePiece(ABC):
+    """A piece of a file of one format.
+
+    A subclass is a format. Its class variables tell what the rest of the package asks of a format; its own fields, all
+    with defaults, are the range of the piece. With the defaults the piece is the whole file.
+
+    Attributes
+    ----------
+    format : str
+        Name of the format, as users choose it.
+    title : str
+        Name of its files in messages: "text files".
+    about : str
+        Help of the command line, after the name; "" where the name says all.
+    endings : tuple of str
+        Endings of its files, in lower case.
+    own_fields : Fields or None
+        Fields of its records, where these have no names that a user could choose.
+    by_position : bool
+        Words are positions in a vocabulary, as digits.
+    one_document : bool
+        A file is one document, identified by its path.
+    streamable : bool
+        Standard input can hold it.
+    expansion : int
+        Bytes of text in a byte of the file, about.
+    file : InputFile
+    id : str
+        Path of the file, relative to the folder that was named.
+    n_terms : int
+        Terms of the vocabulary, for words by position.
+    """
+
+    format: ClassVar[str]
+    title: ClassVar[str]
+    about: ClassVar[str] = ""
+    endings: ClassVar[tuple[str, ...]] = ()
+    own_fields: ClassVar[Fields | None] = None
+    by_position: ClassVar[bool] = False
+    one_document: ClassVar[bool] = False
+    streamable: ClassVar[bool] = False
+    expansion: ClassVar[int] = 1
+
+    file: InputFile
+    id: str = field(default="", kw_only=True)
+    n_terms: int = field(default=0, kw_only=True)
+
+    @abstractmethod
+    def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
+        """Numbered records; a record that is not readable, but can be skipped, gives its error.
+
+        Raises
+        ------
+        InputError
+            The rest of the piece cannot be read.
+        """
+
+    @abstractmethod
+    def place(self, number: int) -> str:
+        """Place of the record of that number."""
+
+    @abstractmethod
+    def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
+        """Pieces of the whole file of about `target` bytes of text, with the bytes of each.
+
+        Files that say nothing of their inside are read through for it, which is quick beside tokenising and
+        finds a damaged file before long work.
+        """
+
+    def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
+        """Numbered records.
+
+        Raises
+        ------
+        InputError
+            A record cannot be read.
+        """
+        for number, attempt in self.attempts(fields):
+            if isinstance(attempt, InputError):
+                raise attempt
+            yield number, attempt
+
+    def raw_records(self) -> Iterator[object]:
+        """Something for each record, also for those that cannot be read one by one; not decoded, where that is quicker."""
+        return self.attempts(self.own_fields or Fields())
+
+    def field_names(self) -> Sequence[str] | None:
+        """Names of the fields of the first records; None where the file has no record."""
+        return None
+
+    @property
+    def place_of_fields(self) -> str:
+        """Place of :meth:`field_names` in messages."""
+        return self.file.name
+
+    def range(self) -> dict[str, Any]:
+        """Begin and end of the piece, as JSON; empty for a whole file."""
+        own = [each for each in dataclasses.fields(self) if each.name not in FilePiece.__dataclass_fields__]
+        if all(getattr(self, each.name) == each.default for each in own):
+            return {}
+        values = {each.name: getattr(self, each.name) for each in own}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LinePiece(FilePiece):
+    """A piece of a file with a record on each line that is not blank.
+
+    Attributes
+    ----------
+    start, stop : int, int or None
+        Range of bytes of the uncompressed file; the lines that start in it belong to this piece.
+    """
+
+    start: int = 0
+    stop: int | None = None
+
+    @abstractmethod
+    def record(self, line: str, number: int) -> Record:
+        """The record of the `number`-th line of the piece, counted from 1.
+
+        Raises
+        ------
+        InputError
+            The line is not a record. The error names no place.
+        """
+
+    def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
+        lines = self.lines()
+        for line, refused in lines.attempts():
+            if not line.strip():
+                continue
+            if refused is not None:
+                yield lines.count, refused
+                continue
+            attempt: Attempt
+            try:
+                attempt = self.record(line, lines.count)
+            except InputError as error:
+                attempt = error.at(lines.place(lines.count))
+            yield lines.count, attempt
+
+    def raw_records(self) -> Iterator[object]:
+        return self.lines().raw_records()
+
+    def place(self, number: int) -> str:
+        return self.lines().place(number)
+
+    def lines(self) -> Lines:
+        """The lines of the piece."""
+        return Lines(self.file, self.start, self.stop)
+
+    def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
+        size = self.file.size
+        if self.file.compression is not None:
+            size = sum(len(block) for block in read_blocks(self.file))
+            target = compressed_target(size, target)
+        n = max(round(size / target), 1)
+        borders = [size * i // n for i in range(n + 1)]
+        for i in range(n):
+            start, stop = borders[i], borders[i + 1] if i + 1 < n else None
+            yield dataclasses.replace(self, start=start, stop=stop), borders[i + 1] - start
+
+
+def compressed_target(size: int, target: int) -> int:
+    """Bytes of a piece of a compressed file of `size` bytes of text."""
+    return max(target, min(-(-size // COMPRESSED_PIECES), MAX_COMPRESSED_PIECE_BYTES))

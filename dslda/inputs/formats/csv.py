@@ -1,0 +1,143 @@
+"""CSV: values with commas between them, under a header."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dslda.exceptions import InputError
+from dslda.inputs.fields import Attempt, Fields
+from dslda.inputs.formats.base import FilePiece, compressed_target
+from dslda.inputs.streams import MAX_LINE_BYTES, Lines
+
+__all__ = ["CsvLines"]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLines(FilePiece):
+    """Comma-separated values with a header line; quoted cells may hold line ends.
+
+    Attributes
+    ----------
+    start, stop : int, int or None
+        Range of bytes that begins where a record begins.
+    first_line : int
+        Number of the line at `start`.
+    columns : tuple of str or None
+        The header, where `start` is behind it.
+    """
+
+    format = "csv"
+    title = "CSV"
+    endings = (".csv",)
+    streamable = True
+
+    start: int = 0
+    stop: int | None = None
+    first_line: int = 1
+    columns: tuple[str, ...] | None = None
+
+    def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
+        lines = self.lines()
+        rows = self._rows(lines)
+        columns = self.columns
+        if columns is None:
+            header = next(rows, None)
+            if header is None:
+                return
+            columns = tuple(_raised(header[1]))
+        fields.check_present(columns, self.file.name)
+        positions = {name: columns.index(name) for name in fields.named() if name in columns}
+        for number, row in rows:
+            if isinstance(row, InputError):
+                yield number, row
+            elif len(row) != len(columns):
+                error = InputError(
+                    f"must have {len(columns)} cells as the header has, got {len(row)}",
+                    place=lines.place(number),
+                    remedy="put cells that hold commas in quotes",
+                )
+                yield number, error
+            else:
+                yield number, {name: row[position] for name, position in positions.items()}
+
+    def raw_records(self) -> Iterator[object]:
+        rows = self._rows(self.lines())
+        if self.columns is None:
+            next(rows, None)
+        return rows
+
+    def place(self, number: int) -> str:
+        return self.lines().place(number)
+
+    def field_names(self) -> Sequence[str] | None:
+        header = next(self._rows(self.lines()), None)
+        return None if header is None else _raised(header[1])
+
+    def lines(self) -> Lines:
+        """The lines of the piece."""
+        return Lines(self.file, self.start, self.stop, first_line=self.first_line)
+
+    def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
+        # a line end may be part of a cell, so the file is read through
+        lines = self.lines()
+        rows = self._rows(lines)
+        header = next(rows, None)
+        if header is None:
+            return
+        columns = tuple(_raised(header[1]))
+        borders = [(lines.end, lines.count + 1)]
+        for _, row in rows:
+            _raised(row)
+            if lines.end - borders[-1][0] >= target:
+                borders.append((lines.end, lines.count + 1))
+        if self.file.compression is not None:
+            # the size is known only now, and needs fewer borders
+            target = compressed_target(lines.end, target)
+            close, borders = borders, borders[:1]
+            for border in close:
+                if border[0] - borders[-1][0] >= target:
+                    borders.append(border)
+        ends = [start for start, _ in borders[1:]] + [lines.end]
+        for (start, line), stop in zip(borders, ends, strict=True):
+            if stop > start:
+                yield CsvLines(self.file, start, stop, line, columns), stop - start
+
+    def _rows(self, lines: Lines) -> Iterator[tuple[int, list[str] | InputError]]:
+        """Cells of every row that is not blank, or its error, with the number of its first line in the piece."""
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
+        refused: list[InputError] = []
+
+        def decoded() -> Iterator[str]:
+            for line, error in lines.attempts():
+                if error is not None:
+                    refused.append(error)
+                yield line
+
+        reader = csv.reader(decoded(), strict=True)
+        while True:
+            first = lines.count + 1
+            row: list[str] | InputError | None
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                # the reader goes on with the next line
+                row = InputError(
+                    f"not CSV: {error}",
+                    place=lines.place(first),
+                    remedy="is a quote not closed, or not doubled inside a cell?",
+                )
+            if row is None:
+                return
+            if refused:
+                row = refused[0]
+                refused.clear()
+            if row:
+                yield first, row
+
+
+def _raised(row: list[str] | InputError) -> list[str]:
+    if isinstance(row, InputError):
+        raise row
+    return row

@@ -1,0 +1,57 @@
+"""JSON lines: one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from dslda.exceptions import InputError
+from dslda.inputs.fields import Fields, Record, kind_of
+from dslda.inputs.formats.base import LinePiece
+
+__all__ = ["JsonLines"]
+
+PROBED_RECORDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLines(LinePiece):
+    """JSON objects, one a line; blank lines are passed over."""
+
+    format = "jsonl"
+    title = "JSON lines"
+    endings = (".jsonl", ".ndjson", ".json")
+    streamable = True
+
+    def record(self, line: str, number: int) -> Record:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason, remedy = str(error), ""
+            if "set_int_max_str_digits" in reason:  # the advice is for authors of Python
+                reason = f"a whole number must have at most {sys.get_int_max_str_digits():,} digits"
+            elif number == 1 and line.lstrip().startswith("["):
+                remedy = "a file must have one JSON object a line, not one array of them"
+            elif "\r" in line.rstrip("\r\n"):
+                remedy = "lines must end with a line feed, not with a carriage return alone: convert the file"
+            raise InputError(f"not JSON: {reason}", remedy=remedy or ()) from None
+        if not isinstance(record, dict):
+            raise InputError(
+                f"must be a JSON object, got {kind_of(record)}", remedy="write one object a line"
+            )
+        return record
+
+    def field_names(self) -> Sequence[str] | None:
+        names: dict[str, None] = {}
+        n = 0
+        for _, record in islice(self.records(Fields()), PROBED_RECORDS):
+            names.update(dict.fromkeys(record))
+            n += 1
+        return list(names) if n else None
+
+    @property
+    def place_of_fields(self) -> str:
+        return f"{self.file.name} (its first thousand records)"

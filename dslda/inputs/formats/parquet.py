@@ -1,0 +1,119 @@
+"""Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from dslda.exceptions import InputError
+from dslda.inputs.fields import Attempt, Fields
+from dslda.inputs.formats.base import COMPRESSED_PIECES, FilePiece
+
+__all__ = ["ParquetRows"]
+
+BATCH_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetRows(FilePiece):
+    """Rows of a Parquet file.
+
+    Attributes
+    ----------
+    start, stop : int, int or None
+        Rows, counted within the row groups.
+    first_row : int
+        Rows of the file before the row groups.
+    row_groups : tuple of int or None
+        None reads all.
+    """
+
+    format = "parquet"
+    title = "Parquet"
+    endings = (".parquet", ".pq")
+    expansion = 3
+
+    start: int = 0
+    stop: int | None = None
+    first_row: int = 0
+    row_groups: tuple[int, ...] | None = None
+
+    def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
+        import pyarrow as pa
+
+        with self.file.open() as raw:
+            try:
+                parquet = self._parquet(raw)
+                names = parquet.schema_arrow.names
+                fields.check_present(names, self.file.name)
+                groups = range(parquet.num_row_groups) if self.row_groups is None else self.row_groups
+                batches = parquet.iter_batches(
+                    batch_size=BATCH_ROWS,
+                    row_groups=list(groups),
+                    columns=[name for name in fields.named() if name in names],
+                    use_threads=False,
+                )
+                before = 0
+                for batch in batches:
+                    first = max(self.start - before, 0)
+                    last = batch.num_rows if self.stop is None else min(self.stop - before, batch.num_rows)
+                    if first < last:
+                        rows = batch.slice(first, last - first).to_pylist()
+                        yield from enumerate(rows, before + first)
+                    before += batch.num_rows
+                    if self.stop is not None and before >= self.stop:
+                        return
+            except (pa.ArrowException, OSError) as error:
+                raise InputError(
+                    f"the Parquet file is damaged or cut short: {error}", place=self.file.name
+                ) from error
+
+    def raw_records(self) -> Iterator[object]:
+        if self.stop is None:
+            with self.file.open() as raw:
+                yield from range(int(self._parquet(raw).metadata.num_rows))
+        else:
+            yield from range(self.start, self.stop)
+
+    def place(self, number: int) -> str:
+        return f"{self.file.name}, row {self.first_row + number}"
+
+    def field_names(self) -> Sequence[str] | None:
+        if self.file.size == 0:
+            return None
+        with self.file.open() as raw:
+            names: list[str] = self._parquet(raw).schema_arrow.names
+            return names
+
+    def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
+        with self.file.open() as raw:
+            metadata = self._parquet(raw).metadata
+            used = set(fields.named())
+            sizes = []
+            for g in range(metadata.num_row_groups):
+                group = metadata.row_group(g)
+                columns = (group.column(c) for c in range(group.num_columns))
+                n_bytes = sum(
+                    c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in used
+                )
+                sizes.append((group.num_rows, n_bytes))
+        first_row = 0
+        for g, (rows, n_bytes) in enumerate(sizes):
+            # few, since a range decodes all rows of its group before it too
+            n = min(max(round(n_bytes / target), 1), COMPRESSED_PIECES)
+            borders = [rows * i // n for i in range(n + 1)]
+            for start, stop in pairwise(borders):
+                yield ParquetRows(self.file, start, stop, first_row, (g,)), n_bytes // n
+            first_row += rows
+
+    def _parquet(self, raw: Any) -> Any:
+        """The open file, whose footer has been read."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return pq.ParquetFile(raw)
+        except (pa.ArrowException, OSError) as error:  # OSError: a damaged footer
+            raise InputError(f"not a Parquet file, or cut short: {error}", place=self.file.name) from error
