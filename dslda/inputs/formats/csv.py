@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Attempt, Fields
-from dslda.inputs.formats.base import FilePiece, compressed_target
+from dslda.inputs.formats.base import FilePiece, compressed_target, sparse_borders
 from dslda.inputs.streams import MAX_LINE_BYTES, Lines
 
 __all__ = ["CsvLines"]
@@ -94,11 +94,7 @@ class CsvLines(FilePiece):
                 borders.append((lines.end, lines.count + 1))
         if self.file.compression is not None:
             # the size is known only now, and needs fewer borders
-            target = compressed_target(lines.end, target)
-            close, borders = borders, borders[:1]
-            for border in close:
-                if border[0] - borders[-1][0] >= target:
-                    borders.append(border)
+            borders = sparse_borders(borders, compressed_target(lines.end, target))
         ends = [start for start, _ in borders[1:]] + [lines.end]
         for (start, line), stop in zip(borders, ends, strict=True):
             if stop > start:
