@@ -8,6 +8,7 @@ from dslda.inputs.formats.base import FilePiece, Piece
 from dslda.inputs.formats.csv import CsvLines
 from dslda.inputs.formats.jsonl import JsonLines
 from dslda.inputs.formats.ldac import LdacLines
+from dslda.inputs.formats.matrix_market import MatrixMarket
 from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.formats.text_files import TextFile
 
@@ -19,6 +20,7 @@ _FORMATS: tuple[type[FilePiece], ...] = (
     ParquetRows,
     TextFile,
     LdacLines,
+    MatrixMarket,
 )
 
 FORMATS: Mapping[str, type[FilePiece]] = {piece.format: piece for piece in _FORMATS}

@@ -1,0 +1,224 @@
+"""Matrix Market: counts of documents by terms, an entry a line, as ``scipy.io.mmwrite`` writes a sparse matrix.
+
+Entries must be sorted by document, so that one pass gives the documents in order, and a file can be cut between
+two of them. Rows without entries are empty documents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dslda.exceptions import InputError
+from dslda.inputs.fields import Attempt, Fields
+from dslda.inputs.formats.base import FilePiece, compressed_target, sparse_borders
+from dslda.inputs.streams import Lines
+
+__all__ = ["EntryLines", "MatrixMarket", "sizes_of"]
+
+MOST_DIGITS = 18
+"""No size has more, and Python refuses to read thousands of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryLines(FilePiece):
+    """A sparse matrix, documents by terms, with a line ``document term count`` for each entry, counted from 1.
+
+    Attributes
+    ----------
+    start, stop : int, int or None
+        Range of bytes that holds all entries of its documents.
+    first_line : int
+        Number of the line at `start`.
+    first_row, end_row : int, int or None
+        Documents, from 0; None for a whole file, whose header says it.
+    """
+
+    own_fields = Fields(words="words", counts="counts")
+    by_position = True
+
+    start: int = 0
+    stop: int | None = None
+    first_line: int = 1
+    first_row: int = 0
+    end_row: int | None = None
+
+    @abstractmethod
+    def shape(self, lines: Iterator[str]) -> tuple[int, int, int]:
+        """Documents, terms and entries, from the header, which is taken off `lines`.
+
+        Raises
+        ------
+        InputError
+            The header is not one. The error names no place.
+        """
+
+    def entry(self, cells: list[str]) -> tuple[int, int, int]:
+        """Document and term, from 1, and count of an entry.
+
+        Raises
+        ------
+        InputError, ValueError
+            It is not one.
+        """
+        row, term, count = cells
+        return int(row), int(term), int(count)
+
+    def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
+        lines = self._lines()
+        content = iter(lines)
+        n_expected = None
+        row, end = self.first_row, self.end_row
+        if end is None:
+            end, n_expected = self._header(lines, content)
+        n = 0
+        words: list[str] = []
+        counts: list[int] = []
+        for line in content:
+            if not line.strip():
+                continue
+            document, term, count = self._entry(line, lines)
+            n += 1
+            if document - 1 != row:
+                if not row < document <= end:
+                    raise self._misplaced(document, lines)
+                for number in range(row, document - 1):
+                    yield number, {"words": words, "counts": counts}
+                    words, counts = [], []
+                row = document - 1
+            words.append(str(term - 1))
+            counts.append(count)
+        if n_expected is not None:
+            self._check_complete(n, n_expected)
+        for number in range(row, end):
+            yield number, {"words": words, "counts": counts}
+            words, counts = [], []
+
+    def raw_records(self) -> Iterator[object]:
+        end = self.end_row
+        if end is None:
+            lines = self._lines()
+            end, _ = self._header(lines, iter(lines))
+        yield from range(self.first_row, end)
+
+    def place(self, number: int) -> str:
+        return f"{self.file.name}, row {number + 1} (the first is 1)"
+
+    def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
+        lines = self._lines()
+        content = iter(lines)
+        end, n_expected = self._header(lines, content)
+        borders = [(lines.end, lines.count + 1, 0)]
+        begin, n, before = lines.end, 0, ""
+        for line in content:
+            if line.strip():
+                n += 1
+                if begin - borders[-1][0] >= target and before:
+                    document, _, _ = self._entry(line, lines)
+                    if document != self._entry(before, lines)[0]:
+                        if not borders[-1][2] < document <= end:
+                            raise self._misplaced(document, lines)
+                        borders.append((begin, lines.count, document - 1))
+                before = line
+            begin = lines.end
+        self._check_complete(n, n_expected)
+        if self.file.compression is not None:
+            borders = sparse_borders(borders, compressed_target(lines.end, target))
+        for (start, first_line, first), (stop, _, last) in pairwise([*borders, (lines.end, 0, end)]):
+            piece = dataclasses.replace(
+                self, start=start, stop=stop, first_line=first_line, first_row=first, end_row=last
+            )
+            yield piece, stop - start
+
+    def _lines(self) -> Lines:
+        return Lines(self.file, self.start, self.stop, first_line=self.first_line)
+
+    def _header(self, lines: Lines, content: Iterator[str]) -> tuple[int, int]:
+        """Documents and entries that the header promises."""
+        try:
+            n_documents, n_terms, n_entries = self.shape(content)
+        except InputError as error:
+            raise error.at(lines.place(max(lines.count, 1))) from None
+        if n_terms != self.n_terms:
+            raise InputError(
+                f"must have a term for each of the {n_terms:,} columns of {self.file.name}, got {self.n_terms:,}",
+                parameter="vocabulary",
+            )
+        return n_documents, n_entries
+
+    def _entry(self, line: str, lines: Lines) -> tuple[int, int, int]:
+        try:
+            document, term, count = self.entry(line.split())
+        except ValueError:
+            document, term, count = 0, 0, -1
+        if document < 1 or term < 1 or count < 0:
+            raise InputError(
+                f"must be an entry 'document term count' of whole numbers, counted from 1, got {line.strip()!r:.60}",
+                place=lines.place(lines.count),
+            )
+        if term > self.n_terms:
+            raise InputError(
+                f"term {term} is not in the vocabulary of {self.n_terms} terms (1 is the first)",
+                place=lines.place(lines.count),
+            )
+        return document, term, count
+
+    def _misplaced(self, document: int, lines: Lines) -> InputError:
+        return InputError(
+            f"entries must be sorted by row, and rows be among those of the header, got row {document}",
+            place=lines.place(lines.count),
+            remedy="sort the lines by their first column, or write the matrix in compressed rows: "
+            "scipy.io.mmwrite(NEW, scipy.sparse.csr_array(scipy.io.mmread(OLD)))",
+        )
+
+    def _check_complete(self, n: int, n_expected: int) -> None:
+        if n != n_expected:
+            raise InputError(
+                f"must have {n_expected:,} entries as the header says, got {n:,}",
+                place=self.file.name,
+                remedy="is the file cut short? copy or download it again",
+            )
+
+
+def sizes_of(cells: Sequence[str], meaning: str) -> tuple[int, int, int]:
+    """Three whole numbers of a header."""
+    if len(cells) != 3 or not all(cell.isdecimal() and len(cell) <= MOST_DIGITS for cell in cells):
+        raise InputError(f"must be '{meaning}', got {' '.join(cells)!r:.60}")
+    n_documents, n_terms, n_entries = map(int, cells)
+    return n_documents, n_terms, n_entries
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixMarket(EntryLines):
+    """A matrix in coordinate form, of whole numbers."""
+
+    format = "mtx"
+    title = "Matrix Market files"
+    about = "Matrix Market, documents by terms"
+    endings = (".mtx",)
+
+    def shape(self, lines: Iterator[str]) -> tuple[int, int, int]:
+        banner = next(lines, "").lower().split()
+        kind, values, symmetry = (banner[2:] + [""] * 3)[:3]
+        if banner[:2] != ["%%matrixmarket", "matrix"]:
+            raise InputError("not a Matrix Market file: it must begin with '%%MatrixMarket matrix'")
+        if kind != "coordinate" or values not in ("integer", "real") or symmetry != "general":
+            raise InputError(
+                f"the matrix must be 'coordinate integer general', got {' '.join(banner[2:])!r:.60}",
+                remedy="write a sparse matrix of counts with scipy.io.mmwrite(FILE, matrix, symmetry='general')",
+            )
+        for line in lines:
+            if line.strip() and not line.startswith("%"):
+                return sizes_of(line.split(), "rows columns entries")
+        raise InputError("must have a line 'rows columns entries' after the comments, got none")
+
+    def entry(self, cells: list[str]) -> tuple[int, int, int]:
+        row, term, count = cells
+        try:
+            return int(row), int(term), int(count)
+        except ValueError:
+            value = float(count)  # a matrix of reals may hold counts
+            return int(row), int(term), int(value) if value.is_integer() else -1
