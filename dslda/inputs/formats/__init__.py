@@ -11,6 +11,7 @@ from dslda.inputs.formats.ldac import LdacLines
 from dslda.inputs.formats.matrix_market import MatrixMarket
 from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.formats.text_files import TextFile
+from dslda.inputs.formats.uci import UciBags
 
 __all__ = ["FORMATS", "FilePiece", "Piece"]
 
@@ -21,6 +22,7 @@ _FORMATS: tuple[type[FilePiece], ...] = (
     TextFile,
     LdacLines,
     MatrixMarket,
+    UciBags,
 )
 
 FORMATS: Mapping[str, type[FilePiece]] = {piece.format: piece for piece in _FORMATS}
