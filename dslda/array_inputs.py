@@ -57,12 +57,8 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
             "frequencies"
         )
     kept = values != 0
-    running = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
-    return DocumentBlock(
-        running[csr.indptr].astype(np.int64),
-        csr.indices[kept].astype(np.int32),
-        values[kept].astype(np.int32),
-    )
+    rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
+    return DocumentBlock.from_entries(rows[kept], csr.indices[kept], values[kept], csr.shape[0])
 
 
 def response_array(

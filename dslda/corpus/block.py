@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -69,20 +68,48 @@ class DocumentBlock:
             doc_id=None,
         )
 
-    def take(self, mask: NDArray[np.bool_]) -> DocumentBlock:
-        """The documents of a boolean mask, in their order."""
-        lengths = np.diff(self.indptr)
-        entries = np.repeat(mask, lengths)
-        indptr = np.zeros(int(mask.sum()) + 1, dtype=np.int64)
-        np.cumsum(lengths[mask], out=indptr[1:])
+    @classmethod
+    def from_entries(
+        cls,
+        rows: NDArray[np.int64],
+        terms: NDArray[np.integer],
+        counts: NDArray[np.integer],
+        n_documents: int,
+    ) -> DocumentBlock:
+        """Documents out of entries in any order, each term of a document once.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (nnz,)
+            Document of each entry.
+        terms, counts : ndarray of int, shape (nnz,)
+        n_documents : int
+        """
+        keys = rows * (int(terms.max(initial=0)) + 1) + terms
+        if (np.diff(keys) < 0).any():
+            order = np.argsort(keys)
+            terms, counts = terms[order], counts[order]
+        return cls(
+            _borders(np.bincount(rows, minlength=n_documents)),
+            terms.astype(np.int32, copy=False),
+            counts.astype(np.int32, copy=False),
+        )
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.integer]) -> DocumentBlock:
+        """The documents of a boolean mask, or of row numbers in their order."""
+        if rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)
+        lengths = np.diff(self.indptr)[rows]
+        indptr = _borders(lengths)
+        entries = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
         return DocumentBlock(
             indptr,
             self.terms[entries],
             self.counts[entries],
-            responses={name: values[mask] for name, values in self.responses.items()},
-            covariates={name: values[mask] for name, values in self.covariates.items()},
-            weight=None if self.weight is None else self.weight[mask],
-            doc_id=None if self.doc_id is None else tuple(compress(self.doc_id, mask)),
+            responses={name: values[rows] for name, values in self.responses.items()},
+            covariates={name: values[rows] for name, values in self.covariates.items()},
+            weight=None if self.weight is None else self.weight[rows],
+            doc_id=None if self.doc_id is None else tuple(self.doc_id[row] for row in rows.tolist()),
         )
 
     def __sizeof__(self) -> int:
@@ -169,3 +196,10 @@ def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
         reason = f"must select at least one of {n_documents} documents, got none"
         raise InputError(reason, parameter="documents")
     return mask
+
+
+def _borders(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Begin of each document, and the end of the last, from their numbers of entries."""
+    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    return indptr

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.block import MAX_COUNT
+from dslda.corpus.block import MAX_COUNT, DocumentBlock
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
 
@@ -265,10 +265,8 @@ def count_documents(
     if occurrences.size and occurrences.max() > MAX_COUNT:
         first = int(np.argmax(occurrences > MAX_COUNT))
         raise _too_large(int(occurrences[first])).at(place(int(rows[first])))
-    order = np.argsort(rows * len(vocabulary) + ids)
-    indptr = np.zeros(n_documents + 1, dtype=np.int64)
-    np.cumsum(np.bincount(rows, minlength=n_documents), out=indptr[1:])
-    return CountedDocuments(indptr, ids[order].astype(np.int32), occurrences[order].astype(np.int32), unknown)
+    block = DocumentBlock.from_entries(rows, ids, occurrences, n_documents)
+    return CountedDocuments(block.indptr, block.terms, block.counts, unknown)
 
 
 def _too_large(count: int) -> InputError:

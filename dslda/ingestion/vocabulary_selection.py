@@ -7,7 +7,7 @@ documents and their outcome cannot depend on how the input was cut.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -182,20 +182,15 @@ def restrict(
     ids = pc.index_in(chunk.words, value_set=keys).fill_null(-1).to_numpy(zero_copy_only=False)
     terms = ids.astype(np.int32, copy=False)[chunk.terms]
     known = terms >= 0
-    terms, counts = terms[known], chunk.counts[known]
-    # entries kept before each entry, read off at the borders of documents
-    indptr = np.concatenate([[0], np.cumsum(known, dtype=np.int64)])[chunk.indptr]
-    document = np.repeat(np.arange(n, dtype=np.int64), np.diff(indptr))
-    order = np.argsort(document * max(len(keys), 1) + terms)
+    rows = np.repeat(np.arange(n, dtype=np.int64), np.diff(chunk.indptr))
+    block = DocumentBlock.from_entries(rows[known], terms[known], chunk.counts[known], n)
     doc_id: tuple[str, ...] | None = None
     if chunk.doc_id is not None:
         doc_id = tuple(
             str(first_document + i) if given is None else given for i, given in enumerate(chunk.doc_id)
         )
-    return DocumentBlock(
-        indptr=indptr,
-        terms=terms[order],
-        counts=counts[order],
+    return replace(
+        block,
         responses=_over_levels(chunk.responses, chunk, levels),
         covariates=_over_levels(chunk.covariates, chunk, levels),
         weight=chunk.weight,

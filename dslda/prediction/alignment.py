@@ -114,11 +114,6 @@ def aligned_block(block: DocumentBlock, alignment: NDArray[np.int32] | None) -> 
     terms = alignment[block.terms]
     known = terms >= 0
     unknown = np.bincount(rows[~known], weights=block.counts[~known], minlength=block.n_documents)
-    rows, terms, counts = rows[known], terms[known], block.counts[known]
-    order = np.lexsort((terms, rows))
-    indptr = np.zeros(block.n_documents + 1, dtype=np.int64)
-    np.cumsum(np.bincount(rows, minlength=block.n_documents), out=indptr[1:])
-    return CountedBlock(
-        DocumentBlock(indptr, terms[order], counts[order], responses=block.responses, doc_id=block.doc_id),
-        unknown.astype(np.int64),
-    )
+    aligned = DocumentBlock.from_entries(rows[known], terms[known], block.counts[known], block.n_documents)
+    aligned = replace(aligned, responses=block.responses, doc_id=block.doc_id)
+    return CountedBlock(aligned, unknown.astype(np.int64))

@@ -264,13 +264,7 @@ def _documents(
 ) -> tuple[DocumentBlock, NDArray[np.float64]]:
     """Some of the documents of a view, and their responses in the user's units."""
     y = view.raw(block)[rows]
-    stored = view.rows(block)[rows]
-    lengths = np.diff(block.indptr)[stored]
-    indptr = np.zeros(len(stored) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    entries = np.repeat(block.indptr[stored] - indptr[:-1], lengths) + np.arange(indptr[-1])
-    covariates = {name: values[stored] for name, values in block.covariates.items()}
-    return DocumentBlock(indptr, block.terms[entries], block.counts[entries], covariates=covariates), y
+    return block.take(view.rows(block)[rows]), y
 
 
 def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -69,16 +69,9 @@ class TrainingView:
         if self.kept is None:
             return TrainingBlock(block.indptr, block.terms, block.counts, y, extras)
         keep = self._mask(block)
-        lengths = np.diff(block.indptr)
-        entries = np.repeat(keep, lengths)
-        indptr = np.zeros(int(keep.sum()) + 1, dtype=np.int64)
-        np.cumsum(lengths[keep], out=indptr[1:])
+        chosen = block.take(keep)
         return TrainingBlock(
-            indptr,
-            block.terms[entries],
-            block.counts[entries],
-            y[keep],
-            None if extras is None else extras[keep],
+            chosen.indptr, chosen.terms, chosen.counts, y[keep], None if extras is None else extras[keep]
         )
 
     def raw(self, block: DocumentBlock) -> NDArray[np.float64]:

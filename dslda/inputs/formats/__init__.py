@@ -1,4 +1,4 @@
-"""The input formats. A new one is a module with a subclass of ``FilePiece``, and a line here."""
+"""The input formats. A new one is a module with a subclass of ``FilePiece``, an import and a line here."""
 
 from __future__ import annotations
 

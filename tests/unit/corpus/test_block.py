@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.exceptions import InputError
@@ -109,3 +112,47 @@ def test_a_wrong_subset_is_refused(documents, message):
     with pytest.raises(InputError, match=message) as caught:
         document_mask(documents, 5)
     assert caught.value.parameter == "documents"
+
+
+MATRICES = st.integers(1, 4).flatmap(
+    lambda n_terms: st.lists(st.lists(st.integers(0, 2), min_size=n_terms, max_size=n_terms), max_size=6).map(
+        lambda rows: np.array(rows, dtype=np.int64).reshape(-1, n_terms)
+    )
+)
+
+
+def dense(documents: DocumentBlock, n_terms: int) -> np.ndarray:
+    matrix = np.zeros((documents.n_documents, n_terms), dtype=np.int64)
+    rows = np.repeat(np.arange(documents.n_documents), np.diff(documents.indptr))
+    matrix[rows, documents.terms] = documents.counts
+    return matrix
+
+
+@given(matrix=MATRICES, data=st.data())
+def test_entries_in_any_order_make_the_same_block(matrix: np.ndarray, data: st.DataObject) -> None:
+    rows, terms = np.nonzero(matrix)
+    order = np.array(data.draw(st.permutations(range(len(rows)))), dtype=np.int64)
+    rows, terms = rows[order], terms[order]
+    made = DocumentBlock.from_entries(rows, terms, matrix[rows, terms], len(matrix))
+    assert (made.indptr.dtype, made.terms.dtype, made.counts.dtype) == (np.int64, np.int32, np.int32)
+    assert np.array_equal(dense(made.validate(matrix.shape[1]), matrix.shape[1]), matrix)
+
+
+@given(matrix=MATRICES, data=st.data())
+def test_taking_documents_takes_their_rows(matrix: np.ndarray, data: st.DataObject) -> None:
+    n, n_terms = matrix.shape
+    entries = np.nonzero(matrix)
+    column = np.arange(n, dtype=np.float64)
+    whole = replace(
+        DocumentBlock.from_entries(*entries, matrix[entries], n), responses={"y": column}, weight=column
+    )
+    chosen = np.array(
+        data.draw(st.lists(st.integers(0, n - 1), max_size=8) if n else st.just([])), dtype=np.int64
+    )
+    some = whole.take(chosen).validate(n_terms)
+    assert np.array_equal(dense(some, n_terms), matrix[chosen])
+    assert some.responses["y"].tolist() == chosen.tolist()
+    assert some.weight is not None
+    assert some.weight.tolist() == chosen.tolist()
+    mask = np.isin(np.arange(n), chosen)
+    assert np.array_equal(dense(whole.take(mask), n_terms), matrix[mask])
