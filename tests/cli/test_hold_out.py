@@ -15,33 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import dslda as library
-from dslda.engine.progress import LogProgress
 from dslda.evaluation.metrics import held_out, predictive_r2_standard_error, share_standard_error
 from dslda.exceptions import ConvergenceWarning
 from dslda.persistence.model_store import write_model
+from tests.helpers.files import TOPIC_WORDS, topic_records, write_records
+from tests.helpers.progress import SilentProgress
 
 Dslda = Callable[..., Any]
-
-WORDS = [[f"{topic}{i}" for i in range(12)] for topic in "abc"]
-
-
-def write(path: Path, n: int, *, seed: int) -> Path:
-    """Texts of three topics, with a number and a class that follow from these."""
-    rng = np.random.default_rng(seed)
-    with path.open("w") as stream:
-        for _ in range(n):
-            theta = rng.dirichlet([1.0, 1.0, 1.0])
-            words = [WORDS[k][rng.integers(12)] for k in rng.choice(3, 40, p=theta)]
-            y = float(theta @ [0.0, 5.0, 10.0] + rng.normal())
-            record = {"text": " ".join(words), "y": y, "c": "xyz"[int(theta.argmax())]}
-            stream.write(json.dumps(record) + "\n")
-    return path
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hold-out")
-    records = write(folder / "train.jsonl", 800, seed=0)
+    records = write_records(folder / "train.jsonl", topic_records(800, seed=0))
     library.ingest(
         records, folder / "c.corpus", text="text", response=["y", "c"], categorical="c", max_df=1.0
     )
@@ -62,7 +48,7 @@ def test_what_documents_held_out_cannot_tell_is_said(
     rng = np.random.default_rng(0)
     with (tmp_path / "r.jsonl").open("w") as stream:
         for i in range(30):
-            record = {"text": " ".join(WORDS[i % 3][:5]), "y": float(rng.integers(9))}
+            record = {"text": " ".join(TOPIC_WORDS[i % 3][:5]), "y": float(rng.integers(9))}
             if kept[i]:
                 record |= {"y": 1.0} | records[0]
             stream.write(json.dumps(record) + "\n")
@@ -82,7 +68,7 @@ def test_a_response_of_which_too_little_is_kept_names_the_option(dslda: Dslda, t
     kept = held_out(30, 0.1, seed=0)
     with (tmp_path / "r.jsonl").open("w") as stream:
         for i in range(30):
-            stream.write(json.dumps({"text": " ".join(WORDS[i % 3][:5]), "y": float(kept[i])}) + "\n")
+            stream.write(json.dumps({"text": " ".join(TOPIC_WORDS[i % 3][:5]), "y": float(kept[i])}) + "\n")
     corpus = library.ingest(
         tmp_path / "r.jsonl", tmp_path / "r.corpus", text="text", response="y", min_df=1, max_df=1.0
     )
@@ -118,7 +104,7 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     assert f"held out:            {told[0]}\n" in shown
     assert re.search(r"intervals: +90%, prediction -\d\S+ to \+\d\S+\n", shown)
 
-    new = write(tmp_path / "new.jsonl", 1000, seed=4)
+    new = write_records(tmp_path / "new.jsonl", topic_records(1000, seed=4))
     assert dslda("score", tmp_path / "m.model", new, "--out", tmp_path / "scores").code == 0
     rows = pq.read_table(tmp_path / "scores" / "part-000000.parquet").to_pylist()
     true = [json.loads(line)["y"] for line in new.read_text().splitlines()]
@@ -210,7 +196,7 @@ def test_what_is_lost_with_documents_that_cannot_be_read_at_the_end_is_told(
 ) -> None:
     place, kept = shutil.copytree(corpus, tmp_path / "c.corpus"), ~held_out(800, 0.25)
 
-    class Moving(LogProgress):
+    class Moving(SilentProgress):
         def __exit__(self, *_: object) -> None:
             place.rename(tmp_path / "away")
 
@@ -225,7 +211,10 @@ def test_predictions_that_are_worse_than_the_mean_are_called_so(dslda: Dslda, tm
     rng, kept = np.random.default_rng(0), held_out(60, 0.4)
     with (tmp_path / "r.jsonl").open("w") as stream:
         for i in range(60):  # words say nothing of the number, and of classes held out the contrary
-            record = {"text": " ".join(rng.choice(WORDS[i % 2], 20)), "c": ("yes", "no")[(i + kept[i]) % 2]}
+            record = {
+                "text": " ".join(rng.choice(TOPIC_WORDS[i % 2], 20)),
+                "c": ("yes", "no")[(i + kept[i]) % 2],
+            }
             stream.write(json.dumps(record | {"y": float(rng.normal())}) + "\n")
     responses = {"response": ["y", "c"], "categorical": "c"}
     library.ingest(tmp_path / "r.jsonl", tmp_path / "r.corpus", text="text", max_df=1.0, **responses)
@@ -253,7 +242,11 @@ def test_what_training_refuses_is_refused_in_documents_held_out_too(
     path = tmp_path / "r.jsonl"
     with path.open("w") as stream:
         for i in range(60):
-            record = {"text": " ".join(WORDS[i % 3][i % 5 : i % 5 + 6]), "trials": 4, "class": 1 + i % 3}
+            record = {
+                "text": " ".join(TOPIC_WORDS[i % 3][i % 5 : i % 5 + 6]),
+                "trials": 4,
+                "class": 1 + i % 3,
+            }
             record |= {"few": i % 3, "count": i % 4} | (
                 {"count": -2, "few": 9, "class": 7} if i == odd else {}
             )

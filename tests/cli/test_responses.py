@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 
 import dslda as dslda_package
 from dslda.exceptions import InputError
+from tests.helpers.files import write_records
 
 Dslda = Callable[..., Any]
 
@@ -42,18 +42,6 @@ def bills(n: int = 90) -> list[dict[str, Any]]:
     return found
 
 
-def write(path: Path, records: list[dict[str, Any]]) -> Path:
-    """As CSV or JSON lines, by the ending."""
-    with path.open("w", newline="") as stream:
-        if path.suffix == ".csv":
-            rows = csv.DictWriter(stream, list(records[0]))
-            rows.writeheader()
-            rows.writerows(records)
-        else:
-            stream.writelines(json.dumps(record) + "\n" for record in records)
-    return path
-
-
 def table(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -77,7 +65,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     from dslda.cli.program import run
 
     made = tmp_path_factory.mktemp("bills")
-    source = write(made / request.param, bills())
+    source = write_records(made / request.param, bills())
     arguments = ("ingest", source, "--out", made / "bills.corpus", *INGEST, *COLUMNS)
     assert run([str(argument) for argument in arguments]) == 0
     return made
@@ -103,7 +91,7 @@ def test_what_is_missing_is_counted_reported_and_flagged(folder: Path, dslda: Ds
     new = bills(20)
     new[3]["party"] = "Green"
     for name in ("new.jsonl", "new.csv"):
-        done = dslda("predict", tmp_path / "stars.model", write(tmp_path / name, new))
+        done = dslda("predict", tmp_path / "stars.model", write_records(tmp_path / name, new))
         assert done.code == 0
         rows = table(done.out)
         assert [row["id"] for row in rows] == [f"b{i}" for i in range(20)]
@@ -200,7 +188,7 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
         {"text": "short brief quick" if i % 2 else "long slow late", "wait": (1 + i % 2) * (1 + i % 5)}
         for i in range(60)
     ]
-    write(tmp_path / "waits.jsonl", waits)
+    write_records(tmp_path / "waits.jsonl", waits)
 
     def program(*arguments: str) -> tuple[int, str]:
         code = "from dslda.cli import main; main()"
@@ -362,7 +350,7 @@ def test_bad_responses_are_one_clear_error_or_a_warning(
         bill | {"y": response(i), "constant": 3, "twice": 2 * bill["days"] + 1, "nothing": 0}
         for i, bill in enumerate(bills())
     ]
-    source = write(tmp_path / f"bills.{ending}", records)
+    source = write_records(tmp_path / f"bills.{ending}", records)
     names = ["--categorical", "y"] if isinstance(records[0]["y"], str) else []
     columns = ("--response", "y", "--covariates", "days,constant,twice,nothing", *names)
     assert dslda("ingest", source, "--out", tmp_path / "b.corpus", *INGEST, *columns).code == 0

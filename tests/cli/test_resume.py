@@ -131,16 +131,16 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
     assert f"going on after {done} iterations, from the checkpoint {tmp_path}/c" in ended.err
     assert_same(load_model(tmp_path / "m.model"), undisturbed[0])
     # a model that is complete is not replaced
-    before = contents(tmp_path)
+    before = times_and_bytes(tmp_path)
     again = dslda("train", corpus, *SETTINGS, *places, "--resume")
     assert (again.code, again.out) == (
         0,
         f"{tmp_path}/m.model: complete already: 3 topics, 25 iterations (not converged)\n",
     )
-    assert contents(tmp_path) == before
+    assert times_and_bytes(tmp_path) == before
 
 
-def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+def times_and_bytes(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Every file with its time and bytes."""
     return {str(p): (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
 
@@ -156,11 +156,11 @@ def test_a_fit_that_has_ended_is_left_alone_and_one_at_its_cap_goes_on_with_a_hi
     kept = (*fit, "--out", tmp_path / "m.model", "--checkpoint", tmp_path / "c", "--resume")
     first = dslda(*kept, "--max-iter", 3)
     assert first.out == f"{tmp_path}/m.model: 2 topics, 3 iterations (not converged)\n"
-    before = contents(tmp_path)
+    before = times_and_bytes(tmp_path)
     again = dslda(*kept, "--max-iter", 3)
     assert again.out == f"{tmp_path}/m.model: complete already: 2 topics, 3 iterations (not converged)\n"
     assert (again.code, again.err) == (0, "")
-    assert contents(tmp_path) == before
+    assert times_and_bytes(tmp_path) == before
 
     longer = dslda(*kept)
     assert longer.code == 0, longer.err
@@ -168,7 +168,7 @@ def test_a_fit_that_has_ended_is_left_alone_and_one_at_its_cap_goes_on_with_a_hi
     assert_same(load_model(tmp_path / "m.model"), load_model(tmp_path / "whole.model"))
     assert load_model(tmp_path / "m.model").training.converged
 
-    before = contents(tmp_path)
+    before = times_and_bytes(tmp_path)
     again = dslda(*kept, "--max-iter", 50)
     assert (again.code, again.err) == (0, "")
     assert re.fullmatch(r".*m\.model: complete already: 2 topics, \d+ iterations \(converged\)\n", again.out)
@@ -193,7 +193,7 @@ def test_a_fit_that_has_ended_is_left_alone_and_one_at_its_cap_goes_on_with_a_hi
         "the corpus has changed: 80 documents then, 110 now. Give another checkpoint, or begin anew with --overwrite in "
         "the place of --resume"
     )
-    for name, content in contents(tmp_path / "m.model").items():
+    for name, content in times_and_bytes(tmp_path / "m.model").items():
         assert before[name] == content
     assert dslda(*kept[:-1], "--overwrite").code == 0
 

@@ -28,6 +28,7 @@ from dslda.model import Model, load_model
 from dslda.scoring.run_folder import RunFolder, RunState
 from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
+from tests.helpers.files import contents, write_records
 
 Dslda = Callable[..., Any]
 
@@ -66,12 +67,7 @@ def undisturbed(made: Path, large: Path, tmp_path_factory: pytest.TempPathFactor
     out = tmp_path_factory.mktemp("undisturbed") / "scores"
     run = dslda.score(made / "stars.model", large, out)
     assert len(run.manifest["parts"]) >= 5
-    return content(out)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """All files of a run."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return contents(out)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -168,7 +164,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_bytes_of_an_undistur
     assert done.returncode == 0, done.stderr
     n_parts = sum(name.endswith(".parquet") for name in undisturbed)
     assert f"{len(left)} of {n_parts} parts are done already".encode() in done.stderr
-    assert content(out) == undisturbed
+    assert contents(out) == undisturbed
     assert left.items() <= {path.name: path.stat().st_mtime_ns for path in out.glob("parts/*.json")}.items()
 
 
@@ -194,7 +190,7 @@ def test_sigterm_keeps_the_finished_parts(
     assert not [path for folder in (out, out / "parts") for path in folder.glob(".*")]
     assert manifest(out)["status"] == "unfinished"
     assert dslda("score", made / "stars.model", large, "--out", out).code == 0
-    assert content(out) == undisturbed
+    assert contents(out) == undisturbed
 
 
 def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
@@ -205,7 +201,7 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     write(inputs / "b.jsonl", 5, repeat=1)
     score = ("score", made / "stars.model", f"{inputs}/*.jsonl", "--out", out)
     assert dslda(*score).code == 0
-    before, times = content(out), {p: p.stat().st_mtime_ns for p in out.rglob("*")}
+    before, times = contents(out), {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     again = dslda(*score)
     assert again.code == 0
     assert "complete: 5 rows of 5 records, nothing was new" in again.err
@@ -215,19 +211,19 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     assert "against 80 documents trained on" in described.out
     assert re.search(r"out of vocabulary: +\d.*% in training; without .* and \d", described.out)
     assert "5 rows in 1 part, nothing was new" in again.out
-    assert content(out) == before
+    assert contents(out) == before
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == times
 
     write(inputs / "a.jsonl", 4, first=5, repeat=1)
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)] == [f"n{i}" for i in range(9)]
-    assert content(out)["part-000000.parquet"] == before["part-000000.parquet"]
+    assert contents(out)["part-000000.parquet"] == before["part-000000.parquet"]
     # what somebody has removed is scored again
-    complete = content(out)
+    complete = contents(out)
     for name in ("part-000000.parquet", "parts/000001.json", "parts/000001.ids"):
         (out / name).unlink()
         assert "1 of them scored now" in dslda(*score).out
-        assert content(out) == complete
+        assert contents(out) == complete
     # moved away after it was scored, and another that was only touched: all rows stay
     (inputs / "b.jsonl").unlink()
     os.utime(inputs / "a.jsonl", (1, 1))
@@ -253,23 +249,23 @@ def test_parts_that_were_damaged_are_found_and_scored_again(dslda: Dslda, made: 
     for first, name in enumerate("abc"):  # a part each
         write(inputs / f"{name}.jsonl", 4, first=4 * first, repeat=1)
         assert dslda(*score).code == 0
-    complete = content(out)
+    complete = contents(out)
     done = dslda(*score, "--verify")
     assert "3 parts read again: all are what was written" in done.err
     assert "nothing was new" in done.out
     damage(out / "part-000001.parquet")
     assert "nothing was new" in dslda(*score).out
-    assert content(out) != complete
+    assert contents(out) != complete
     for names in (["part-000001.parquet"], ["part-000000.parquet", "part-000002.parquet"]):
         for name in names:
-            if content(out)[name] == complete[name]:
+            if contents(out)[name] == complete[name]:
                 damage(out / name)
         done = dslda(*score, "--verify", "--json")
         assert done.code == 0, done.err
         (event,) = [e for e in map(json.loads, done.err.splitlines()) if e.get("event") == "damaged_parts"]
         assert (event["level"], event["count"], event["first"]) == ("warning", len(names), names)
         assert f"{len(names)} of them scored now" in done.out
-        assert content(out) == complete
+        assert contents(out) == complete
     # what a run that was stopped has left is read again too, and what it has not done is no damage
     damage(out / "parts" / "000002.ids")
     (out / "parts" / "000000.json").unlink()
@@ -281,7 +277,7 @@ def test_parts_that_were_damaged_are_found_and_scored_again(dslda: Dslda, made: 
         "1 part is not what was written, damaged or lost, and is scored again: part-000002.parquet"
         in done.err
     )
-    assert content(out) == complete
+    assert contents(out) == complete
 
 
 @pytest.mark.parametrize(
@@ -299,14 +295,14 @@ def test_a_note_that_was_damaged_is_scored_again_and_not_summed_up(
     write(tmp_path / "a.jsonl", 3, repeat=1)
     score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", tmp_path / "out")
     assert dslda(*score).code == 0
-    complete = content(tmp_path / "out")
+    complete = contents(tmp_path / "out")
     note = tmp_path / "out" / "parts" / "000000.json"
     raw = note.read_text()
     assert then in raw
     note.write_text(raw.replace(then, now, 1))
     done = dslda(*score, "--verify")
     assert (done.code, "damaged or lost" in done.err) == (0, True)
-    assert content(tmp_path / "out") == complete
+    assert contents(tmp_path / "out") == complete
 
 
 def test_parts_of_a_complete_run_that_are_gone_are_told_and_scored_again(
@@ -315,11 +311,11 @@ def test_parts_of_a_complete_run_that_are_gone_are_told_and_scored_again(
     write(tmp_path / "a.jsonl", 3, repeat=1)
     score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", tmp_path / "out")
     assert dslda(*score).code == 0
-    complete = content(tmp_path / "out")
+    complete = contents(tmp_path / "out")
     (tmp_path / "out" / "part-000000.parquet").unlink()
     told = "1 part of a complete run was lost or cut, and is scored again: part-000000.parquet"
     assert told in dslda(*score).err
-    assert content(tmp_path / "out") == complete
+    assert contents(tmp_path / "out") == complete
     # where rows are lost nothing counts, whatever else is to be scored
     (tmp_path / "b.jsonl").write_text('{"text": "good"}\n{\n')
     for lose in (Path.unlink, damage):
@@ -328,7 +324,7 @@ def test_parts_of_a_complete_run_that_are_gone_are_told_and_scored_again(
         assert "out is not complete; the same command goes on with the" in stopped.error
         assert manifest(tmp_path / "out")["status"] == "unfinished"
         assert dslda(*score).code == 0
-        assert content(tmp_path / "out") == complete
+        assert contents(tmp_path / "out") == complete
 
 
 @pytest.mark.parametrize("output_format", ["csv", "jsonl"])
@@ -338,13 +334,13 @@ def test_a_damaged_part_whose_input_is_gone_is_refused_and_stays(
     inputs, out = tmp_path / "in", tmp_path / "out"
     inputs.mkdir()
     hostile = ["=1", "'x", "a\nb", 'q"', "\u2028"]
-    (inputs / "a.jsonl").write_text("".join(json.dumps({"key": i, "text": "good"}) + "\n" for i in hostile))
+    write_records(inputs / "a.jsonl", ({"key": i, "text": "good"} for i in hostile))
     score = ("score", made / "stars.model", inputs, "--out", out, "--output-format", output_format)
     assert dslda(*score).code == 0
-    complete = content(out)
+    complete = contents(out)
     assert "1 part read again: all are what was written" in dslda(*score, "--verify").err
     damage(out / f"part-000000.{output_format}")
-    before = content(out)
+    before = contents(out)
     (inputs / "a.jsonl").rename(tmp_path / "a.jsonl")
     refused = dslda(*score, "--verify")
     assert refused.code == 2
@@ -352,10 +348,10 @@ def test_a_damaged_part_whose_input_is_gone_is_refused_and_stays(
         f"part-000000.{output_format} must be what was written, it is damaged, and {inputs}/a.jsonl"
         in refused.error
     )
-    assert content(out) == before
+    assert contents(out) == before
     (tmp_path / "a.jsonl").rename(inputs / "a.jsonl")
     assert dslda(*score, "--verify").code == 0
-    assert content(out) == complete
+    assert contents(out) == complete
 
 
 def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
@@ -370,7 +366,7 @@ def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
         assert "no file is there" in refused.error
     write(inputs / "a.jsonl", 3, repeat=1)
     assert dslda("score", made / "stars.model", inputs, "--out", out).code == 0
-    before = content(out)
+    before = contents(out)
     (inputs / "a.jsonl").rename(tmp_path / "a.jsonl")
     for given in ((f"{inputs}/*.jsonl",), (inputs,), (inputs, f"{other}/*")):
         quiet = dslda("score", made / "stars.model", *given, "--out", out)
@@ -380,7 +376,7 @@ def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
     assert dslda("score", made / "stars.model", inputs, "--topics", "1", "--out", out).code == 2
     # a name that is no pattern is a mistake
     assert dslda("score", made / "stars.model", inputs / "a.jsonl", "--out", out).code == 2
-    assert content(out) == before
+    assert contents(out) == before
     write(other / "b.jsonl", 1, first=9, repeat=1)
     assert dslda("score", made / "stars.model", inputs, f"{other}/*", "--out", out).code == 0
     assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n9"]
@@ -395,7 +391,7 @@ def test_a_folder_of_inputs_that_is_gone_or_cannot_be_read_is_no_week_without_a_
     write(inputs / "sub" / "b.jsonl", 3, first=3, repeat=1)
     score = ("score", made / "stars.model")
     assert dslda(*score, inputs, "--out", out).code == 0
-    before = content(out)
+    before = contents(out)
     gone = dslda(*score, f"{tmp_path}/nowhere/*.jsonl", "--out", out)
     assert (gone.code, f"the folder {tmp_path}/nowhere is not there" in gone.error) == (2, True)
     for folder in (inputs / "sub", inputs):
@@ -407,7 +403,7 @@ def test_a_folder_of_inputs_that_is_gone_or_cannot_be_read_is_no_week_without_a_
             folder.chmod(rights)
         assert refused.returncode == 2, refused.stderr
         assert f"the folder {folder} cannot be read: Permission denied" in refused.stderr
-    assert content(out) == before
+    assert contents(out) == before
 
 
 def test_a_renamed_input_is_scored_again_with_a_warning_that_names_both(
@@ -439,7 +435,7 @@ def test_a_changed_input_is_refused_or_scored_again_behind_all_others(
     write(inputs / "b.jsonl", 2, first=3, repeat=9000)
     score = ("score", made / "stars.model", inputs, "--out", out)
     assert dslda(*score).code == 0
-    before = content(out)
+    before = contents(out)
     write(inputs / "a.jsonl", 4, first=10, repeat=1)
     refused = dslda(*score)
     assert refused.code == 2
@@ -447,12 +443,12 @@ def test_a_changed_input_is_refused_or_scored_again_behind_all_others(
         f"1 input that was scored before changed since: {inputs}/a.jsonl; score them again with --rescore-changed"
         in refused.error
     )
-    assert content(out) == before
+    assert contents(out) == before
     done = dslda(*score, "--rescore-changed")
     assert done.code == 0, done.err
     assert [row["id"] for row in rows(out)] == ["n3", "n4", "n10", "n11", "n12", "n13"]
     assert [part["part"] for part in manifest(out)["parts"]] == [1, 2]
-    assert sorted(content(out)) == [
+    assert sorted(contents(out)) == [
         "manifest.json",
         *("part-000001.parquet", "part-000002.parquet"),
         *("parts/000001.ids", "parts/000001.json", "parts/000002.ids", "parts/000002.json"),
@@ -470,11 +466,11 @@ def test_what_shares_a_part_with_a_changed_input_is_scored_again_too(
     assert dslda(*score).code == 0
     write(inputs / "b.jsonl", 1, first=10, repeat=1)
     (inputs / "c.jsonl").rename(tmp_path / "c.jsonl")
-    before = content(out)
+    before = contents(out)
     refused = dslda(*score, "--rescore-changed")
     assert refused.code == 2
     assert f"1 of them is not: {inputs}/c.jsonl; put them back as they were and name them" in refused.error
-    assert content(out) == before
+    assert contents(out) == before
     (tmp_path / "c.jsonl").rename(inputs / "c.jsonl")
     assert dslda(*score, "--rescore-changed").code == 0
     assert [row["id"] for row in rows(out)] == ["n0", "n1", "n10", "n4", "n5"]
@@ -512,7 +508,7 @@ def test_a_corrupt_line_stops_before_anything_is_final_and_mended_the_run_goes_o
     assert dslda(*score).code == 0
     fresh = tmp_path / "fresh"
     assert dslda(*score[:-1], fresh).code == 0
-    assert content(out) == content(fresh)
+    assert contents(out) == contents(fresh)
 
 
 def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
@@ -523,7 +519,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
     score = ("score", made / "stars.model", inputs, "--metrics", metrics, "--out")
     write(inputs / "a.jsonl", 5, repeat=1)
     assert dslda(*score, out).code == 0
-    complete = content(out)
+    complete = contents(out)
     shutil.copytree(out, fresh)
     write(inputs / "b.jsonl", 3, first=5, repeat=9000)  # a part of its own
     sound = write(inputs / "c.jsonl", 3, first=8, repeat=1).read_bytes()
@@ -536,7 +532,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
         assert (
             f"{out} stays as it was complete before; the same command goes on with the 1 part" in done.error
         )
-        found = content(out)
+        found = contents(out)
         assert complete.items() < found.items()
         assert "unfinished.json" in found
         told = metrics.read_text()
@@ -558,33 +554,33 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
         assert done.code == 0, done.err
         assert (f"{inputs}/c.jsonl is not among the inputs any more" in done.err) != damaged
         assert len(rows(other)) == manifest(other)["rows_out"] == n_rows
-        assert "unfinished.json" not in content(other)
-        assert damaged or content(other) == complete
+        assert "unfinished.json" not in contents(other)
+        assert damaged or contents(other) == complete
     (inputs / "c.jsonl").write_bytes(sound)
     for folder in (out, fresh):
         assert dslda(*score, folder).code == 0
-    assert content(out) == content(fresh)
+    assert contents(out) == contents(fresh)
 
     # and so with rows that are to be replaced
-    complete = content(out)
+    complete = contents(out)
     write(inputs / "b.jsonl", 3, first=20, repeat=9000)
     (inputs / "c.jsonl").write_bytes(sound.replace(b'"n9"', b"n9"))
     metrics.unlink()
     done = dslda(*score, out, "--rescore-changed")
     assert done.code == 2
-    assert complete.items() < content(out).items()
+    assert complete.items() < contents(out).items()
     assert f'dslda_score_rows{{run="{out}"}} 11.0\n' in metrics.read_text()
     for path in list(inputs.iterdir()):
         path.rename(tmp_path / path.name)
     assert dslda(*score, out).code == 0
-    assert content(out) == complete
+    assert contents(out) == complete
     for name in "abc":
         (tmp_path / f"{name}.jsonl").rename(inputs / f"{name}.jsonl")
     assert dslda(*score, out, "--rescore-changed").code == 2
     (inputs / "c.jsonl").write_bytes(sound.replace(b'"n9"', b'"n7"'))
     for folder in (out, fresh):
         assert dslda(*score, folder, "--rescore-changed").code == 0
-    assert content(out) == content(fresh)
+    assert contents(out) == contents(fresh)
     assert [row["id"] for row in rows(out)] == [f"n{i}" for i in (0, 1, 2, 3, 4, 20, 21, 22, 8, 7, 10)]
 
 
@@ -701,14 +697,14 @@ def test_a_file_that_could_not_be_opened_is_scored_as_soon_as_it_can_be(
     score = ("score", made / "stars.model", inputs, "--out", out, "--on-error", "skip")
     done = without_rights(CODE, *score)
     assert "2 rows in 1 part, 1 of them scored now, 1 input unreadable" in done.stdout
-    complete = content(out)
+    complete = contents(out)
     assert "nothing was new, 1 input unreadable" in without_rights(CODE, *score).stdout
-    assert content(out) == complete
+    assert contents(out) == complete
     (inputs / "b.jsonl").chmod(0o600)  # which changes neither its size nor its time
     done = dslda(*score)
     assert "4 rows in 2 parts, 1 of them scored now, mean" in done.out
     assert [row["id"] for row in rows(out)] == ["n0", "n1", "n2", "n3"]
-    assert content(out)["part-000000.parquet"] == complete["part-000000.parquet"]
+    assert contents(out)["part-000000.parquet"] == complete["part-000000.parquet"]
     assert "nothing was new" in dslda(*score).out
 
 
@@ -811,10 +807,10 @@ def test_a_corpus_is_scored_by_partition_and_one_of_another_vocabulary_refused(
     assert [row["id"] for row in rows(out)] == [f"k{i}" for i in range(80)]
     write(tmp_path / "more.jsonl", 5, repeat=1)
     assert dslda("ingest", tmp_path / "more.jsonl", "--append", "--out", corpus).code == 0
-    before = content(out)
+    before = contents(out)
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)][80:] == [f"n{i}" for i in range(5)]
-    assert content(out)["part-000000.parquet"] == before["part-000000.parquet"]
+    assert contents(out)["part-000000.parquet"] == before["part-000000.parquet"]
     other = tmp_path / "other.corpus"
     ingest = ("ingest", made / "reviews.jsonl", "--text", "text", "--max-df", "1.0", "--min-df", "1")
     assert dslda(*ingest, "--max-features", "5", "--out", other).code == 0
@@ -861,7 +857,7 @@ def test_a_full_disk_is_a_clean_stop_that_can_be_gone_on_with(
         assert out.exists() == (limit > 1)
         assert limit == 1 or manifest(out)["status"] == "unfinished"
     assert dslda("score", made / "stars.model", large, "--out", out).code == 0
-    assert content(out) == undisturbed
+    assert contents(out) == undisturbed
 
 
 def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
@@ -875,7 +871,7 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
         assert f"{out} is being written by another run (process {os.getpid()} on " in done.error
     assert not out.exists()
     assert dslda(*score, "--out", out).code == 0
-    before = content(out)
+    before = contents(out)
     for arguments, says in (
         (
             ("--topics", "1"),
@@ -908,7 +904,7 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
         assert done.code == 2
         assert "cannot be written: Not a directory" in done.error
     damaged = json.loads((out / "manifest.json").read_text()) | {"rows_out": 81}
-    assert content(out) == before
+    assert contents(out) == before
     (out / "manifest.json").write_text(json.dumps(damaged))
     assert "does not agree with its checksum" in dslda(*score, "--out", out).error
 
@@ -921,7 +917,7 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
     write(inputs / "a.jsonl", 5, repeat=1)
     score = ("score", made / "stars.model", inputs, "--out", out)
     assert dslda(*score).code == 0
-    before = content(out)
+    before = contents(out)
     folders = (out / "parts", out)
     try:
         for folder in folders:
@@ -957,10 +953,10 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
         for folder in folders:
             folder.chmod(0o700)
     damage(out / "part-000000.parquet")
-    assert before.items() < content(out).items()
+    assert before.items() < contents(out).items()
     assert dslda(*score).code == 0
-    assert content(out)["part-000000.parquet"] == before["part-000000.parquet"]
-    assert "unfinished.json" not in content(out)
+    assert contents(out)["part-000000.parquet"] == before["part-000000.parquet"]
+    assert "unfinished.json" not in contents(out)
 
 
 def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
@@ -970,7 +966,7 @@ def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
     write(tmp_path / "a.jsonl", 3, repeat=1)
     score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", out)
     assert dslda(*score).code == 0
-    complete = content(out)
+    complete = contents(out)
     for name in (
         "parts",
         "part-000000.parquet",
@@ -1004,7 +1000,7 @@ def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
         else:
             away.unlink(missing_ok=True)
         assert dslda(*score).code == 0
-        assert content(out) == complete
+        assert contents(out) == complete
 
 
 @pytest.mark.parametrize(("when", "later"), [("size", False), ("content", False), ("content", True)])
@@ -1017,7 +1013,7 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
         write(inputs / "0.jsonl", 2, first=9, repeat=1)
         for folder in (out, fresh):
             dslda.score(made / "stars.model", inputs, folder)
-    complete = content(out)
+    complete = contents(out)
     for i, name in enumerate(("a", "b")):
         write(inputs / f"{name}.jsonl", 2, first=2 * i, repeat=12000)
     changing = inputs / "a.jsonl"
@@ -1035,13 +1031,13 @@ def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_ke
     with pytest.raises(InputChangedError, match=r"in/a\.jsonl must stay as it is while it is scored"):
         dslda.score(made / "stars.model", inputs, out, progress=change)
     assert later or manifest(out)["status"] == "unfinished"
-    assert complete.items() <= content(out).items()
+    assert complete.items() <= contents(out).items()
     assert [p.name for p in out.glob("part-*") if p.name not in complete] == [
         f"part-00000{later + 1}.parquet"
     ]
     dslda.score(made / "stars.model", inputs, out)
     dslda.score(made / "stars.model", inputs, fresh)
-    assert content(out) == content(fresh)
+    assert contents(out) == contents(fresh)
 
 
 def test_an_input_that_changes_while_it_is_scored_is_no_reason_to_call_somebody(
@@ -1108,7 +1104,7 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
     ]
     hostile = tmp_path / "in" / "=cmd|..%2f\n'$(touch x)'.jsonl"
     hostile.parent.mkdir()
-    hostile.write_text("".join(json.dumps({"key": i, "text": "good"}) + "\n" for i in ids))
+    write_records(hostile, ({"key": i, "text": "good"} for i in ids))
     for output_format in ("csv", "jsonl"):
         out = tmp_path / output_format
         assert (
@@ -1117,7 +1113,7 @@ def test_hostile_identifiers_and_paths_make_no_file_names_and_no_formulas(
             ).code
             == 0
         )
-        assert sorted(content(out)) == [
+        assert sorted(contents(out)) == [
             *("manifest.json", f"part-000000.{output_format}", "parts/000000.ids", "parts/000000.json")
         ]
     predicted = dslda("predict", made / "stars.model", hostile, "--out", tmp_path / "jsonl" / "predicted.csv")
@@ -1252,11 +1248,11 @@ def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path:
         for inputs in (f"{folder}/*.jsonl", folder) if place.parent == folder else (folder,):
             if inputs != folder and place.name == "m.prom":
                 continue
-            before = content(tmp_path)
+            before = contents(tmp_path)
             done = dslda("score", model, inputs, "--out", tmp_path / "out", "--metrics", place)
             assert done.code == 2
             assert says in done.error
-            assert content(tmp_path) == before
+            assert contents(tmp_path) == before
     for _ in range(2):
         done = dslda("score", model, folder, "--out", tmp_path / "out", "--metrics", tmp_path / "m.prom")
         assert done.code == 0, done.err

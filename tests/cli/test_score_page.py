@@ -20,6 +20,7 @@ from dslda.inputs.formats.csv import CsvLines
 from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.streams import InputFile
 from dslda.scoring.prometheus import HELP, PREFIX
+from tests.helpers.files import write_records
 
 ROOT = Path(__file__).parents[2]
 FREE = {"classes", "versions", "flags"}
@@ -107,7 +108,7 @@ def test_predictions_are_made_of_topics_as_the_page_says(
         json.loads(line) | {"shop": "abc"[i % 3]}
         for i, line in enumerate(write_reviews(tmp_path / "reviews.jsonl").read_text().splitlines())
     ]
-    (tmp_path / "reviews.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents))
+    write_records(tmp_path / "reviews.jsonl", documents)
     corpus = dslda.ingest(
         tmp_path / "reviews.jsonl",
         text="text",

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import dask.config
 import psutil
 import pytest
@@ -29,7 +28,9 @@ from dslda.families.base import STANDARDISED
 from dslda.variational.initial import initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 from tests.helpers import faults
-from tests.helpers.faults import Signaller, TrappedSource
+from tests.helpers.faults import TrappedSource
+from tests.helpers.processes import sent_by_value
+from tests.helpers.progress import Signaller
 
 pytestmark = pytest.mark.slow
 
@@ -51,13 +52,8 @@ def two_workers(processes: Any) -> Iterator[Client]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _by_value() -> Iterator[None]:
-    """Workers cannot import these modules."""
-    modules = (sys.modules[__name__], faults)
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    yield
-    for module in modules:
-        cloudpickle.unregister_pickle_by_value(module)
+    with sent_by_value(__name__, faults.__name__):
+        yield
 
 
 def worker_pids(client: Client) -> list[int]:

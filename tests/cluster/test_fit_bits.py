@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.model import load_model
 from dslda.training.train import train
 from dslda.variational.design import Design
+from tests.helpers.files import write_records
 
 # fixtures of this folder: problem, expected, processes, in_process
 
@@ -295,7 +295,7 @@ def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_
         for d in range(n)
     ]
     path = tmp_path / "bills.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_records(path, records)
     corpus = ingest(
         path,
         tmp_path / "bills.corpus",

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import dask.config
 import psutil
 import pytest
@@ -25,7 +24,8 @@ from dslda.exceptions import EngineError
 from dslda.inputs import files
 from dslda.model import Model
 from dslda.scoring import part
-from tests.helpers.processes import QUICK, STALL, both
+from tests.helpers.files import contents
+from tests.helpers.processes import QUICK, STALL, both, sent_by_value
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,11 +37,8 @@ ARGUMENTS: dict[str, Any] = {"text": "text", "response": "y", "max_df": 1.0, "pa
 
 @pytest.fixture(scope="module", autouse=True)
 def _by_value() -> Iterator[None]:
-    """Workers cannot import this module."""
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)
-    yield
-    cloudpickle.unregister_pickle_by_value(module)
+    with sent_by_value(__name__):
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -75,11 +72,7 @@ def scored(model: Model, texts: Path, tmp_path_factory: pytest.TempPathFactory) 
     """What a run in this process leaves."""
     out = tmp_path_factory.mktemp("expected") / "out"
     dslda.score(model, texts, out)
-    return content(out)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return contents(out)
 
 
 class Stopper:
@@ -105,7 +98,7 @@ def test_a_worker_that_is_stopped_while_it_scores_costs_no_row(
 ) -> None:
     (worker, pid), _ = both(two_programs).items()
     dslda.score(model, texts, tmp_path / "out", client=two_programs, progress=Stopper("score", [pid]))
-    assert content(tmp_path / "out") == scored
+    assert contents(tmp_path / "out") == scored
     assert f"worker {worker} sends no heartbeat" in caplog.text
     assert f"restarting {worker}" in caplog.text
     assert not psutil.pid_exists(pid)
@@ -186,7 +179,7 @@ def test_a_part_that_two_workers_come_to_write_is_whole(
     monkeypatch.setattr("dslda.scoring.score.score_part", score_part)
     monkeypatch.setattr(part, "_measured", measured)
     dslda.score(model, texts, tmp_path / "out")
-    assert content(tmp_path / "out") == scored
+    assert contents(tmp_path / "out") == scored
 
 
 def test_workers_and_nannies_that_are_stopped_end_a_run_that_goes_on_later(
@@ -212,4 +205,4 @@ def test_workers_and_nannies_that_are_stopped_end_a_run_that_goes_on_later(
     assert "the same command goes on with the" in "".join(raised.value.__notes__)
     assert len(list((tmp_path / "out" / "parts").glob("*.json"))) >= 1
     dslda.score(model, texts, tmp_path / "out")
-    assert content(tmp_path / "out") == scored
+    assert contents(tmp_path / "out") == scored

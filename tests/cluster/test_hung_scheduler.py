@@ -26,7 +26,9 @@ from dslda.engine.dask.plugin import register
 from dslda.exceptions import EngineError
 from dslda.model import Model
 from dslda.persistence.checkpoint_store import read_checkpoint
+from tests.helpers.files import contents
 from tests.helpers.processes import a_cluster
+from tests.helpers.progress import AtPartition
 
 pytestmark = [
     pytest.mark.slow,
@@ -109,23 +111,8 @@ def test_training_ends_after_its_checkpoint(
     settings: dict[str, Any] = {"response": "y", "n_topics": 2, "tol": 0.0, "max_iter": 5}
     kept = {"checkpoint": tmp_path / "c", "checkpoint_every": 1000}  # no other than that of the end
 
-    class Stopper:
-        """Stops the scheduler in the middle of the third iteration."""
-
-        left = 2 * problem.source.n_partitions + 2
-
-        def partition(self, n_documents: int) -> None:
-            self.left -= n_documents > 0
-            if self.left == 0:
-                scheduler.stop()
-
-        def started(self, *_: Any) -> None: ...
-        def resumed(self, *_: Any) -> None: ...
-        def iteration(self, _: Any) -> None: ...
-        def __enter__(self) -> Stopper:
-            return self
-
-        def __exit__(self, *_: Any) -> None: ...
+    # in the middle of the third iteration
+    stopper = AtPartition(scheduler.stop, at=2 * problem.source.n_partitions + 2)
 
     with (
         Client(scheduler.address, set_as_default=False) as client,
@@ -139,7 +126,7 @@ def test_training_ends_after_its_checkpoint(
             **settings,
             **kept,
             client=client,
-            progress=Stopper(),  # type: ignore[arg-type]
+            progress=stopper,  # type: ignore[arg-type]
         )
     assert f"the checkpoint {tmp_path}/c holds 2 iterations" in "".join(raised.value.__notes__)
     assert read_checkpoint(tmp_path / "c").n_iterations == 2
@@ -161,11 +148,7 @@ def test_scoring_ends_with_its_parts_and_goes_on_to_the_same_bytes(
         run = dslda.score(model, texts, tmp_path / "out", client=client)
     assert run.n_new_parts == len(run.manifest["parts"]) - done > 0
     dslda.score(model, texts, tmp_path / "alone")
-    assert content(tmp_path / "out") == content(tmp_path / "alone")
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    assert contents(tmp_path / "out") == contents(tmp_path / "alone")
 
 
 def test_ingestion_ends_and_leaves_nothing(texts: Path, scheduler: Scheduler, tmp_path: Path) -> None:

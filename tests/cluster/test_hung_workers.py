@@ -14,7 +14,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import cloudpickle
 import dask.config
 import psutil
 import pytest
@@ -26,8 +25,9 @@ from dslda.cluster import hung_workers
 from dslda.cluster.hung_workers import WorkerWatch
 from dslda.exceptions import EngineError
 from tests.helpers import faults
-from tests.helpers.faults import AtPartition, Signaller, TrappedSource
-from tests.helpers.processes import QUICK, STALL, both
+from tests.helpers.faults import TrappedSource
+from tests.helpers.processes import QUICK, STALL, both, sent_by_value
+from tests.helpers.progress import AtPartition, Signaller
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,13 +42,8 @@ READ_AGAIN = {"dslda.engine.resident-fraction": 1e-9}
 
 @pytest.fixture(scope="module", autouse=True)
 def _by_value() -> Iterator[None]:
-    """Workers cannot import these modules."""
-    modules = (sys.modules[__name__], faults)
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    yield
-    for module in modules:
-        cloudpickle.unregister_pickle_by_value(module)
+    with sent_by_value(__name__, faults.__name__):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -42,52 +42,13 @@ import numcodecs.blosc, pyarrow.compute, sklearn.feature_extraction.text, zarr, 
 from dslda.cli.program import run
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import InputError
+from tests.helpers.dying_children import count_changes, run_in_child
+from tests.helpers.files import write_records
 
 job = json.loads(sys.argv[1])
 folder = Path(job["folder"])
 place = folder / "work" / "c.corpus"
 logging.disable(logging.CRITICAL)
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
-
-
-def changes(event, arguments):
-    """Whether an audit event is a change beneath the folder of work."""
-    paths = [str(a) for a in arguments[:2] if isinstance(a, (str, os.PathLike))]
-    if not any(path.startswith(str(folder / "work")) for path in paths):
-        return False
-    if event == "open":
-        return bool(arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-    return event in CHANGES
-
-
-def arm(number, at):
-    """Send this process a signal just before its change number `at`; count them where `at` is 0."""
-    seen = [0]
-
-    def hook(event, arguments):
-        if (event == "open" or event in CHANGES) and changes(event, arguments):
-            seen[0] += 1
-            if seen[0] == at:
-                os.kill(os.getpid(), number)
-
-    sys.addaudithook(hook)
-    return seen
-
-
-def in_child(function):
-    """Exit code of a function in a child, or minus the signal that ended it."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            code = function() or 0
-        except BaseException:
-            traceback.print_exc()
-            code = 99
-        sys.stderr.flush()
-        os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def reset():
     shutil.rmtree(folder / "work", ignore_errors=True)
     (folder / "work").mkdir()
@@ -138,7 +99,7 @@ def left():
 
 def once(number, at, act, result):
     def killed():
-        seen = arm(number, at)
+        seen = count_changes(folder / "work", at=at, number=number)
         code = act()
         if at == 0:
             result.write_text(json.dumps(seen[0]))
@@ -150,11 +111,11 @@ def once(number, at, act, result):
         result.write_text(json.dumps(first | {"then": state(), "then_left": left()}))
 
     reset()
-    code = in_child(killed)
+    code = run_in_child(killed)
     if at == 0:
         assert code == 0
         return json.loads(result.read_text())
-    assert in_child(look) == 0, f"at change {at}"
+    assert run_in_child(look) == 0, f"at change {at}"
     return json.loads(result.read_text()) | {"code": code, "at": at}
 
 
@@ -172,7 +133,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kills")
     for name, n, words in (("old", N_OLD, "apple pear plum"), ("new", N_NEW, "pear plum apple fig")):
         rows = [{"id": f"{name}{i}", "text": " ".join([words] * (1 + i % 5)), "y": i / 7} for i in range(n)]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_records(folder / f"{name}.jsonl", rows)
     ingest(folder / "old.jsonl", folder / "old.corpus", **FIELDS)
     return folder
 

@@ -25,6 +25,7 @@ from dslda.exceptions import ConvergenceWarning, DataWarning, InputError, Output
 from dslda.storage import lease
 from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
+from tests.helpers.progress import SilentProgress
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -244,7 +245,7 @@ def test_of_two_that_begin_at_once_one_holds_it(place: str) -> None:
     assert all("is being written by another run (process " in text for text in said if text[:4] != "held")
 
 
-class Thief:
+class Thief(SilentProgress):
     """What takes the lock of a run from it in the middle, as another would after it had stood still."""
 
     def __init__(self, folder: str, stage: str = "") -> None:
@@ -258,19 +259,9 @@ class Thief:
         if stage == self.stage:
             self.steal()
 
-    # of a fit
-    def started(self, *_: Any) -> None: ...
-    def partition(self, _: int) -> None: ...
-    def resumed(self, trace: Any) -> None: ...
-
     def iteration(self, record: Any) -> None:
         if record.iteration == 2:
             self.steal()
-
-    def __enter__(self) -> Thief:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 LOST = "was given to another run: this one stood still for so long"

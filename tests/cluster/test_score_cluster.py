@@ -19,6 +19,7 @@ import dslda
 from dslda.cluster.client import ClientLater
 from dslda.exceptions import InputError
 from dslda.model import Model
+from tests.helpers.files import contents, write_records
 
 Clusters = Callable[[int], AbstractContextManager[Client]]
 
@@ -57,11 +58,7 @@ def expected(model: Model, texts: Path, tmp_path_factory: pytest.TempPathFactory
     assert len(run.manifest["parts"]) > 3
     assert run.manifest["duplicate_ids"]["count"] == 410 + 10
     assert run.manifest["new_words"]["words"][0]["count"] > 100
-    return content(out)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return contents(out)
 
 
 def test_the_same_bytes_on_two_workers(
@@ -72,7 +69,7 @@ def test_the_same_bytes_on_two_workers(
         dslda.score(
             model, texts, tmp_path / "out", id="id", client=client, progress=lambda *a: seen.append(a)
         )
-        assert content(tmp_path / "out") == expected
+        assert contents(tmp_path / "out") == expected
         n_parts = sum(name.startswith("part-") for name in expected)
         assert ("score", n_parts, n_parts) in seen
 
@@ -90,7 +87,7 @@ def test_the_same_bytes_on_two_workers(
         )
         assert run.n_new_parts == 1
         assert ("verify", n_parts, n_parts) in seen
-        assert content(tmp_path / "out") == expected
+        assert contents(tmp_path / "out") == expected
 
         # an error of one part keeps the others, and is that of the first
         bad = tmp_path / "bad"
@@ -126,15 +123,15 @@ def test_a_killed_worker_costs_no_row(
         deadline = time.monotonic() + 60
         while len(client.nthreads()) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)  # so that its nanny is not in the middle of a start when the cluster closes
-    assert content(tmp_path / "out") == expected
+    assert contents(tmp_path / "out") == expected
 
 
 @pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
 def test_what_is_in_the_memory_of_this_process_is_worked_on_here_or_refused(
     processes: Clusters, tmp_path: Path, assert_same: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "t.jsonl").write_text(
-        "".join(json.dumps({"text": f"{WORDS[i % 9]} {WORDS[i % 7]}", "y": i % 7}) + "\n" for i in range(300))
+    write_records(
+        tmp_path / "t.jsonl", ({"text": f"{WORDS[i % 9]} {WORDS[i % 7]}", "y": i % 7} for i in range(300))
     )
     settings = {"text": "text", "response": "y", "max_df": 1.0, "min_df": 1, "partition_tokens": 100}
     kept = dslda.ingest(tmp_path / "t.jsonl", **settings)

@@ -27,59 +27,20 @@ from pathlib import Path
 import dslda
 import pyarrow.parquet, sklearn.feature_extraction.text
 from dslda.prediction.predict import predict_nothing
+from tests.helpers.dying_children import count_changes, run_in_child
+from tests.helpers.files import contents, write_records
 
 folder = Path(sys.argv[1])
 out = folder / "work" / "scores"
 logging.disable(logging.CRITICAL)
 model = dslda.load_model(folder / "m.model")
 predict_nothing(model.scoring_record)  # before children are made of this process
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
-
-
-def arm(at):
-    """Kill this process just before its change number `at` beneath the folder of work; count them where it is 0."""
-    seen = [0]
-
-    def hook(event, arguments):
-        if event != "open" and event not in CHANGES:
-            return
-        paths = [str(a) for a in arguments[:2] if isinstance(a, (str, os.PathLike))]
-        if not any(path.startswith(str(folder / "work")) for path in paths):
-            return
-        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            return
-        seen[0] += 1
-        if seen[0] == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(hook)
-    return seen
-
-
-def in_child(function):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            function()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-            code = 99
-        sys.stderr.flush()
-        os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def score():
     dslda.score(model, folder / "c.corpus", out)
 
 
 def score_later():
     dslda.score(model, folder / "in", out, rescore_changed=True)
-
-
-def content():
-    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
 
 
 def begin(before):
@@ -93,32 +54,32 @@ def killed_everywhere(run, before=None, step=1):
     """Kill a run at every `step`-th of its changes, and look that it goes on to the same files; all changes, and these."""
 
     def counted():
-        seen = arm(0)
+        seen = count_changes(folder / "work")
         run()
         (folder / "changes").write_text(str(seen[0]))
 
     def killed(at):
-        arm(at)
+        count_changes(folder / "work", at=at, number=signal.SIGKILL)
         run()
 
     begin(before)
-    old = content()
-    assert in_child(counted) == 0
-    undisturbed = content()
+    old = contents(out)
+    assert run_in_child(counted) == 0
+    undisturbed = contents(out)
     n = int((folder / "changes").read_text())
     replaced = 0
     for at in range(1, n + 1, step):
         begin(before)
-        code = in_child(lambda: killed(at))
+        code = run_in_child(lambda: killed(at))
         assert code == -signal.SIGKILL, (at, code)
-        found = content()
+        found = contents(out)
         if old:  # what counts stays until all that follows it is there
             is_new = found["manifest.json"] == undisturbed["manifest.json"]
             replaced += is_new
             counts = (undisturbed if is_new else old).items()
             assert counts <= found.items(), (at, is_new, sorted(found))
-        assert in_child(run) == 0, at
-        found = content()
+        assert run_in_child(run) == 0, at
+        found = contents(out)
         wrong = [k for k in undisturbed if found.get(k) != undisturbed[k]]
         assert found == undisturbed, (at, sorted(found), wrong)
     assert not old or 0 < replaced < n / (2 * step), replaced
@@ -127,15 +88,14 @@ def killed_everywhere(run, before=None, step=1):
 
 first = killed_everywhere(score, step=2)
 records = [json.loads(line) for line in (folder / "t.jsonl").read_text().splitlines()]
-write = lambda name, some: (folder / "in" / name).write_text("".join(json.dumps(each) + "\\n" for each in some))
 (folder / "in").mkdir()
 begin(None)
 for name, some in (("a.jsonl", records[:20]), ("b.jsonl", records[20:40])):
-    write(name, some)
-    assert in_child(score_later) == 0
+    write_records(folder / "in" / name, some)
+    assert run_in_child(score_later) == 0
 out.rename(folder / "complete")
-write("a.jsonl", records[10:20])
-write("c.jsonl", records[40:])
+write_records(folder / "in" / "a.jsonl", records[10:20])
+write_records(folder / "in" / "c.jsonl", records[40:])
 print(json.dumps([first, killed_everywhere(score_later, folder / "complete")]))
 '''
 

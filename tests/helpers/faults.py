@@ -1,41 +1,13 @@
-"""What goes wrong in the tests of a cluster: signals in the middle of a fit, and partitions that do harm."""
+"""What goes wrong in the tests of a cluster: partitions that do harm."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.data.fit_source import CorpusSource
-
-
-class AtPartition:
-    """Does something once, when the n-th partition of a fit is done. Given as its progress."""
-
-    def __init__(self, action: Callable[[], Any], *, at: int) -> None:
-        self.action = action
-        self.left = at
-
-    def partition(self, n_documents: int) -> None:
-        self.left -= n_documents > 0
-        if self.left == 0:
-            self.action()
-
-    def started(self, *_: Any) -> None: ...
-    def iteration(self, _: Any) -> None: ...
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: Any) -> None: ...
-
-
-class Signaller(AtPartition):
-    """Sends a signal to processes."""
-
-    def __init__(self, pids: list[int], number: int, *, at: int) -> None:
-        super().__init__(lambda: [os.kill(pid, number) for pid in pids], at=at)
 
 
 @dataclass(frozen=True)

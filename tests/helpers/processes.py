@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import cloudpickle
 from distributed import Client
 
 ROOT = Path(__file__).parents[2]
@@ -49,3 +50,14 @@ def both(client: Client) -> dict[str, int]:
     client.wait_for_workers(2, timeout=60)
     pids: dict[str, int] = client.run(os.getpid)
     return pids
+
+
+@contextmanager
+def sent_by_value(*names: str) -> Iterator[None]:
+    """Workers cannot import modules of tests: send what these define as a whole."""
+    modules = [sys.modules[name] for name in names]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    yield
+    for module in modules:
+        cloudpickle.unregister_pickle_by_value(module)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from dslda.model import Model, load_model
 from dslda.prediction.file_predictions import predict_files
 from dslda.training.train import train
 from dslda.variational.estep import e_step
+from tests.helpers.files import write_records
 
 N = 400
 TERMS = [word for word in load_clothing().vocabulary if word.isalpha()]
@@ -126,7 +126,7 @@ def test_records_are_scored_by_their_own_responses(tmp_path: Path) -> None:
         }
         for i in range(40)
     ]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_records(tmp_path / "a.jsonl", rows)
     fruit = ingest(
         tmp_path / "a.jsonl",
         text="body",
@@ -373,7 +373,7 @@ def test_tables_and_records_in_memory_are_ingested_and_predicted_with_their_iden
     documents = {"pandas": frame, "pyarrow": pa.Table.from_pandas(frame), "records": records}[form]
     settings = {"text": "text", "id": "key", "response": "y", "min_df": 1, "max_df": 1.0}
     written = tmp_path / "r.jsonl"
-    written.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_records(written, records)
     with pytest.warns(DataWarning, match="1 of 8 documents have no term"):
         corpus = ingest(documents, tmp_path / "c", **settings)
     with pytest.warns(DataWarning):
@@ -438,7 +438,6 @@ def test_a_model_without_terms_says_what_it_cannot_do(
 
 
 def test_files_are_predicted_as_their_records_are(model: Model, tmp_path: Path) -> None:
-    import json
 
     records = [
         {"words": ["dress", "too"], "counts": [1, 2], "key": "a"},
@@ -446,7 +445,7 @@ def test_files_are_predicted_as_their_records_are(model: Model, tmp_path: Path) 
         {"words": None, "counts": None, "key": "c"},
     ]
     path = tmp_path / "new.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in records))
+    write_records(path, records)
     (table,) = predict_files(model.scoring_record, path, words="words", counts="counts", id="key")
     assert table["id"].to_pylist() == ["a", "1", "c"]
     expected = model.predict([(["dress", "too"], [1, 2]), ([], []), ([], [])])

@@ -26,6 +26,7 @@ from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import objective
 from dslda.variational.parameters import FitSpec, Parameters
+from tests.helpers.progress import interrupt
 
 N_TERMS = 80
 FAMILY = Gaussian()
@@ -44,10 +45,6 @@ class Interrupting(SerialExecutor):
         if self.left == 0:
             self.what()
         return super().run(parameters, **keywords)
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import DataWarning, FormatError, InputError, OutputError, OutputExistsError
 from dslda.ingestion.ingest import ingest
+from tests.helpers.files import write_records
 
 WORDS = ["apple", "pear", "plum", "fig", "kiwi", "lime", "date"]
 FIELDS = {
@@ -48,11 +49,6 @@ def records(n: int, seed: int) -> list[dict[str, object]]:
     ]
 
 
-def write(path: Path, rows: list[dict[str, object]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 FIRST, SECOND, THIRD = records(60, 3), records(40, 1), records(9, 2)
 
 
@@ -61,7 +57,7 @@ def pristine(tmp_path_factory) -> Path:
     """A corpus of the first documents, in some partitions."""
     folder = tmp_path_factory.mktemp("pristine")
     path = folder / "fruit.corpus"
-    ingest(write(folder / "first.jsonl", FIRST), path, partition_tokens=90, **FIELDS, **SETTINGS)
+    ingest(write_records(folder / "first.jsonl", FIRST), path, partition_tokens=90, **FIELDS, **SETTINGS)
     return path
 
 
@@ -73,7 +69,7 @@ def old(pristine, tmp_path) -> Path:
 
 @pytest.fixture
 def second(tmp_path) -> Path:
-    return write(tmp_path / "second.jsonl", SECOND)
+    return write_records(tmp_path / "second.jsonl", SECOND)
 
 
 def documents(corpus: Corpus) -> list[dict[str, object]]:
@@ -104,7 +100,7 @@ def files(path: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("scheme", ["local", "memory"])
 def test_what_is_appended_is_as_if_all_had_been_ingested_at_once(tmp_path, scheme):
     url = str(tmp_path / "a.corpus") if scheme == "local" else f"memory://dslda-{uuid.uuid4().hex}/a.corpus"
-    names = [write(tmp_path / f"{i}.jsonl", rows) for i, rows in enumerate((FIRST, SECOND, THIRD))]
+    names = [write_records(tmp_path / f"{i}.jsonl", rows) for i, rows in enumerate((FIRST, SECOND, THIRD))]
     before = ingest(names[0], url, partition_tokens=90, **FIELDS, **SETTINGS)
     for name in names[1:]:
         grown = ingest(name, url, append=True, partition_tokens=90)
@@ -145,10 +141,10 @@ def test_what_is_appended_is_as_if_all_had_been_ingested_at_once(tmp_path, schem
 def test_what_was_left_out_is_counted_on_as_long_as_it_is_known(tmp_path):
     texts = [{"text": f"the pear {word}"} for word in ("apple", "apple", "plum", "of")]
     path = tmp_path / "a.corpus"
-    first = ingest(write(tmp_path / "a.jsonl", texts), path, text="text", min_df=1, max_df=0.9)
+    first = ingest(write_records(tmp_path / "a.jsonl", texts), path, text="text", min_df=1, max_df=0.9)
     assert (first.n_tokens, first.n_all_tokens, first.too_frequent) == (4, 12, ("pear", "the"))
     assert first.new_share == 0.0
-    more = write(tmp_path / "b.jsonl", [{"text": "the new apple and the old"}])
+    more = write_records(tmp_path / "b.jsonl", [{"text": "the new apple and the old"}])
     grown = ingest(more, path, append=True)
     assert (grown.n_tokens, grown.n_all_tokens, grown.too_frequent) == (5, 18, ("pear", "the"))
     assert (grown.oov_share, grown.new_share) == (1 - 5 / 18, 1 - 5 / (18 - 8 - 2))
@@ -162,7 +158,7 @@ def test_what_was_left_out_is_counted_on_as_long_as_it_is_known(tmp_path):
     (path / "zarr.json").write_text(json.dumps(metadata))
     old = open_corpus(path)
     assert (old.n_all_tokens, old.oov_share, old.content_hash) == (None, None, grown.content_hash)
-    grown = ingest(write(tmp_path / "c.jsonl", [{"text": "plum"}]), path, append=True)
+    grown = ingest(write_records(tmp_path / "c.jsonl", [{"text": "plum"}]), path, append=True)
     assert (grown.n_tokens, grown.n_all_tokens, grown.oov_share, grown.too_frequent) == (6, None, None, ())
     assert grown.new_share is None
 
@@ -198,7 +194,9 @@ def test_plain_zarr_reads_what_was_appended(old, second):
 
 def test_a_large_append_to_a_small_corpus_is_cut_as_a_large_corpus_is(tmp_path, old):
     """Not into as many partitions as would fit into the few rows of the old ones."""
-    many = write(tmp_path / "many.jsonl", [row | {"text": " ".join(WORDS * 30)} for row in records(900, 1)])
+    many = write_records(
+        tmp_path / "many.jsonl", [row | {"text": " ".join(WORDS * 30)} for row in records(900, 1)]
+    )
     before = open_corpus(old)
     grown = ingest(many, old, append=True)
     assert grown.n_tokens > 150_000
@@ -207,22 +205,24 @@ def test_a_large_append_to_a_small_corpus_is_cut_as_a_large_corpus_is(tmp_path, 
 
 
 def test_a_few_documents_that_are_alike_are_enough(tmp_path, old):
-    grown = ingest(write(tmp_path / "one.jsonl", [FIRST[1] | {"key": key} for key in "ab"]), old, append=True)
+    grown = ingest(
+        write_records(tmp_path / "one.jsonl", [FIRST[1] | {"key": key} for key in "ab"]), old, append=True
+    )
     assert grown.n_documents == 62
     assert documents(grown)[-1] == documents(grown)[1] | {"id": "b"}
 
 
 def test_metadata_that_a_killed_run_was_writing_are_removed_by_the_next(tmp_path):
     path = tmp_path / "a.corpus"
-    ingest(write(tmp_path / "a.jsonl", FIRST), path, **FIELDS, **SETTINGS)
-    ingest(write(tmp_path / "b.jsonl", SECOND[:5]), path, append=True)
+    ingest(write_records(tmp_path / "a.jsonl", FIRST), path, **FIELDS, **SETTINGS)
+    ingest(write_records(tmp_path / "b.jsonl", SECOND[:5]), path, append=True)
     left = [path / "zarr.0f.partial", path / "appended" / "zarr.0f.partial", path / "appended" / "7-0123abcd"]
     for each in left[:2]:
         each.write_text("{")
     left[2].mkdir()
     theirs = path / "appended" / "notes.txt"
     theirs.write_text("not of dslda")
-    ingest(write(tmp_path / "c.jsonl", SECOND[5:]), path, append=True)
+    ingest(write_records(tmp_path / "c.jsonl", SECOND[5:]), path, append=True)
     assert not any(each.exists() for each in left)
     assert theirs.exists()
 
@@ -232,8 +232,8 @@ def test_the_same_documents_once_more_are_not_appended(tmp_path, scheme):
     """A job that is run again, though its first run had done its work: one warning, and not one bit of the corpus."""
     url = str(tmp_path / "a.corpus") if scheme == "local" else f"memory://dslda-{uuid.uuid4().hex}/a.corpus"
     named = [row | {"key": f"x{i}"} for i, row in enumerate(FIRST + SECOND)]
-    ingest(write(tmp_path / "a.jsonl", named[:60]), url, partition_tokens=90, **FIELDS, **SETTINGS)
-    june = write(tmp_path / "b.jsonl", named[60:])
+    ingest(write_records(tmp_path / "a.jsonl", named[:60]), url, partition_tokens=90, **FIELDS, **SETTINGS)
+    june = write_records(tmp_path / "b.jsonl", named[60:])
     grown = ingest(june, url, append=True, partition_tokens=30)
     stored = files(tmp_path)
     for input_, n in ((june, 40), (tmp_path / "a.jsonl", 60)):
@@ -260,7 +260,7 @@ def test_a_known_identifier_of_another_document_is_appended_with_a_warning(tmp_p
     with pytest.warns(
         DataWarning, match=r"1 of 1 documents that were appended has an identifier .*'3.1'\): "
     ):
-        grown = ingest(write(tmp_path / "one.jsonl", [FIRST[1] | change]), old, append=True)
+        grown = ingest(write_records(tmp_path / "one.jsonl", [FIRST[1] | change]), old, append=True)
     assert grown.n_documents == 61
 
 
@@ -270,21 +270,24 @@ def test_documents_of_which_some_are_there_are_appended_with_a_warning(tmp_path,
     with pytest.warns(
         DataWarning, match=r"2 of 4 documents that .*: '3.3', '3.2'\), 1 of them with the same"
     ):
-        grown = ingest(write(tmp_path / "some.jsonl", rows), old, append=True)
+        grown = ingest(write_records(tmp_path / "some.jsonl", rows), old, append=True)
     assert grown.n_documents == 64
     # one that has no identifier cannot be known
     with pytest.warns(DataWarning, match=r"1 of 2 documents that"):
-        assert ingest(write(tmp_path / "t.jsonl", [FIRST[0], FIRST[1]]), old, append=True).n_documents == 66
+        assert (
+            ingest(write_records(tmp_path / "t.jsonl", [FIRST[0], FIRST[1]]), old, append=True).n_documents
+            == 66
+        )
 
 
 def test_fields_of_other_names_and_the_settings_of_the_corpus_may_be_given(tmp_path, old, second):
     renamed = [{"body": row["text"], **{k: v for k, v in row.items() if k != "text"}} for row in SECOND]
-    other = write(tmp_path / "renamed.jsonl", renamed)
+    other = write_records(tmp_path / "renamed.jsonl", renamed)
     vocabulary = list(open_corpus(old).vocabulary.terms)
     arguments = FIELDS | {"text": "body", "response": ["kind", "rating"]} | SETTINGS
     ingest(other, old, append=True, vocabulary=vocabulary, **arguments)
     keyed = [row | {"key": row["key"] and f"again {row['key']}"} for row in SECOND]
-    found = documents(ingest(write(second, keyed), old, append=True))
+    found = documents(ingest(write_records(second, keyed), old, append=True))
     for one, same in zip(found[60:100], found[100:], strict=True):
         assert one | {"id": ""} == same | {"id": ""}
 
@@ -321,7 +324,7 @@ def test_fields_of_other_names_and_the_settings_of_the_corpus_may_be_given(tmp_p
 def test_what_would_change_the_corpus_is_refused_and_leaves_it_as_it_was(
     tmp_path, old, arguments, changes, message
 ):
-    name = write(tmp_path / "b.jsonl", [*SECOND[:5], SECOND[5] | changes])
+    name = write_records(tmp_path / "b.jsonl", [*SECOND[:5], SECOND[5] | changes])
     stored = files(tmp_path)
     with pytest.raises(InputError, match=message):
         ingest(name, **({"out": old, "append": True} | arguments))
@@ -337,7 +340,7 @@ def test_only_a_corpus_is_appended_to(tmp_path, second):
 
 
 def test_identifiers_and_weights_are_there_for_all_or_for_none(tmp_path):
-    name = write(tmp_path / "a.jsonl", FIRST)
+    name = write_records(tmp_path / "a.jsonl", FIRST)
     bare = ingest(name, tmp_path / "bare.corpus", text="text", **SETTINGS)
     with pytest.raises(InputError, match="id must be left out: the documents that are there have none"):
         ingest(name, tmp_path / "bare.corpus", append=True, id="key")
@@ -359,7 +362,11 @@ def test_identifiers_and_weights_are_there_for_all_or_for_none(tmp_path):
 def test_every_kind_of_input_can_be_appended(tmp_path):
     """Text files to records, whose responses they lack; a bag; LDA-C and a matrix to counted words."""
     texts = ingest(
-        write(tmp_path / "a.jsonl", FIRST), tmp_path / "a.corpus", text="text", response="rating", **SETTINGS
+        write_records(tmp_path / "a.jsonl", FIRST),
+        tmp_path / "a.corpus",
+        text="text",
+        response="rating",
+        **SETTINGS,
     )
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "b.txt").write_text("apple apple kiwi")
@@ -372,7 +379,7 @@ def test_every_kind_of_input_can_be_appended(tmp_path):
     assert [d["rating"] for d in grown[60:]] == [None, 2]
 
     named = ingest(
-        write(tmp_path / "n.jsonl", FIRST),
+        write_records(tmp_path / "n.jsonl", FIRST),
         tmp_path / "n.corpus",
         text="text",
         id="key",
@@ -387,7 +394,7 @@ def test_every_kind_of_input_can_be_appended(tmp_path):
     counted = ingest(tmp_path / "c.dat", tmp_path / "c.corpus", vocabulary=["x", "y", "z"])
     ingest(tmp_path / "c.dat", tmp_path / "c.corpus", append=True)
     grown = ingest(scipy.sparse.csr_matrix([[0, 0, 7]]), tmp_path / "c.corpus", append=True)
-    words = write(tmp_path / "w.jsonl", [{"words": ["z", "new"], "counts": [4, 1]}])
+    words = write_records(tmp_path / "w.jsonl", [{"words": ["z", "new"], "counts": [4, 1]}])
     grown = ingest(words, tmp_path / "c.corpus", append=True)
     assert [d["words"] for d in documents(grown)] == [
         {0: 1, 2: 3},
@@ -408,7 +415,7 @@ def test_every_kind_of_input_can_be_appended(tmp_path):
 
 
 def test_empty_documents_are_told_of_those_that_are_new(tmp_path, old):
-    name = write(tmp_path / "b.jsonl", [SECOND[1], SECOND[2] | {"text": "unknown words"}])
+    name = write_records(tmp_path / "b.jsonl", [SECOND[1], SECOND[2] | {"text": "unknown words"}])
     with pytest.warns(DataWarning, match="1 of 2 documents have no term of the vocabulary"):
         ingest(name, old, append=True)
 

@@ -16,6 +16,7 @@ from dslda.exceptions import InputError
 from dslda.ingestion.collections import blocks_from_bag, is_dask_collection
 from dslda.ingestion.ingest import ingest
 from dslda.inputs.fields import Fields
+from tests.helpers.files import write_records
 
 ALL = TextSettings(min_df=1, max_df=1.0)
 RATED = Fields(text="text", responses=("rating",))
@@ -40,7 +41,7 @@ def test_blocks_of_a_bag_are_the_partitions_of_the_store(client, reviews, tmp_pa
     settings = TextSettings(min_df=2, max_df=0.5)
     bag = dask.bag.from_sequence(reviews, npartitions=n_partitions)
     found = blocks_from_bag(bag, client, fields=RATED, settings=settings, partition_tokens=800)
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(review) + "\n" for review in reviews))
+    write_records(tmp_path / "a.jsonl", reviews)
     corpus = ingest(
         tmp_path / "a.jsonl", text="text", response="rating", min_df=2, max_df=0.5, partition_tokens=800
     )

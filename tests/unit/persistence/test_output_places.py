@@ -18,6 +18,7 @@ import pytest
 import dslda
 from dslda.cli.program import run
 from dslda.exceptions import InputError, OutputExistsError
+from tests.helpers.files import contents
 
 IN_A_STORE = "an output must not lie inside a corpus, model or checkpoint, got"
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="links and names of POSIX")
@@ -56,15 +57,11 @@ def ingest(folder: Path, out: Any, **settings: Any) -> dslda.Corpus:
     )
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("store", ["c.corpus", "m.model", "k.checkpoint"])
 @pytest.mark.parametrize("inside", ["x", "appended/x", "deep/er/x"])
 def test_no_output_may_lie_in_a_store(here: Path, store: str, inside: str) -> None:
     (here / "link").symlink_to(here / store, target_is_directory=True)
-    model, before = dslda.load_model(here / "m.model"), content(here)
+    model, before = dslda.load_model(here / "m.model"), contents(here)
     for out in (here / store / inside, here / "link" / inside, f"file://{here}/{store}/{inside}"):
         says = f"{IN_A_STORE} {here / store / inside} in the dslda-{store[2:]} {here / store}; choose a path"
         for write in (
@@ -75,11 +72,11 @@ def test_no_output_may_lie_in_a_store(here: Path, store: str, inside: str) -> No
             with pytest.raises(InputError) as refused:
                 write(out)
             assert str(refused.value).startswith(says)
-    assert content(here) == before
+    assert contents(here) == before
 
 
 def test_nor_may_those_of_the_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    corpus, model, before = here / "c.corpus", here / "m.model", content(here)
+    corpus, model, before = here / "c.corpus", here / "m.model", contents(here)
     train = ["train", str(corpus), "--response", "stars", "--topics", "2"]
     for arguments in (
         ["ingest", str(here / "a.jsonl"), "--text", "text", "--out", str(model / "x")],
@@ -89,7 +86,7 @@ def test_nor_may_those_of_the_command_line(here: Path, capsys: pytest.CaptureFix
     ):
         assert run(arguments) == 2
         assert f"dslda: error: {IN_A_STORE}" in capsys.readouterr().err
-    assert content(here) == before
+    assert contents(here) == before
 
 
 def test_nor_may_those_of_other_file_systems(here: Path) -> None:
@@ -121,11 +118,11 @@ def test_what_is_replaced_holds_nothing_else(here: Path) -> None:
         (corpus / "terms" / ".mine", lambda path: path.write_text("mine")),
     ):
         made(other)
-        before = content(here)
+        before = contents(here)
         with pytest.raises(OutputExistsError) as refused:
             ingest(here, corpus, overwrite=True)
         assert f"{corpus} holds {other}, which is no part of the dslda-corpus" in str(refused.value)
-        assert content(here) == before
+        assert contents(here) == before
         shutil.rmtree(other) if other.is_dir() else other.unlink()
     (corpus / ".DS_Store").write_text("of a system")
     ingest(here, corpus, overwrite=True)

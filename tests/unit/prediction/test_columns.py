@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
 from dslda.prediction.file_predictions import predict_files
 from dslda.training.train import train
+from tests.helpers.files import write_records
 
 N = 120
 GOOD, BAD = "good fine lovely", "bad poor awful"
@@ -49,7 +49,7 @@ def records(n: int = N, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def write_jsonl(path: Path, given: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(r) + "\n" for r in given))
+    write_records(path, given)
     return path
 
 

@@ -29,6 +29,7 @@ from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
 from dslda.scoring.tally import FrequentWords, find_duplicates
 from dslda.storage.location import Location
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
+from tests.helpers.files import write_records
 
 
 def test_the_stability_index_is_the_usual_sum_and_0_where_nothing_moved() -> None:
@@ -133,7 +134,7 @@ def test_a_plan_gives_every_record_once_and_survives_json(tmp_path: Path) -> Non
 
 def _lines(path: Path, n: int) -> Path:
     """Large enough to be cut."""
-    path.write_text("".join(json.dumps({"text": "word " * 200, "n": i}) + "\n" for i in range(n)))
+    write_records(path, ({"text": "word " * 200, "n": i} for i in range(n)))
     return path
 
 
@@ -239,7 +240,7 @@ def test_duplicates_are_counted_range_by_range(tmp_path: Path, monkeypatch: pyte
         mine = names[250 * i : 250 * (i + 1)]
         hashes = np.sort(hashes_of(name.encode() for name in mine)).astype("<u8")
         (tmp_path / "parts" / f"{i:06d}.ids").write_bytes(hashes.tobytes())
-        (tmp_path / f"part-{i:06d}.jsonl").write_text("".join(json.dumps({"id": n}) + "\n" for n in mine))
+        write_records(tmp_path / f"part-{i:06d}.jsonl", ({"id": n} for n in mine))
         ids = Location.of(tmp_path / "parts" / f"{i:06d}.ids")
         files.append((Location.of(tmp_path / f"part-{i:06d}.jsonl"), ids))
     whole = find_duplicates(files, "jsonl", 1000)

@@ -7,9 +7,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import dask.bag as db
@@ -24,6 +22,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.persistence.checkpoint_store import read_checkpoint
 from dslda.training.fitting import LIBRARIES
 from dslda.training.train import train
+from tests.helpers.progress import AtIteration, SilentProgress, interrupt
 
 pytestmark = pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
 
@@ -63,36 +62,6 @@ def make_corpus(data: dict[str, Any], path: Path) -> Path:
     return path
 
 
-class At:
-    """Does something when the n-th iteration of this run is complete."""
-
-    def __init__(self, n: int, what: Callable[[], None]) -> None:
-        self.left, self.what = n, what
-        self.resumed_from: list[int] = []
-
-    def started(self, *_: Any) -> None: ...
-    def partition(self, _: int) -> None: ...
-
-    def resumed(self, trace: Any) -> None:
-        self.resumed_from.append(len(trace))
-
-    def iteration(self, _: IterationRecord) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.what()
-
-    def __enter__(self) -> At:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
-
-
 def fail() -> None:
     raise EngineError("the cluster is gone")
 
@@ -112,17 +81,17 @@ def test_a_fit_goes_on_with_the_same_bits(corpus: Path, tmp_path: Path, case: st
     settings = FITS[case] | {"max_iter": 9, "tol": 0.0}
     whole = train(corpus, **settings)
     kept = {"checkpoint": tmp_path / "c", "checkpoint_every": 1}
-    cut = train(corpus, **settings, **kept, progress=At(3, interrupt))
+    cut = train(corpus, **settings, **kept, progress=AtIteration(interrupt, at=3))
     assert cut.training.interrupted
     assert (
         read_checkpoint(tmp_path / "c").n_iterations == 2
     )  # the third is done again: its M-step was not reached
     with pytest.raises(EngineError, match="the cluster is gone") as raised:
-        train(corpus, **settings, **kept, resume=True, progress=At(4, fail))
+        train(corpus, **settings, **kept, resume=True, progress=AtIteration(fail, at=4))
     assert raised.value.__notes__ == [
         f"the checkpoint {tmp_path}/c holds 5 iterations; train again with resume=True to go on"
     ]
-    progress = At(0, fail)
+    progress = AtIteration(fail, at=0)
     assert_same(train(corpus, **settings, **kept, resume=True, progress=progress), whole)
     assert progress.resumed_from == [5]
 
@@ -155,7 +124,7 @@ def test_a_matrix_has_checkpoints_too(data: dict[str, Any], tmp_path: Path, asse
     settings = {"n_topics": 2, "tol": 0.0, "max_iter": 6, "covariates": {"x": data["x"]}}
     whole = train(data["counts"], response=data["y"], **settings)
     settings |= {"checkpoint": tmp_path / "c"}
-    train(data["counts"], response=data["y"], **settings, progress=At(3, interrupt))
+    train(data["counts"], response=data["y"], **settings, progress=AtIteration(interrupt, at=3))
     for other in (
         {"response": data["y"][::-1].copy()},
         {"response": data["y"], "covariates": {"x": data["x"] + np.eye(D)[0]}},
@@ -308,7 +277,7 @@ def test_a_full_disk_does_not_end_the_fit(
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     settings = {"response": "y", "n_topics": 3, "max_iter": 9, "tol": 0.0}
 
-    class Full(At):
+    class Full(SilentProgress):
         def iteration(self, record: IterationRecord) -> None:
             full = 2 <= record.iteration <= 6
             resource.setrlimit(resource.RLIMIT_FSIZE, (100 if full else before[0], before[1]))
@@ -317,9 +286,7 @@ def test_a_full_disk_does_not_end_the_fit(
 
     try:
         with caplog.at_level(logging.INFO, "dslda"):
-            model = train(
-                corpus, **settings, checkpoint=tmp_path / "c", checkpoint_every=1, progress=Full(0, fail)
-            )
+            model = train(corpus, **settings, checkpoint=tmp_path / "c", checkpoint_every=1, progress=Full())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert_same(model, train(corpus, **settings))
@@ -355,9 +322,9 @@ def test_a_second_fit_is_refused_before_its_work_while_another_writes(
         says = re.escape(f"{tmp_path}/c is being written by another run (process {os.getpid()} on ")
         for how in ({}, {"resume": True}, {"overwrite": True}):
             with pytest.raises(OutputError, match=says):
-                train(documents, **settings | named | how, progress=At(1, fail))
+                train(documents, **settings | named | how, progress=AtIteration(fail, at=1))
 
-    train(corpus, response="y", **settings, progress=At(1, second))
+    train(corpus, response="y", **settings, progress=AtIteration(second, at=1))
     assert read_checkpoint(tmp_path / "c").n_iterations == 2
     assert len(list((tmp_path / "c").iterdir())) == 2
     train(corpus, response="y", **settings, resume=True)
@@ -373,7 +340,7 @@ def test_where_nothing_can_be_locked_the_fit_whose_checkpoint_was_replaced_keeps
     def second() -> None:
         train(corpus, **settings, **kept, max_iter=4, overwrite=True)
 
-    first = train(corpus, **settings, **kept, max_iter=6, progress=At(2, second))
+    first = train(corpus, **settings, **kept, max_iter=6, progress=AtIteration(second, at=2))
     assert_same(first, train(corpus, **settings, max_iter=6))
     assert read_checkpoint(place).n_iterations == 3
     # when it happens, and at the end, which is for good
@@ -387,7 +354,7 @@ def test_where_nothing_can_be_locked_the_fit_whose_checkpoint_was_replaced_keeps
 def test_a_place_that_cannot_be_written_is_refused_before_work(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written: Not a directory"):
-        train(corpus, response="y", checkpoint=tmp_path / "file" / "c", progress=At(1, fail))
+        train(corpus, response="y", checkpoint=tmp_path / "file" / "c", progress=AtIteration(fail, at=1))
 
 
 def test_what_follows_from_a_corpus_that_has_grown_is_not_told(data: dict[str, Any], tmp_path: Path) -> None:

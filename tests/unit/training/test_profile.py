@@ -17,27 +17,13 @@ from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError
 from dslda.model import Model
 from dslda.training.profile import _sample
-
-WORDS = [[f"{topic}{i}" for i in range(12)] for topic in "abc"]
-
-
-def write(path: Path, n: int, *, seed: int, weights: tuple[float, ...] = (1.0, 1.0, 1.0)) -> Path:
-    rng = np.random.default_rng(seed)
-    with path.open("w") as stream:
-        for _ in range(n):
-            theta = rng.dirichlet(weights)
-            words = [WORDS[k][rng.integers(12)] for k in rng.choice(3, 40, p=theta)]
-            y = float(theta @ [0.0, 5.0, 10.0] + rng.normal())
-            stream.write(
-                json.dumps({"text": " ".join(words), "y": y, "c": "xyz"[int(theta.argmax())]}) + "\n"
-            )
-    return path
+from tests.helpers.files import topic_records, write_records
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     folder = tmp_path_factory.mktemp("reference")
-    path = write(folder / "train.jsonl", 600, seed=0)
+    path = write_records(folder / "train.jsonl", topic_records(600, seed=0))
     return dslda.ingest(
         path,
         folder / "c.corpus",
@@ -104,7 +90,7 @@ def test_it_is_kept_with_the_model_and_older_models_are_without(model: Model, tm
     older = Model(dataclasses.replace(model.record, reference=None))
     read = dslda.load_model(older.save(tmp_path / "older.model"))
     assert read.record.reference is None
-    run = dslda.score(read, write(tmp_path / "x.jsonl", 30, seed=1), tmp_path / "out")
+    run = dslda.score(read, write_records(tmp_path / "x.jsonl", topic_records(30, seed=1)), tmp_path / "out")
     assert run.manifest["drift"] is None
     bad = dataclasses.replace(ours, topic_counts=ours.topic_counts - 100)
     with pytest.raises(FormatError, match="reference_topic_counts"):
@@ -114,12 +100,14 @@ def test_it_is_kept_with_the_model_and_older_models_are_without(model: Model, tm
 def test_drift_is_seen_and_its_absence_too(
     model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    alike = dslda.score(model, write(tmp_path / "a.jsonl", 600, seed=2), tmp_path / "alike").manifest["drift"]
+    alike = dslda.score(
+        model, write_records(tmp_path / "a.jsonl", topic_records(600, seed=2)), tmp_path / "alike"
+    ).manifest["drift"]
     assert alike["documents"] == alike["reference_documents"] == 600
     assert alike["prediction_psi"] < 0.1
     assert alike["largest_topic_psi"] < 0.1
     assert not caplog.records
-    new = write(tmp_path / "m.jsonl", 600, seed=3, weights=(6.0, 1.0, 1.0))
+    new = write_records(tmp_path / "m.jsonl", topic_records(600, seed=3, weights=(6.0, 1.0, 1.0)))
     with caplog.at_level(logging.INFO, "dslda"):
         moved = dslda.score(model, new, tmp_path / "moved")
     drift = moved.manifest["drift"]
@@ -137,7 +125,7 @@ def with_words(path: Path, words: str) -> Path:
     records = [json.loads(line) for line in path.read_text().splitlines()]
     for i, record in enumerate(records):
         record["text"] = f"{record['text']} {words.format(i=i)}"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_records(path, records)
     return path
 
 
@@ -145,7 +133,7 @@ def test_unknown_words_are_compared_with_those_of_the_corpus(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     common = "the the the the the it it it it rare{i} aside "
-    path = with_words(write(tmp_path / "a.jsonl", 400, seed=0), common)
+    path = with_words(write_records(tmp_path / "a.jsonl", topic_records(400, seed=0)), common)
     corpus = dslda.ingest(path, tmp_path / "a.corpus", text="text", response="y", max_df=0.95)
     assert corpus.too_frequent == ("aside", "it", "the")
     model = dslda.train(corpus, response="y", n_topics=2, documents=np.arange(400) < 100, tol=0.05)
@@ -162,7 +150,7 @@ def test_unknown_words_are_compared_with_those_of_the_corpus(
         caplog.clear()
         return dslda.score(model, inputs, tmp_path / out).manifest
 
-    alike = with_words(write(tmp_path / "b.jsonl", 100, seed=1), common)
+    alike = with_words(write_records(tmp_path / "b.jsonl", topic_records(100, seed=1)), common)
     found = scored(model, alike, "alike")
     drift = found["drift"]
     assert drift["oov_share"] == found["oov_share"] == pytest.approx(11 / 51)
@@ -172,7 +160,9 @@ def test_unknown_words_are_compared_with_those_of_the_corpus(
     assert not [record for record in caplog.records if "vocabulary" in record.message]
     assert found["new_words"]["words"][0]["word"].startswith("rare")
 
-    other = with_words(write(tmp_path / "c.jsonl", 100, seed=2), common + "le la les " * 9)
+    other = with_words(
+        write_records(tmp_path / "c.jsonl", topic_records(100, seed=2)), common + "le la les " * 9
+    )
     found = scored(model, other, "other")
     assert found["oov_share"] == pytest.approx(38 / 78)
     assert found["drift"]["new_share"] == pytest.approx(28 / 68)
@@ -209,7 +199,7 @@ def test_unknown_words_are_compared_with_those_of_the_corpus(
 def test_intervals_come_from_documents_kept_from_training_and_cover_what_they_say(
     corpus: Corpus, model: Model, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "new.jsonl", 1000, seed=4)
+    path = write_records(tmp_path / "new.jsonl", topic_records(1000, seed=4))
     path.write_text(path.read_text() + '{"text": "nothing known"}\n')
     trained_on = np.arange(600) % 3 > 0
     calibrated = dslda.train(corpus, response="y", n_topics=6, response_weight=4.0, documents=trained_on)
@@ -241,7 +231,7 @@ def test_of_classes_the_shares_are_compared(corpus: Corpus, tmp_path: Path) -> N
     assert reference.classes == ("x", "y", "z")
     assert reference.prediction_counts.sum() == 600
     again = dslda.load_model(model.save(tmp_path / "m.model"))
-    path = write(tmp_path / "a.jsonl", 300, seed=2)
+    path = write_records(tmp_path / "a.jsonl", topic_records(300, seed=2))
     run = dslda.score(again, path, tmp_path / "out", topics="none")
     assert run.manifest["predictions"]["mean"] is None
     assert sum(run.manifest["predictions"]["classes"].values()) == 300
@@ -254,7 +244,7 @@ def test_of_classes_the_shares_are_compared(corpus: Corpus, tmp_path: Path) -> N
 
 
 def test_one_document_alone_has_the_bits_it_has_among_others(model: Model, tmp_path: Path) -> None:
-    path = write(tmp_path / "all.jsonl", 1100, seed=5)  # more than a batch
+    path = write_records(tmp_path / "all.jsonl", topic_records(1100, seed=5))  # more than a batch
     dslda.score(dslda.load_model(model.save(tmp_path / "m.model")), path, tmp_path / "all")
     together = pq.read_table(tmp_path / "all" / "part-000000.parquet").drop_columns(["id"]).to_pylist()
     for i in (0, 1023, 1024, 1099):

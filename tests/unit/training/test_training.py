@@ -19,7 +19,6 @@ from dslda.array_inputs import matrix_block
 from dslda.corpus.store import Corpus
 from dslda.datasets import simulate_corpus
 from dslda.engine.em import IterationRecord
-from dslda.engine.progress import LogProgress
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.registry import get_family
 from dslda.ingestion.ingest import ingest
@@ -29,6 +28,7 @@ from dslda.training.train import train
 from dslda.variational.estep import e_step, infer
 from dslda.variational.mstep import objective
 from dslda.variational.topics import in_e_step
+from tests.helpers.progress import AtPartition, interrupt
 
 K, V, D = 3, 60, 120
 TERMS = [f"w{t:02d}" for t in range(V)]
@@ -235,28 +235,15 @@ def test_more_topics_than_labelled_documents_are_warned_of(
         train(counts[:20], response=y[:20], n_topics=30, tol=1e-2)
 
 
-class InterruptedAt(LogProgress):
-    """Presses Ctrl-C in an iteration."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.left = number
-
-    def partition(self, n_documents: int) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
 def test_ctrl_c_keeps_the_last_complete_iteration(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
     counts, y = simulated
-    model = train(counts, response=y, n_topics=K, progress=InterruptedAt(4))
+    model = train(counts, response=y, n_topics=K, progress=AtPartition(interrupt, at=4))
     assert model.training.interrupted
     assert not model.training.converged
     with pytest.warns(ConvergenceWarning):
         assert_same_bits(model, train(counts, response=y, n_topics=K, max_iter=3))
     with pytest.raises(KeyboardInterrupt):
-        train(counts, response=y, n_topics=K, progress=InterruptedAt(1))
+        train(counts, response=y, n_topics=K, progress=AtPartition(interrupt, at=1))
 
 
 def test_the_only_response_need_not_be_named(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.variational.compiling import kernel_of, telling_of_compilation
 from dslda.variational.kernels import block_kernel
 from dslda.variational.kernels.class_e_step import class_block
+from tests.helpers.files import write_records
 
 LINE = "compiling the kernel for this kind of response (there are three), once after installation: a minute or two"
 
@@ -105,7 +105,7 @@ PROGRAM = """
 def test_the_client_compiles_once_before_its_own_workers_start(tmp_path: Path) -> None:
     """Each of them would compile the same; a cluster of the user's own has its own processor and cache."""
     rows = [{"text": "apple pear plum " * (1 + i % 3), "y": i % 3} for i in range(30)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_records(tmp_path / "a.jsonl", rows)
     ingest(tmp_path / "a.jsonl", tmp_path / "a.corpus", text="text", response="y", min_df=1, max_df=1.0)
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path / "a.corpus")],
