@@ -1,12 +1,17 @@
 # Every target sets up its own virtual environment: a fresh machine needs python3 (3.11 to 3.13) and make.
 PYTHON ?= python3
+PYTHON_LOWEST ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test soak lint bench clean
+.PHONY: demo quick test soak lint test-lowest test-pythons bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dslda demo --out demo-output --overwrite
+
+# unit tests that compile no kernel and start no cluster, and one fit from end to end
+quick: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m quick
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
@@ -20,6 +25,21 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# the quick tests with the lowest versions of all dependencies that pyproject.toml names, on the lowest Python
+test-lowest: $(VENV)-lowest/.installed
+	$(VENV)-lowest/bin/python -m pytest -n 2 --dist worksteal -m quick
+
+# the quick tests on each Python of these that is on the PATH
+test-pythons:
+	@for version in 3.11 3.12 3.13; do \
+		if python$$version -c '' 2>/dev/null; then \
+			echo "Python $$version"; \
+			$(MAKE) --no-print-directory quick PYTHON=python$$version VENV=$(VENV)-$$version || exit 1; \
+		else \
+			echo "Python $$version is not on the PATH: not tested"; \
+		fi; \
+	done
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
@@ -39,9 +59,15 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@ $(VENV)/.installed
 
+$(VENV)-lowest/.installed: pyproject.toml
+	$(PYTHON_LOWEST) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct --editable '.[test]'
+	touch $@
+
 $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) demo-output .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-* demo-output .mypy_cache .ruff_cache .pytest_cache

@@ -1,1 +1,1 @@
-"""One question a module, one command each: ``python -m benchmarks`` lists them."""
+"""One module and one command per question: ``python -m benchmarks`` lists them."""

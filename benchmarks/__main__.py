@@ -9,7 +9,7 @@ import importlib
 # `main(arguments)`.
 COMMANDS = {
     "movie_reviews": "how well does each method predict the stars of held-out movie reviews, at what cost?",
-    "responses": "how well do counts, classes and ratings come out beside what users pick instead?",
+    "responses": "how well are counts, classes and ratings predicted, beside the usual alternatives?",
     "class_cost": "what does an E-step with C classes cost beside one with a normal response?",
     "e_step": "how fast is the E-step beside a bare LDA kernel?",
     "dask_overhead": "how much CPU time does Dask add to a fit?",

@@ -1,4 +1,4 @@
-"""What an E-step with C classes costs beside one with a normal response, on the same documents (20 newsgroups)."""
+"""Compare the cost of an E-step with C classes with that of a normal response, on the same documents (20 newsgroups)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """How much CPU time does Dask add to a fit?
 
-The same fit of a simulated corpus, in turn: in a process of its own; in two such processes side by side, which share
+The same fit of a simulated corpus, in turn: in one process; in two such processes side by side, which share
 nothing but the machine; and on a cluster that dslda starts on this machine. The cost on Dask is the CPU time, user and
-system, of all processes there are: this one (client and scheduler), the workers and their nannies. Starting the cluster is
-listed by itself: it is paid once, however long the fit.
+system, of all processes: this one (client and scheduler), the workers and their nannies. Starting the cluster is
+listed separately, since it is paid once, however long the fit.
 
 With ``--speed-up`` instead: how much faster two workers of one thread are than one, beside what the machine allows. Its two
 cores at once do twice the work of one only where they share nothing: two processes without Dask, each with the whole fit,
@@ -71,7 +71,7 @@ SPEED_UP = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a fit took."""
+    """Time that a fit took."""
 
     wall: float
     cpu: float
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     spec = FitSpec(n_topics=arguments.topics, max_iter=arguments.iterations, tol=0.0)
     family = get_family("gaussian")
-    kernel_of(family)  # compiled before anything is timed
+    kernel_of(family)  # compile before anything is timed
     with tempfile.TemporaryDirectory() as folder:
         corpus = _simulate(arguments, Path(folder) / "simulated.corpus")
         source = CorpusSource(corpus, design=Design("y"))
@@ -169,7 +169,7 @@ def _measure(run: Callable[[], FitResult]) -> Cost:
 def _speed_up(
     source: CorpusSource, family: Family, spec: FitSpec, run: Callable[[Executor], FitResult], n_rounds: int
 ) -> list[dict[str, float]]:
-    """All four take turns, so that they meet the machine in the same state."""
+    """Run all four in turn, so that they meet the machine in the same state."""
     rounds = []
     with ExitStack() as stack:
         clients = [stack.enter_context(cluster(options=ClusterOptions(workers=n, threads=1))) for n in (1, 2)]

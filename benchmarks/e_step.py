@@ -1,9 +1,9 @@
 """How fast is the E-step, in token*topic/s, beside the bare kernel of unsupervised LDA?
 
 Both run in this process, in turn, over the same documents with the same topics; each in CPU seconds of one thread. A
-"token" is an entry that gets a variational distribution of its own: a distinct term of a document (granularity
-"term") or an occurrence (granularity "token"), for both kernels alike. The bare kernel is mean-field LDA as everyone
-writes it in numba: a dot product and a scaled addition per entry, our own vectorised digamma and exp, no ELBO, no
+"token" is an entry with its own variational distribution: a distinct term of a document (granularity
+"term") or an occurrence (granularity "token"), for both kernels alike. The bare kernel is mean-field LDA in its usual
+numba form: a dot product and a scaled addition per entry, our own vectorised digamma and exp, no ELBO, no
 response. Ours does everything that an EM iteration of sLDA needs: ELBO and convergence test of every document, second
 moments, statistics.
 """

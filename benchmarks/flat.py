@@ -1,7 +1,7 @@
 """Do memory and time of iterations and fits stay flat, and how fast are 10,000 partitions submitted?
 
-The scheduler and one worker of two threads run in processes of their own, with the settings of the clusters that dslda
-starts, so that each has a memory to look at. Documents are made where they are read. Every document gets the same number of
+The scheduler and one worker of two threads run in separate processes, with the settings of the clusters that dslda starts, so
+that the memory of each can be measured. Documents are generated where they are read. Every document gets the same number of
 sweeps, in all topics (alpha = 1 leaves none out), so that all iterations do the same work. Slopes are least squares over the
 iterations and fits after the warm-up.
 """
@@ -101,7 +101,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes a partition out of its number."""
+    """Makes a partition from its number."""
 
     partition: int
     documents: int
@@ -120,7 +120,7 @@ class Maker:
 
 
 class Made(FitSource):
-    """Partitions that are made where they are read."""
+    """Partitions that are generated where they are read."""
 
     def __init__(self, partitions: int, documents: int, *, terms: int = 2000, tokens: int = 100) -> None:
         super().__init__(
@@ -137,7 +137,7 @@ class Made(FitSource):
 
 
 class Timed(DaskExecutor):
-    """Notes how long each iteration takes to submit, and its tasks."""
+    """Records how long the submission of each iteration takes, and its tasks."""
 
     def __init__(self, *arguments: Any) -> None:
         self.seconds: list[float] = []
@@ -274,7 +274,7 @@ def _seconds(record: IterationRecord) -> float:
 
 
 def _look(client: Client) -> dict[str, float]:
-    """Memory and CPU time of each process, and what is left in it."""
+    """Memory and CPU time of each process, and the objects left in it."""
     (worker,) = client.run(_of_worker).values()
     return {
         **client.run_on_scheduler(_of_scheduler),

@@ -22,7 +22,7 @@ TOPICS_OF_DOCUMENT = 3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a generated corpus: its documents, those of a partition, tokens of a document, terms, and topics."""
+    """Sizes of a generated corpus: documents, documents of a partition, tokens of a document, terms, and topics."""
 
     documents: int
     partition_documents: int
@@ -36,9 +36,9 @@ class Shape:
 
 
 def generate(shape: Shape, path: Path) -> Corpus:
-    """The corpus of a shape: at `path`, where it is written unless it is there. One response, ``y``.
+    """Write the corpus of a shape to `path`, unless it is there already. It has one response, ``y``.
 
-    Topics have the frequencies of Zipf's law, each in an order of its own; a document has three of them.
+    Topics have the frequencies of Zipf's law, each in its own order; a document has three of them.
     """
     if path.exists():
         return open_corpus(path)

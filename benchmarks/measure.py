@@ -1,4 +1,4 @@
-"""What a piece of work costs: CPU seconds, wall seconds and peak memory, each in a process of its own."""
+"""Cost of a piece of work in a separate process: CPU seconds, wall seconds and peak memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cpu_seconds() -> float:
 
 
 def measure(task: Callable[..., Callable[[], Any]], *arguments: Any, runs: int = 1) -> dict[str, Any]:
-    """Run work in a fresh process, with one thread, and say what it cost.
+    """Run work in a fresh process, with one thread, and return its cost.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def measure(task: Callable[..., Callable[[], Any]], *arguments: Any, runs: int =
     *arguments
         Picklable arguments of `task`.
     runs : int
-        Times that the work is done, one after the other; what is told of seconds is their median.
+        Times that the work is done, one after the other; seconds are the median.
 
     Returns
     -------

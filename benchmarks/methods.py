@@ -31,7 +31,7 @@ class Method:
         Name in tables.
     build : callable
         ``build(n_topics, **options)`` returns an unfitted model with `fit(documents, y)` and
-        `predict(documents)`; it imports what the model needs.
+        `predict(documents)`; it imports the model's libraries.
     options : mapping
         Options of `build`.
     documents : callable

@@ -1,4 +1,4 @@
-"""Predictive R2 on the movie reviews and what it costs, by method, vocabulary and number of topics."""
+"""Predictive R2 on the movie reviews and its cost, by method, vocabulary and number of topics."""
 
 from __future__ import annotations
 

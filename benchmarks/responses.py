@@ -1,4 +1,4 @@
-"""Held-out prediction of counts, classes, ratings and real responses beside what users pick instead, on the same folds."""
+"""Held-out prediction of counts, classes, ratings and real responses beside the usual alternatives, on the same folds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Task:
     kind : {"real", "count", "classes", "rating"}
         Decides the measures and the rival.
     families : mapping of str to mapping
-        Families of ours with their settings for :func:`dslda.train`.
+        Our families with their settings for :func:`dslda.train`.
     split : bool
         The corpus has a split into training and test documents; else folds are drawn.
     """
@@ -69,11 +69,10 @@ class Documents:
     train: NDArray[np.bool_] | None = field(default=None)
 
 
-# Settings were compared on these same data, those of the rivals are chosen by cross-validation inside the training part:
-# small corpora and short documents want a flat Dirichlet (alpha = 1 or 2), many classes many topics, counts that
-# words hardly explain a light response. Cosponsors scatter 50 times as much as a Poisson has it: with a weight of 0.02,
-# one over that, they pull at the topics as much as they tell; with 3 a Poisson predicts worse than the mean, at ten
-# times the cost.
+# Our settings were chosen on these same data; those of the rivals by cross-validation on the training part. Small corpora
+# and short documents need a flat Dirichlet (alpha = 1 or 2), many classes need many topics, and counts that words hardly
+# explain need a light response. Cosponsors scatter 50 times as much as a Poisson: a weight of 0.02, its inverse, makes up
+# for that. With a weight of 3 a Poisson predicts worse than the mean, at ten times the cost.
 _TOPICS = {"n_topics": 20, "response_weight": 3.0, "max_iter": 40, "tol": 3e-4}
 _SMALL = {"n_topics": 30, "doc_topic_prior": 2.0, "max_iter": 40, "tol": 3e-4}
 _SHORT = {"n_topics": 5, "response_weight": 3.0, "doc_topic_prior": 2.0, "max_iter": 40, "tol": 3e-4}
@@ -250,7 +249,7 @@ def _rival_name(task: Task) -> str:
 
 
 def _rival(task: Task, _: str, counts: csr_array, y: NDArray[Any]) -> Callable[[csr_array], Prediction]:
-    """The rival with the penalty chosen by cross-validation inside the training documents."""
+    """The rival, with its penalty chosen by cross-validation on the training documents."""
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegressionCV, PoissonRegressor
     from sklearn.model_selection import GridSearchCV, KFold

@@ -1,9 +1,9 @@
 """How many documents a second are scored, from text to Parquet, beside tomotopy and scikit-learn, and in what memory?
 
 Texts of 100 words drawn from K topics over a vocabulary of 5,000; all programs learn from the same 2,000 of them, dslda by
-`train` with few iterations, the rivals' LDA likewise. Each is timed in a process of its own with one thread, in CPU seconds:
+`train` with few iterations, the rivals' LDA likewise. Each is timed in a separate process with one thread, in CPU seconds:
 dslda from JSON lines to the files of a complete run, the rivals from texts in memory to topic proportions in memory, with the
-tokenising that users of each write. "kernel" is inference alone, of documents counted before. Two workers are timed by the
+usual tokenisation for each. "kernel" is inference alone, of documents counted before. Two workers are timed by the
 clock, beside one, and memory is that of one process: both of whole runs over the same texts again and again. Figures of time
 are the median of a few runs.
 """
@@ -57,15 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only-workers", action="store_true", help="compare one worker with two, nothing else"
     )
-    parser.add_argument("--documents", type=int, default=20_000, help="that are scored")
+    parser.add_argument("--documents", type=int, default=20_000, help="documents to score")
     parser.add_argument(
-        "--rows", type=int, nargs="*", default=[10_000, 1_000_000], help="of the runs for memory"
+        "--rows",
+        type=int,
+        nargs="*",
+        default=[10_000, 1_000_000],
+        help="rows of the runs that measure memory",
     )
     parser.add_argument(
         "--sampling", type=int, default=100, help="iterations of tomotopy's infer, its default"
     )
     parser.add_argument(
-        "--worker-rows", type=int, default=100_000, help="of the runs on one worker and two; 0 for none"
+        "--worker-rows", type=int, default=100_000, help="rows of the runs on one worker and two; 0 for none"
     )
 
 
@@ -112,7 +116,7 @@ def write_texts(path: Path, n: int, n_topics: int) -> None:
 
 
 def _repeat(source: Path, target: Path, n: int) -> None:
-    """The records again and again, under other identifiers."""
+    """The records repeated under new identifiers."""
     records = [json.loads(line) for line in source.open()]
     with target.open("w") as stream:
         for i in range(n):
@@ -224,7 +228,7 @@ def _sklearn(folder: str, n_topics: int) -> Callable[[], Any]:
 
 
 def _workers(folder: Path, n: int) -> Iterator[dict[str, Any]]:
-    """By the clock, after runs that have the workers load what they need; the texts lie in one file, and in eight.
+    """Wall time, after runs that warm up the workers; the texts are in one file, and in eight.
 
     One worker and two take turns, so that both meet the machine in the same state: each idles while the other works.
     """

@@ -2,7 +2,7 @@
 
 Fits of a generated corpus, one after the other in one client, on worker processes that dslda starts with their nannies on
 this machine, while a thread kills workers (SIGKILL) at random moments: mostly one, one time in ten all at once. The moments
-and the victims are drawn with a seed, but what they hit is left to chance. Fits keep their partitions in the workers' memory
+and the victims are drawn with a seed, but chance decides what they hit. Fits keep their partitions in the workers' memory
 and read them in every iteration in turn. The bits of each fit are compared with those of a fit in this process.
 
 A worker is killed when it has been there for a second or more: a nanny that still waits for its worker to start does not
@@ -133,7 +133,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 class Killer:
-    """A thread that kills workers while it is at work, until it has killed as many as asked for."""
+    """A thread that kills workers until it has reached the wanted number."""
 
     def __init__(self, client: Client, arguments: argparse.Namespace) -> None:
         self._client = client
@@ -183,7 +183,7 @@ class Killer:
             next_kill = time.monotonic() + self._random.exponential(self._every)
 
     def _look(self) -> None:
-        """Note the processes of the workers that the scheduler knows, without asking the workers."""
+        """Record the scheduler's worker processes, without asking the workers."""
         ports = {int(address.rpartition(":")[2]) for address in self._client.nthreads()}
         there = set()
         for process in psutil.Process().children(recursive=True):

@@ -13,7 +13,7 @@ from benchmarks.methods import METHODS, evaluation
 from benchmarks.problems import VOCABULARIES
 from benchmarks.report import machine, markdown, write_json
 
-# What each method may try.
+# Settings that each method may try.
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "tomotopy": [{"variance": v, "sweeps": s} for v, s in product((0.5, 0.1), (25, 50, 100, 200, 400))],
     "dslda": [{"response_weight": float(r), "max_iter": m} for r, m in product((2, 3), (6, 8, 10, 20))],

@@ -1,7 +1,7 @@
 """Does one iteration of very many topics and terms run on this machine, and in what memory?
 
-Generates a corpus of a wide vocabulary and goes over it. The matrix of K x V doubles is larger than a message may be,
-so it is sent, and added up, in parts. Peak memory is that of this process, which is client and scheduler, and of the
+Generates a corpus with a wide vocabulary and iterates over it. The matrix of K x V doubles is larger than a message may
+be, so it is sent, and summed, in parts. Peak memory is that of this process, which is client and scheduler, and of the
 largest worker.
 """
 
@@ -52,7 +52,7 @@ COLUMNS = {
 
 
 class _FirstLine(logging.Handler):
-    """Notes when the first line comes."""
+    """Records the time of the first line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, default=100, help="tokens of a document")
     parser.add_argument("--workers", type=int, default=1, help="processes of one thread")
     parser.add_argument("--memory", default="12GiB", help="memory limit of a worker")
-    parser.add_argument("--iterations", type=int, default=2, help="the M-step is that before the last")
+    parser.add_argument(
+        "--iterations", type=int, default=2, help="the M-step shown is the one before the last"
+    )
     parser.add_argument("--float32", action="store_true", help="send topics as float32")
     parser.add_argument("--folder", type=Path, help="for the corpus, kept; a temporary one by default")
 

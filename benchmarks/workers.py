@@ -1,4 +1,4 @@
-"""What the workers of a cluster went through: memory, spilling, pauses, restarts; Linux only."""
+"""Memory, spilling, pauses and restarts of a cluster's workers; Linux only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["WorkerState", "cpu_of_all", "digest_of", "peak_bytes", "worker_state
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """The largest peak of a worker in MiB, bytes that all spilled, pauses of all, and their processes."""
+    """Largest peak of a worker in MiB, bytes spilled and pauses of all, and their processes."""
 
     peak_mib: float
     spilled: int
@@ -28,7 +28,7 @@ class WorkerState:
 
 
 def worker_state(client: Client) -> WorkerState:
-    """Since the workers started."""
+    """State since the workers started."""
     states = client.run(_state).values()
     pauses = sum(
         isinstance(message, dict)
@@ -46,7 +46,7 @@ def worker_state(client: Client) -> WorkerState:
 
 
 def peak_bytes() -> int:
-    """Most memory that this process has taken."""
+    """Peak memory of this process."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) * 1024
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[1] / "dslda"
+TESTS = Path(__file__).resolve().parent
+PACKAGE = TESTS.parent / "dslda"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -29,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
         for index in room.rglob("*.nbi"):
             if index.stat().st_mtime < newest:
                 index.unlink(missing_ok=True)
-    if getattr(config.option, "numprocesses", None):
+    if getattr(config.option, "numprocesses", None) and config.option.markexpr != "quick":
         block = "from dslda.variational.kernels import block_kernel; block_kernel"
         compilers = [
             subprocess.Popen([sys.executable, "-c", kernels], cwd=PACKAGE.parent)

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
-# By its path: dslda has a virtual environment of its own, since Airflow holds some hundred packages to versions of its own.
-# In quotes, so that dslda sees the pattern and not what it matches at one moment.
+# By path, because dslda has its own virtual environment: Airflow pins some hundred packages. The pattern is in quotes, so
+# that dslda sees it instead of its matches at one moment.
 COMMAND = (
     "/opt/dslda/bin/dslda score /var/lib/dslda/stars.model '/srv/dslda/incoming/*.jsonl.gz'"
     " --out /var/lib/dslda/scores --metrics /var/lib/prometheus/node-exporter/dslda.prom --json"
@@ -18,12 +18,12 @@ with DAG(
     dag_id="dslda_score",
     schedule="0 4 * * 1",
     start_date=datetime(2026, 1, 1),
-    # a run scores all that has come, so one that was missed is not made up for
+    # a run scores everything that has arrived, so a missed run needs no catch-up
     catchup=False,
     # a second run would end with exit code 1: the folder is locked
     max_active_runs=1,
     default_args={
-        # the same command goes on where it was
+        # the same command resumes
         "retries": 2,
         "retry_delay": timedelta(minutes=5),
         "execution_timeout": timedelta(hours=12),

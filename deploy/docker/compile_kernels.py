@@ -5,6 +5,6 @@ from dslda.families.gaussian import Gaussian
 from dslda.families.poisson import Poisson
 from dslda.variational.compiling import kernel_of
 
-# one family for each kernel: those of a number, of counts and amounts, of classes
+# one family for each kernel: numbers, counts and amounts, classes
 for family in (Gaussian(), Poisson(), Categorical(2)):
     kernel_of(family)

@@ -22,12 +22,12 @@ def make_cluster() -> SLURMCluster:
         cores=16,
         processes=1,
         memory="64 GiB",
-        # who reaches the scheduler can run code as you: certificates as Dask's configuration names them
+        # anyone who reaches the scheduler can run code as you: use the certificates of Dask's configuration
         security=Security(),
         protocol="tls://",
         scheduler_options={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         worker_extra_args=["--no-dashboard", "--dashboard-address", "127.0.0.1:0"],
-        # of each machine, not shared: workers spill here, and numba's cache must not be written by two machines
+        # local, not shared: workers spill here, and two machines must not write to one numba cache
         local_directory="/tmp",
         job_script_prologue=["export NUMBA_CACHE_DIR=/tmp/dslda-numba-$USER"],
         log_directory="logs",
@@ -44,7 +44,7 @@ def main() -> None:
             corpus,
             response="rating",
             n_topics=50,
-            # a tenth is kept from training, as by --hold-out 0.1: scores have intervals, and drift is told from them
+            # keep a tenth from training, as --hold-out 0.1 does: scores get intervals, and drift a reference
             documents=~held_out(corpus.n_documents, 0.1),
             client=client,
             checkpoint="stars.checkpoint",

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes a certificate authority of this cluster's own, and one certificate for each role, with the openssl program.
+# Makes a certificate authority for this cluster, and one certificate for each role, with the openssl program.
 #
 #     sh make-certificates.sh FOLDER [ROLE...]
 #
-# FOLDER gets ca.pem, ca-key.pem and, for each ROLE (by default scheduler, worker and client), ROLE.pem and ROLE-key.pem. What
-# is there already stays: the same command with another role adds its certificate. DAYS sets how long certificates last.
+# FOLDER gets ca.pem, ca-key.pem and, for each ROLE (by default scheduler, worker and client), ROLE.pem and ROLE-key.pem. Existing
+# files stay: the same command with another role adds its certificate. DAYS sets how long certificates last.
 set -eu
 umask 077
 
@@ -21,7 +21,7 @@ new_key() {
         openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" # before OpenSSL 3
 }
 
-# what certificates are for, whatever openssl.cnf of this machine says
+# purposes of the certificates, independent of this machine's openssl.cnf
 cat >extensions.cnf <<'END'
 [req]
 distinguished_name = name

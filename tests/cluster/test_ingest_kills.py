@@ -20,6 +20,7 @@ from dslda.exceptions import OutputError
 from dslda.ingestion.ingest import ingest
 from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
+from tests.helpers.files import write_records
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,7 +44,6 @@ from dslda.cli.program import run
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import InputError
 from tests.helpers.dying_children import count_changes, run_in_child
-from tests.helpers.files import write_records
 
 job = json.loads(sys.argv[1])
 folder = Path(job["folder"])

@@ -1,14 +1,17 @@
-"""What the documentation says that a test shows, a test of that name shows."""
+"""Pages name what is there: tests, files, commands, imports, and the floors of the rooms."""
 
 from __future__ import annotations
 
 import ast
 import re
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", ["failure.md", "reproducibility.md", "scoring.md"])
@@ -23,9 +26,59 @@ def test_the_tests_that_a_page_names_are_there(page: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "page", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([\w/.-]+\.md)(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).is_file(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_the_examples_of_a_page_import_is_there(page: Path) -> None:
+    for code in re.findall(
+        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    ):
+        for module, names in re.findall(r"^from (dslda[\w.]*) import ([\w, ]+)$", code, re.MULTILINE):
+            for name in names.split(", "):
+                assert hasattr(import_module(module), name), f"{module}.{name}"
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+IN_CODE = re.compile(r"`([^`\s]+)`")
+
+
+def _rows() -> list[tuple[int, Path, str]]:
+    """Floor, room and description of each row of the map."""
+    rows = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| (.*) \|$", CONTRIBUTING, re.MULTILINE)
+    return [(int(floor), ROOT / room, holds) for floor, room, holds in rows]
+
+
+def test_the_map_has_each_room_on_its_floor() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = next(c["layers"] for c in settings["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+    floors = {
+        room.strip().removeprefix("dslda."): floor
+        for floor, layer in enumerate(reversed(layers))
+        for room in layer.split("|")
+    }
+    del floors["_version"]
+    assert {room.stem: floor for floor, room, _ in _rows()} == floors
+
+
+def test_the_map_names_files_that_are_in_the_rooms() -> None:
+    for _, room, holds in _rows():
+        assert room.exists(), room
+        for name in IN_CODE.findall(holds):
+            assert not name.endswith((".py", "/")) or (room / name).exists(), f"{room}: {name}"
+
+
+def test_files_and_targets_that_contributors_are_sent_to_are_there() -> None:
+    roots = {path.name for path in ROOT.iterdir()}
+    paths = [
+        name for name in IN_CODE.findall(CONTRIBUTING) if name.split("/")[0] in roots and "NAME" not in name
+    ]
+    assert len(paths) > 30
+    assert [name for name in paths if not (ROOT / name).exists()] == []
+    targets = re.findall(r"`make ([\w-]+)`", CONTRIBUTING)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert {"quick", "test"} <= set(targets)
+    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
