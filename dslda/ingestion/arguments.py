@@ -1,60 +1,90 @@
-"""What a caller of ingest names, checked and put into the form that the rest works with."""
+"""Arguments of ingest, checked, also against the corpus that documents are appended to."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from dslda.corpus.store import Corpus
+from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
-from dslda.ingestion.append_rules import NamedFields
 from dslda.ingestion.corpus_plan import GivenVocabulary
 from dslda.inputs.fields import Fields
-from dslda.inputs.files import InputFiles
 from dslda.inputs.in_memory import MatrixRows
 from dslda.inputs.streams import InputFile, compression_of, read_text
 
-__all__ = ["given_vocabulary", "matrix_rows", "name_fields"]
+__all__ = [
+    "NamedFields",
+    "given_vocabulary",
+    "grown_settings",
+    "matrix_rows",
+    "name_fields",
+    "with_fields_of",
+]
 
 # names that no mapping of arrays can hold by accident
 WEIGHT, ID = "\0weight", "\0id"
 
 
-def name_fields(files: InputFiles | None, given: NamedFields) -> Fields:
-    """Check the names of fields and put them together."""
-    fields = {
-        "text": given.text,
-        "words": given.words,
-        "counts": given.counts,
-        "id": given.id,
-        "responses": _names("response", given.response),
-        "covariates": _names("covariates", given.covariates),
-        "weight": given.weight,
-        "categorical": _names("categorical", given.categorical),
-    }
-    own = None if files is None else files.piece.own_fields
-    if files is not None and own is not None:
-        named = tuple(
-            {"responses": "response"}.get(name, name)
-            for name, value in fields.items()
-            if value not in (None, ())
-        )
+@dataclass(frozen=True, slots=True)
+class NamedFields:
+    """The fields that a caller of ingest names, unchecked; None or empty where it names none."""
+
+    text: Any = None
+    words: Any = None
+    counts: Any = None
+    id: Any = None
+    response: Any = ()
+    covariates: Any = ()
+    weight: Any = None
+    categorical: Any = ()
+
+    def refuse(self, reason: str) -> None:
+        """Refuse any name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        named = tuple(name for name, value in values.items() if value is not None and value not in ((), []))
         if named:
             raise InputError(
-                f"must be left out: {files.piece.title} have no fields",
+                f"must be left out: {reason}",
                 parameter=named,
                 remedy="use JSON lines, CSV or Parquet for documents with more than words",
             )
-        return own
-    chosen = Fields(**fields)
-    if files is None and not chosen.is_named:
-        chosen = replace(chosen, text="text")  # a bag of texts or pairs has no names
-    return chosen
+
+    def completed(self, corpus: Corpus) -> NamedFields:
+        """With the names that were in use when the corpus was made, as far as it remembers, where none is given."""
+        recorded = corpus.provenance.get("fields")
+        uses = {use: name for name, use in recorded.items()} if isinstance(recorded, Mapping) else {}
+        given: dict[str, Any] = {}
+        if self.text is None and self.words is None and self.counts is None:
+            given = {use: uses.get(use) for use in ("text", "words", "counts")}
+        if self.id is None and corpus.has_doc_id:
+            given["id"] = uses.get("id")
+        if self.weight is None and corpus.has_weight:
+            given["weight"] = uses.get("weight")
+        given["response"] = self.response or corpus.response_names
+        given["covariates"] = self.covariates or corpus.covariate_names
+        columns = {*_several(given["response"]), *_several(given["covariates"])}
+        given["categorical"] = self.categorical or [name for name in corpus.levels if name in columns]
+        return replace(self, **given)
+
+
+def name_fields(named: NamedFields) -> Fields:
+    """Check the names of fields and put them together."""
+    return Fields(
+        text=named.text,
+        words=named.words,
+        counts=named.counts,
+        id=named.id,
+        responses=_names("response", named.response),
+        covariates=_names("covariates", named.covariates),
+        weight=named.weight,
+        categorical=_names("categorical", named.categorical),
+    )
 
 
 def _names(parameter: str, given: Any) -> tuple[str, ...]:
@@ -68,15 +98,13 @@ def _names(parameter: str, given: Any) -> tuple[str, ...]:
     return names
 
 
-def matrix_rows(matrix: Any, named: NamedFields, given: GivenVocabulary | None) -> tuple[Fields, MatrixRows]:
-    """A sparse matrix and the arrays beside it, as fields and the source of records."""
-    assert given is not None
+def matrix_rows(matrix: Any, named: NamedFields, n_terms: int) -> tuple[Fields, MatrixRows]:
+    """The fields and rows of a sparse matrix with the arrays beside it."""
     response, covariates, weight, id = named.response, named.covariates, named.weight, named.id
-    n, n_terms = matrix.shape
-    if n_terms != len(given.vocabulary):
+    n, n_columns = matrix.shape
+    if n_columns != n_terms:
         raise InputError(
-            f"the matrix must have a column for each of the {len(given.vocabulary)} terms of the vocabulary, "
-            f"got {n_terms}"
+            f"the matrix must have a column for each of the {n_terms} terms of the vocabulary, got {n_columns}"
         )
     for parameter, values in (("response", response), ("covariates", covariates)):
         none = values is None or (isinstance(values, (tuple, list)) and not values)
@@ -84,13 +112,14 @@ def matrix_rows(matrix: Any, named: NamedFields, given: GivenVocabulary | None) 
             isinstance(values, Mapping) and all(isinstance(name, str) and name for name in values)
         ):
             raise InputError(
-                f"{parameter} of a matrix must be a mapping from names to arrays, got {values!r:.60}"
+                f"of a matrix must be a mapping from names to arrays, got {values!r:.60}", parameter=parameter
             )
     twice = set(response or ()) & set(covariates or ())
     if twice:
         raise InputError(
-            f"response and covariates of a matrix must have different names, got {min(twice)!r} in both; "
-            "rename one"
+            f"of a matrix must have different names, got {min(twice)!r} in both",
+            parameter=("response", "covariates"),
+            remedy="rename one",
         )
     fields = Fields(
         words="words",
@@ -121,16 +150,100 @@ def matrix_rows(matrix: Any, named: NamedFields, given: GivenVocabulary | None) 
     return fields, MatrixRows(matrix.tocsr(), columns)
 
 
+def with_fields_of(corpus: Corpus, fields: Fields, unnamed: str | None) -> Fields:
+    """Check the fields of new documents against the columns of the corpus they are appended to.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    fields : Fields
+    unnamed : str, optional
+        Title of files without fields.
+
+    Raises
+    ------
+    InputError
+        They have other columns than the corpus.
+    """
+    if unnamed is not None:
+        if corpus.has_weight:
+            raise InputError(
+                f"{unnamed} have no weights, and the documents of {corpus.path} have",
+                remedy="append them as JSON lines, CSV or Parquet with a weight",
+            )
+        # such files have words only: their documents lack the rest
+        fields = replace(
+            fields,
+            responses=corpus.response_names,
+            covariates=corpus.covariate_names,
+            categorical=tuple(corpus.levels),
+        )
+    for parameter, found, wanted in (
+        ("response", fields.responses, corpus.response_names),
+        ("covariates", fields.covariates, corpus.covariate_names),
+        ("categorical", fields.categorical, tuple(corpus.levels)),
+    ):
+        if set(found) != set(wanted):
+            raise InputError(
+                f"must be those of the corpus that is appended to, {_listed(wanted)}, got {_listed(found)}",
+                parameter=parameter,
+            )
+    for parameter, field, has in (
+        ("id", fields.id, corpus.has_doc_id),
+        ("weight", fields.weight, corpus.has_weight),
+    ):
+        if has and field is None:
+            raise InputError("must be given: the documents that are there have one", parameter=parameter)
+        if not has and field is not None:
+            raise InputError("must be left out: the documents that are there have none", parameter=parameter)
+    return replace(fields, responses=corpus.response_names, covariates=corpus.covariate_names)
+
+
+def grown_settings(corpus: Corpus, kind: str, given: Mapping[str, Any]) -> TextSettings:
+    """The text settings of a corpus, for documents that are appended to it.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    kind : {"text", "counts"}
+        Of the new documents.
+    given : mapping
+        Settings that the caller has named; None where not.
+
+    Raises
+    ------
+    InputError
+        Another setting, or other documents.
+    """
+    settings = corpus.text_settings
+    if kind != settings.kind:
+        expected = "texts" if settings.kind == "text" else "words with counts"
+        raise InputError(
+            f"must be {expected}, as those of the corpus that is appended to", parameter="documents"
+        )
+    named = {name: value for name, value in given.items() if value is not None}
+    other = replace(settings, **named)
+    for name in named:
+        found, expected = getattr(other, name), getattr(settings, name)
+        if found != expected:
+            raise InputError(
+                f"must be left out, or be that of the corpus that is appended to, {expected!r:.60}, got {found!r:.60}",
+                parameter=name,
+            )
+    return settings
+
+
 def given_vocabulary(
     vocabulary: Any, by_position: bool, storage_options: Mapping[str, Any] | None, before: Corpus | None
 ) -> GivenVocabulary | None:
-    """The vocabulary that the caller has named, or that of the corpus which is appended to."""
+    """The vocabulary that the caller names, or that of the corpus that documents are appended to."""
     if before is not None:
         if vocabulary is not None:
             chosen = given_vocabulary(vocabulary, by_position, storage_options, None)
             if chosen is not None and chosen.vocabulary != before.vocabulary:
                 raise InputError(
-                    "vocabulary must be left out, or be that of the corpus that is appended to, got another"
+                    "must be left out, or be that of the corpus that is appended to, got another",
+                    parameter="vocabulary",
                 )
         return GivenVocabulary(before.vocabulary, by_position, before.too_frequent)
     if vocabulary is None:
@@ -151,16 +264,30 @@ def given_vocabulary(
         lines = read_text(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
         for number, line in enumerate(lines, start=1):
             if not line.strip():
-                raise InputError(f"{path}, line {number}: a vocabulary must have one term a line, got none")
+                raise InputError(
+                    "a vocabulary must have one term a line, got none", place=f"{path}, line {number}"
+                )
         vocabulary = lines
     if not isinstance(vocabulary, Vocabulary):
         if not isinstance(vocabulary, Iterable):
             raise InputError(
-                "vocabulary must be a list of terms, a corpus, or the path of a file with a term a line, got "
-                f"{vocabulary!r:.60}"
+                "must be a list of terms, a corpus, or the path of a file with a term a line, got "
+                f"{vocabulary!r:.60}",
+                parameter="vocabulary",
             )
         vocabulary = Vocabulary(str(term) if isinstance(term, np.str_) else term for term in vocabulary)
     if len(vocabulary) == 0:
-        raise InputError("vocabulary must have at least one term, got none")
+        raise InputError("must have at least one term, got none", parameter="vocabulary")
     vocabulary.to_bytes()  # refuses what no file can hold
     return GivenVocabulary(vocabulary, by_position, too_frequent)
+
+
+def _several(names: Any) -> list[Any]:
+    """One name or several; nothing where it is neither, which is refused later."""
+    if isinstance(names, str):
+        return [names]
+    return [name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else []
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"

@@ -16,10 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from dslda.cluster.runner import Runner, merge_in_tree
+from dslda.cluster.runner import DaskRunner, Runner, merge_in_tree
+from dslda.corpus.appender import CorpusAppender
+from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import merge_levels
+from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
 from dslda.corpus.partitioning import (
     Partition,
+    PartitionSlice,
+    assemble,
     choose_partition_tokens,
     cut,
     join_pieces,
@@ -30,6 +35,7 @@ from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.writer import CorpusWriter
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.counting import (
     ChunkSummary,
@@ -47,9 +53,11 @@ from dslda.ingestion.vocabulary_selection import (
     term_table,
 )
 from dslda.inputs.fields import Fields
+from dslda.storage.location import is_in_memory
+from dslda.storage.lock import Lock
 from dslda.wording import number_of
 
-__all__ = ["GivenVocabulary", "PlannedCorpus", "plan_corpus"]
+__all__ = ["GivenVocabulary", "PlannedCorpus", "plan_corpus", "write_plan"]
 
 logger = logging.getLogger("dslda.ingest")
 
@@ -101,6 +109,17 @@ class PlannedCorpus:
     n_all_tokens: int | None
     too_frequent: tuple[str, ...]
     n_too_frequent_tokens: int | None
+
+    def sizes(self, *, identified: bool) -> dict[str, Any]:
+        """Sizes that the writer of a corpus asks for; `identified` documents have a field of identifiers."""
+        return {
+            "n_partitions": len(self.partitions),
+            "document_capacity": max(partition.n_documents for partition in self.partitions),
+            "entry_capacity": max(partition.n_entries for partition in self.partitions),
+            "id_capacity": max(partition.n_id_bytes for partition in self.partitions) if identified else None,
+            "n_all_tokens": self.n_all_tokens,
+            "n_too_frequent_tokens": self.n_too_frequent_tokens,
+        }
 
 
 def plan_corpus(
@@ -195,6 +214,47 @@ def plan_corpus(
     )
 
 
+def write_plan(
+    runner: Runner, writer: CorpusWriter | CorpusAppender, plan: PlannedCorpus, lock: Lock
+) -> None:
+    """Write every partition where its blocks are, then the manifest; or leave nothing.
+
+    Parameters
+    ----------
+    runner : Runner
+    writer : CorpusWriter or CorpusAppender
+    plan : PlannedCorpus
+        Its blocks are given up, so that they can be freed once they are written.
+    lock : Lock
+        On the corpus.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written, or the lock was lost.
+    """
+    pieces = [partition.pieces for partition in plan.partitions]
+    blocks = [[plan.blocks[b] for b in partition.blocks] for partition in plan.partitions]
+    n = len(pieces)
+    try:
+        writer.prepare()
+        if is_in_memory(writer.path) and isinstance(runner, DaskRunner):
+            # the memory of this process, which workers do not share
+            made = runner.map(assemble, pieces, blocks)
+            written = [writer.write_partition(i, runner.results([made[i]])[0]) for i in range(n)]
+        else:
+            tasks = runner.map(_write_partition, [writer] * n, range(n), pieces, blocks, stage="write")
+            plan.blocks.clear()
+            blocks.clear()
+            written = runner.results(tasks, stage="write")
+        writer.finish(written, lock)
+    except BaseException:
+        # workers first, so that none writes into what is being removed
+        runner.cancel()
+        writer.abort(lock)
+        raise
+
+
 def _select(
     runner: Runner,
     counted: Sequence[Any],
@@ -275,3 +335,9 @@ def _report_repeated_ids(runner: Runner, counted: Sequence[Any], name: str) -> N
 
 def _second(pair: tuple[Any, int]) -> int:
     return pair[1]
+
+
+def _write_partition(
+    writer: PartitionWriter, partition: int, pieces: Sequence[PartitionSlice], blocks: Sequence[DocumentBlock]
+) -> WrittenPartition:
+    return writer.write_partition(partition, assemble(pieces, blocks))

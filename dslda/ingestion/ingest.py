@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dslda.cluster.client import ClientLater, check_client
-from dslda.cluster.opening import cluster, worker_per_core
+from dslda.cluster.opening import cluster
 from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.partitioning import choose_partition_tokens
@@ -21,28 +21,13 @@ from dslda.corpus.text import Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError, warn
-from dslda.ingestion.append_rules import NamedFields, grown_settings, with_fields_of
-from dslda.ingestion.arguments import given_vocabulary, matrix_rows, name_fields
-from dslda.ingestion.collections import check_fields, count_collection, is_dask_collection
-from dslda.ingestion.corpus_plan import plan_corpus
-from dslda.ingestion.counting import count_chunk
+from dslda.ingestion.arguments import NamedFields, given_vocabulary, grown_settings, with_fields_of
+from dslda.ingestion.corpus_plan import plan_corpus, write_plan
+from dslda.ingestion.document_sources import document_source
 from dslda.ingestion.leftovers import clear_leftovers, has_unfinished
 from dslda.ingestion.repeated import already_there
-from dslda.ingestion.write_plan import write_plan
 from dslda.inputs.fields import Fields
-from dslda.inputs.files import (
-    InputFiles,
-    check_first_records,
-    cut_file,
-    group_sources,
-    list_files,
-    needs_cutting,
-    target_bytes,
-    whole_files,
-)
-from dslda.inputs.formats import Piece
-from dslda.inputs.in_memory import BagRecords, columns_of_table, records_in_memory
-from dslda.storage.location import Location, is_in_memory
+from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
 from dslda.wording import suggesting_keywords
 
@@ -216,24 +201,24 @@ def ingest(
     target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
     location = Location.of(target, storage_options)
-    if append or not has_unfinished(location):  # else it is looked at when nobody can be writing it
-        check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
-    is_matrix = hasattr(inputs, "tocsr")
-    records = None if is_matrix else records_in_memory(inputs)
-    listed = not is_matrix and records is None and not is_dask_collection(inputs)
-    files = list_files(inputs, format, storage_options=storage_options) if listed else None
-    by_position = is_matrix or (files is not None and files.piece.by_position)
-    if by_position and stop_words is not None:
+    check_output = partial(
+        check_corpus_output, target, storage_options=storage_options, overwrite=overwrite, append=append
+    )
+    if append or not has_unfinished(
+        location
+    ):  # an unfinished corpus is looked at when nobody can be writing it
+        check_output()
+    source = document_source(inputs, format, storage_options)
+    if source.by_position and stop_words is not None:
         raise InputError(
             "must be None where documents hold positions in a vocabulary", parameter="stop_words"
         )
+    several = isinstance(stop_words, Iterable) and not isinstance(stop_words, str)
     text_settings = {
         "lowercase": lowercase,
         "token_pattern": token_pattern,
         "ngrams": ngrams,
-        "stop_words": tuple(stop_words)
-        if isinstance(stop_words, Iterable) and not isinstance(stop_words, str)
-        else stop_words,
+        "stop_words": tuple(stop_words or ()) if several else stop_words,
         "min_df": min_df,
         "max_df": max_df,
         "max_features": max_features,
@@ -243,47 +228,28 @@ def ingest(
     with only_writer(location) as lock:
         if lock.alone:
             clear_leftovers(location)
-        # one may be back in its place
-        check_corpus_output(target, storage_options=storage_options, overwrite=overwrite, append=append)
+        check_output()  # a corpus may be back in its place
         before = open_corpus(target, storage_options=storage_options) if append else None
-        given = given_vocabulary(vocabulary, by_position, storage_options, before)
-        if before is not None and not is_matrix and (files is None or files.piece.own_fields is None):
-            named = named.completed(before)
-        if is_matrix:
-            fields, rows = matrix_rows(inputs, named, given)
-        else:
-            fields = name_fields(files, named)
-        kind: Literal["text", "counts"] = "counts" if by_position or fields.words is not None else "text"
-        if before is not None:
-            fields = with_fields_of(before, fields, files)
-            settings = grown_settings(before, kind, text_settings)
-        else:
+        given = given_vocabulary(vocabulary, source.by_position, storage_options, before)
+        n_terms = 0 if given is None else len(given.vocabulary)
+        fields = source.fields(named, n_terms, before)
+        kind: Literal["text", "counts"] = (
+            "counts" if source.by_position or fields.words is not None else "text"
+        )
+        if before is None:
             settings = _settings(kind, text_settings, filters=given is None)
-        # positions are no words
-        analyzer = Analyzer(replace(settings, stop_words=None) if by_position else settings)
+        else:
+            fields = with_fields_of(before, fields, source.unnamed)
+            settings = grown_settings(before, kind, text_settings)
+        source.check(fields)  # before workers start
 
-        if files is not None:
-            check_first_records(files, fields)  # before workers start
-        elif (columns := columns_of_table(inputs)) is not None:
-            fields.check_against(list(map(str, columns)), "the DataFrame")
-        elif records is None and not is_matrix:
-            check_fields(inputs, fields)
-        here = is_matrix or records is not None
-        with _runner(files, client, progress, here=here) as runner:
-            if is_matrix:
-                counted = runner.map(count_chunk, [[rows]], [fields], [analyzer], stage="read")
-            elif records is not None:
-                source = BagRecords(records, type(inputs).__name__)
-                counted = runner.map(count_chunk, [[source]], [fields], [analyzer], stage="read")
-            elif files is None:
-                counted = count_collection(runner, inputs, fields, settings)
-            else:
-                chunks = _chunks(runner, files, fields, 0 if given is None else len(given.vocabulary))
-                n = len(chunks)
-                counted = runner.map(count_chunk, chunks, [fields] * n, [analyzer] * n, stage="read")
+        # positions are no words
+        analyzer = Analyzer(replace(settings, stop_words=None) if source.by_position else settings)
+        client = source.client(client, in_process_bytes=IN_PROCESS_BYTES)
+        with _runner(client, progress) as runner:
             plan = plan_corpus(
                 runner,
-                counted,
+                source.count(runner, fields, analyzer, n_terms),
                 fields,
                 settings=settings,
                 given=given,
@@ -296,18 +262,14 @@ def ingest(
             if before is not None and there is not None and there.nothing_is_new:
                 warn(DataWarning(there.message(before.path)))
                 return before
-            sizes: dict[str, Any] = {
-                "n_partitions": len(plan.partitions),
-                "document_capacity": max(partition.n_documents for partition in plan.partitions),
-                "entry_capacity": max(partition.n_entries for partition in plan.partitions),
-                "id_capacity": None if fields.id is None else max(p.n_id_bytes for p in plan.partitions),
-                "provenance": _provenance(inputs, files, fields),
-                "n_all_tokens": plan.n_all_tokens,
-                "n_too_frequent_tokens": plan.n_too_frequent_tokens,
+            writing = {
+                **plan.sizes(identified=fields.id is not None),
+                "provenance": {**source.provenance(), "fields": _uses(fields)},
                 "storage_options": storage_options,
             }
+            writer: CorpusWriter | CorpusAppender
             if before is not None:
-                write_plan(runner, CorpusAppender(before, vocabulary=plan.vocabulary, **sizes), plan, lock)
+                writer = CorpusAppender(before, vocabulary=plan.vocabulary, **writing)
             else:
                 writer = CorpusWriter(
                     target,
@@ -319,14 +281,19 @@ def ingest(
                     has_weight=fields.weight is not None,
                     too_frequent=plan.too_frequent,
                     overwrite=overwrite,
-                    **sizes,
+                    **writing,
                 )
-                write_plan(runner, writer, plan, lock)
+            write_plan(runner, writer, plan, lock)
         corpus = open_corpus(target, storage_options=storage_options)
     if there is not None and there.n_known:
         warn(DataWarning(there.message(corpus.path)))
     _report_empty(corpus, plan.n_missing_text, before)
     return corpus
+
+
+def _uses(fields: Fields) -> dict[str, str]:
+    """The use of each field; arrays beside a matrix have names of our own."""
+    return {name: use for name, use in fields.named().items() if not name.startswith("\0")}
 
 
 def _settings(kind: Literal["text", "counts"], given: Mapping[str, Any], *, filters: bool) -> TextSettings:
@@ -338,20 +305,10 @@ def _settings(kind: Literal["text", "counts"], given: Mapping[str, Any], *, filt
 
 
 @contextlib.contextmanager
-def _runner(
-    files: InputFiles | None, client: Client | ClientLater | None, progress: Progress | None, *, here: bool
-) -> Iterator[Runner]:
-    """Choose where to work, and give up what is running when anything fails."""
+def _runner(client: Client | ClientLater | None, progress: Progress | None) -> Iterator[Runner]:
+    """Work in this process or on the workers of a client, and cancel what is running when anything fails."""
     with contextlib.ExitStack() as stack:
-        runner: Runner
-        if files is None:
-            # what is in this process would take longer to be moved than to be counted
-            client = None if here else client or _current_client()
-        elif any(is_in_memory(file.url) for file in files.files):
-            client = None
-        elif client is None and files.text_bytes > IN_PROCESS_BYTES:
-            client = ClientLater(worker_per_core, here=True)
-        runner = (
+        runner: Runner = (
             SerialRunner(progress)
             if client is None
             else DaskRunner(stack.enter_context(cluster(client)), progress)
@@ -361,44 +318,6 @@ def _runner(
         except BaseException:
             runner.cancel()
             raise
-
-
-def _current_client() -> Client | None:
-    if "distributed" not in sys.modules:
-        return None
-    from distributed import default_client
-
-    try:
-        client: Client = default_client()
-    except ValueError:
-        return None
-    return client
-
-
-def _chunks(runner: Runner, files: InputFiles, fields: Fields, n_terms: int) -> list[tuple[Piece, ...]]:
-    """Cut large files and put small ones together."""
-    whole = whole_files(files, n_terms=n_terms)
-    target = target_bytes(files)
-    if isinstance(runner, SerialRunner):
-        return group_sources(whole, target)  # one process gains nothing by entering a file in the middle
-    large = [source for source, cost in whole if needs_cutting(source, cost, target)]
-    n = len(large)
-    cut = iter(runner.results(runner.map(cut_file, large, [fields] * n, [target] * n), stage="scan"))
-    pieces: list[tuple[Piece, int]] = []
-    for source, cost in whole:
-        if needs_cutting(source, cost, target):
-            pieces.extend(next(cut))
-        else:
-            pieces.append((source, cost))
-    return group_sources(pieces, target)
-
-
-def _provenance(inputs: Any, files: InputFiles | None, fields: Fields) -> dict[str, Any]:
-    used = {name: use for name, use in fields.named().items() if not name.startswith("\0")}
-    if files is None:
-        return {"inputs": [f"{type(inputs).__module__}.{type(inputs).__qualname__}"], "fields": used}
-    names = [file.name for file in files.files]
-    return {"inputs": names[:20], "n_files": len(names), "format": files.format, "fields": used}
 
 
 def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) -> None:

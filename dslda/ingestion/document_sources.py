@@ -1,0 +1,221 @@
+"""Documents in every form that ingest takes: files, records in memory, Dask collections, and a matrix."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dslda.cluster.client import ClientLater
+from dslda.cluster.opening import worker_per_core
+from dslda.cluster.runner import Runner, SerialRunner
+from dslda.corpus.store import Corpus
+from dslda.corpus.text import Analyzer
+from dslda.ingestion.arguments import NamedFields, matrix_rows, name_fields
+from dslda.ingestion.collections import check_fields, count_collection, is_dask_collection
+from dslda.ingestion.counting import count_chunk
+from dslda.inputs.fields import Fields
+from dslda.inputs.files import (
+    InputFiles,
+    check_first_records,
+    cut_file,
+    group_sources,
+    list_files,
+    needs_cutting,
+    target_bytes,
+    whole_files,
+)
+from dslda.inputs.formats import FilePiece, Piece
+from dslda.inputs.in_memory import BagRecords, columns_of_table, records_in_memory
+from dslda.storage.location import is_in_memory
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["DocumentSource", "document_source"]
+
+
+class DocumentSource(ABC):
+    """Documents of one form.
+
+    Attributes
+    ----------
+    by_position : bool
+        Words are positions in a vocabulary.
+    unnamed : str or None
+        Title of files without fields that a caller could name; None where there are fields.
+    """
+
+    by_position: bool = False
+    unnamed: str | None = None
+
+    def fields(self, named: NamedFields, n_terms: int, before: Corpus | None) -> Fields:
+        """The fields that a caller has named, or those of the corpus that is appended to.
+
+        Raises
+        ------
+        InputError
+            They are not names of fields, or do not go together.
+        """
+        fields = name_fields(named if before is None else named.completed(before))
+        return (
+            fields if fields.is_named else replace(fields, text="text")
+        )  # a bag of texts or pairs has no names
+
+    @abstractmethod
+    def check(self, fields: Fields) -> None:
+        """Compare the fields with the documents, as far as that needs no work.
+
+        Raises
+        ------
+        InputError
+            A field is absent, or there are no documents.
+        """
+
+    def client(
+        self, client: Client | ClientLater | None, *, in_process_bytes: int
+    ) -> Client | ClientLater | None:
+        """Where to count; None is this process, from which documents in memory would take longer to move than to count."""
+        return None
+
+    @abstractmethod
+    def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
+        """Handles of counted chunks."""
+
+    @abstractmethod
+    def provenance(self) -> dict[str, Any]:
+        """Description of the documents for the manifest of a corpus."""
+
+
+def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any] | None) -> DocumentSource:
+    """The documents of the inputs of :func:`~dslda.ingestion.ingest.ingest`.
+
+    Raises
+    ------
+    InputError
+        The inputs are in no form that is taken, or their files cannot be listed.
+    """
+    if hasattr(inputs, "tocsr"):
+        return _Matrix(inputs)
+    records = records_in_memory(inputs)
+    if records is not None:
+        return _Records(inputs, records)
+    if is_dask_collection(inputs):
+        return _Collection(inputs)
+    return _Files(list_files(inputs, format, storage_options=storage_options))
+
+
+class _InMemory(DocumentSource):
+    """Documents of one object of Python."""
+
+    def __init__(self, inputs: Any) -> None:
+        self._inputs = inputs
+
+    def provenance(self) -> dict[str, Any]:
+        kind = type(self._inputs)
+        return {"inputs": [f"{kind.__module__}.{kind.__qualname__}"]}
+
+
+class _Matrix(_InMemory):
+    by_position = True
+
+    def fields(self, named: NamedFields, n_terms: int, before: Corpus | None) -> Fields:
+        fields, self._rows = matrix_rows(self._inputs, named, n_terms)
+        return fields
+
+    def check(self, fields: Fields) -> None:
+        """Nothing: the arrays were checked with their names."""
+
+    def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
+        return runner.map(count_chunk, [[self._rows]], [fields], [analyzer], stage="read")
+
+
+class _Records(_InMemory):
+    def __init__(self, inputs: Any, records: list[Any]) -> None:
+        super().__init__(inputs)
+        self._records = records
+
+    def check(self, fields: Fields) -> None:
+        columns = columns_of_table(self._inputs)
+        if columns is not None:
+            fields.check_against(list(map(str, columns)), "the DataFrame")
+
+    def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
+        records = BagRecords(self._records, type(self._inputs).__name__)
+        return runner.map(count_chunk, [[records]], [fields], [analyzer], stage="read")
+
+
+class _Collection(_InMemory):
+    def check(self, fields: Fields) -> None:
+        check_fields(self._inputs, fields)
+
+    def client(
+        self, client: Client | ClientLater | None, *, in_process_bytes: int
+    ) -> Client | ClientLater | None:
+        return client or _current_client()
+
+    def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
+        return count_collection(runner, self._inputs, fields, analyzer.settings)
+
+
+class _Files(DocumentSource):
+    def __init__(self, files: InputFiles) -> None:
+        self._files = files
+        self.by_position = files.piece.by_position
+        self.unnamed = None if files.piece.own_fields is None else files.piece.title
+
+    def fields(self, named: NamedFields, n_terms: int, before: Corpus | None) -> Fields:
+        own = self._files.piece.own_fields
+        if own is not None:
+            named.refuse(f"{self._files.piece.title} have no fields")
+            return own
+        return name_fields(named if before is None else named.completed(before))
+
+    def check(self, fields: Fields) -> None:
+        check_first_records(self._files, fields)
+
+    def client(
+        self, client: Client | ClientLater | None, *, in_process_bytes: int
+    ) -> Client | ClientLater | None:
+        if any(is_in_memory(file.url) for file in self._files.files):
+            return None
+        if client is None and self._files.text_bytes > in_process_bytes:
+            return ClientLater(worker_per_core, here=True)
+        return client
+
+    def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
+        chunks = self._chunks(runner, fields, n_terms)
+        n = len(chunks)
+        return runner.map(count_chunk, chunks, [fields] * n, [analyzer] * n, stage="read")
+
+    def provenance(self) -> dict[str, Any]:
+        names = [file.name for file in self._files.files]
+        return {"inputs": names[:20], "n_files": len(names), "format": self._files.format}
+
+    def _chunks(self, runner: Runner, fields: Fields, n_terms: int) -> list[tuple[Piece, ...]]:
+        """Large files cut, and small ones together."""
+        whole = whole_files(self._files, n_terms=n_terms)
+        target = target_bytes(self._files)
+        if isinstance(runner, SerialRunner):
+            return group_sources(whole, target)  # one process gains nothing by entering a file in the middle
+        large = [piece for piece, cost in whole if needs_cutting(piece, cost, target)]
+        n = len(large)
+        cut = iter(runner.results(runner.map(cut_file, large, [fields] * n, [target] * n), stage="scan"))
+        pieces: list[tuple[FilePiece, int]] = []
+        for piece, cost in whole:
+            pieces.extend(next(cut) if needs_cutting(piece, cost, target) else [(piece, cost)])
+        return group_sources(pieces, target)
+
+
+def _current_client() -> Client | None:
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client
+
+    try:
+        client: Client = default_client()
+    except ValueError:
+        return None
+    return client
