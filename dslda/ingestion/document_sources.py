@@ -98,16 +98,16 @@ def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any]
         The inputs are in no form that is taken, or their files cannot be listed.
     """
     if hasattr(inputs, "tocsr"):
-        return _Matrix(inputs)
+        return _MatrixSource(inputs)
     records = records_in_memory(inputs)
     if records is not None:
-        return _Records(inputs, records)
+        return _RecordSource(inputs, records)
     if is_dask_collection(inputs):
-        return _Collection(inputs)
-    return _Files(list_files(inputs, format, storage_options=storage_options))
+        return _CollectionSource(inputs)
+    return _FileSource(list_files(inputs, format, storage_options=storage_options))
 
 
-class _InMemory(DocumentSource):
+class _ObjectSource(DocumentSource):
     """Documents of one object of Python."""
 
     def __init__(self, inputs: Any) -> None:
@@ -118,7 +118,7 @@ class _InMemory(DocumentSource):
         return {"inputs": [f"{kind.__module__}.{kind.__qualname__}"]}
 
 
-class _Matrix(_InMemory):
+class _MatrixSource(_ObjectSource):
     by_position = True
 
     def fields(self, named: NamedFields, n_terms: int, before: Corpus | None) -> Fields:
@@ -132,7 +132,7 @@ class _Matrix(_InMemory):
         return runner.map(count_chunk, [[self._rows]], [fields], [analyzer], stage="read")
 
 
-class _Records(_InMemory):
+class _RecordSource(_ObjectSource):
     def __init__(self, inputs: Any, records: list[Any]) -> None:
         super().__init__(inputs)
         self._records = records
@@ -147,7 +147,7 @@ class _Records(_InMemory):
         return runner.map(count_chunk, [[records]], [fields], [analyzer], stage="read")
 
 
-class _Collection(_InMemory):
+class _CollectionSource(_ObjectSource):
     def check(self, fields: Fields) -> None:
         check_fields(self._inputs, fields)
 
@@ -160,7 +160,7 @@ class _Collection(_InMemory):
         return count_collection(runner, self._inputs, fields, analyzer.settings)
 
 
-class _Files(DocumentSource):
+class _FileSource(DocumentSource):
     def __init__(self, files: InputFiles) -> None:
         self._files = files
         self.by_position = files.piece.by_position
