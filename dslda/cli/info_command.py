@@ -180,11 +180,11 @@ def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]
 
 
 def _scores(location: Location) -> Iterator[tuple[str, Any]]:
-    from dslda.scoring.run_folder import RunFolder, RunState
+    from dslda.scoring.run_folder import MANIFEST, RunFolder, RunState
 
     folder = RunFolder(location, "parquet")
     manifest = folder.read_manifest() or {}
-    where = f"{location.url}: manifest"
+    where = f"{location.url}/{MANIFEST}"
     state = RunState.from_json(manifest, where)
     yield "scores", location.url
     yield "status", "complete" if state.complete else "unfinished: run dslda score again"

@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from dslda.exceptions import DsldaError, FormatError, OutputExistsError
 from dslda.scoring.scoring_units import Input, ScoringUnit
 from dslda.scoring.tables import ENDINGS
 from dslda.storage.errors import reaching
-from dslda.storage.json_fields import count, items, object_, text
 from dslda.storage.location import Location
 from dslda.storage.lock import UNLOCKED, Lock
 from dslda.storage.output import writing
-from dslda.storage.typed_json import MANIFEST_CHECKSUM, is_whole, parse_json, with_checksum
+from dslda.storage.typed_json import MANIFEST_CHECKSUM, Count, decode, is_whole, parse_json, with_checksum
 
 __all__ = ["ENCODING_TYPE", "MANIFEST", "UNFINISHED", "Part", "RunFolder", "RunState"]
 
@@ -36,8 +37,7 @@ TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.(partial|probe)")
 """What is being written, and what was written to see whether it can be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, rename={"number": "part"}):
     """A unit of work: pieces of inputs whose rows become one file.
 
     Attributes
@@ -49,8 +49,8 @@ class Part:
     pieces : tuple of ScoringUnit
     """
 
-    number: int
-    first_row: int
+    number: Count
+    first_row: Count
     pieces: tuple[ScoringUnit, ...]
 
     @property
@@ -68,14 +68,8 @@ class Part:
         return {
             "part": self.number,
             "first_row": self.first_row,
-            "pieces": [p.to_json() for p in self.pieces],
+            "pieces": msgspec.to_builtins(list(self.pieces)),
         }
-
-    @classmethod
-    def from_json(cls, data: Any, where: str) -> Part:
-        """The reverse of :meth:`to_json`."""
-        pieces = tuple(ScoringUnit.from_json(each, where) for each in items(data, "pieces", where))
-        return cls(count(data, "part", where), count(data, "first_row", where), pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,35 +115,49 @@ class RunState:
             "status": "complete" if self.complete else "unfinished",
             **self.identity,
             "versions": dict(self.versions),
-            "inputs": [each.to_json() for each in self.inputs],
-            "parts": [each.to_json() for each in self.parts],
+            "inputs": msgspec.to_builtins(list(self.inputs)),
+            "parts": [part.to_json() for part in self.parts],
             "next_part": self.next_part,
             "next_row": self.next_row,
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], where: str) -> RunState:
-        """The reverse of :meth:`to_json`; what was counted is passed over.
+    def from_json(cls, data: Mapping[str, Any], place: str) -> RunState:
+        """The reverse of :meth:`to_json`; counts of a complete run are passed over.
 
         Raises
         ------
         FormatError
             A field is missing or not valid.
         """
-        state = cls(
-            identity={name: object_(data, name, where) for name in ("model", "settings")},
-            versions=object_(data, "versions", where),
-            inputs=tuple(Input.from_json(each, where) for each in items(data, "inputs", where)),
-            parts=tuple(Part.from_json(each, where) for each in items(data, "parts", where)),
-            next_part=count(data, "next_part", where),
-            next_row=count(data, "next_row", where),
-            complete=text(data, "status", where) == "complete",
+        stored = decode(data, _StoredState, place=place, remedy="choose another folder")
+        return cls(
+            identity={"model": stored.model, "settings": stored.settings},
+            versions=stored.versions,
+            inputs=stored.inputs,
+            parts=stored.parts,
+            next_part=stored.next_part,
+            next_row=stored.next_row,
+            complete=stored.status == "complete",
         )
-        if any(i >= len(state.inputs) for part in state.parts for i in part.inputs):
-            raise FormatError(
-                f"{where}: field 'parts' must name inputs that are there; choose another folder"
-            )
-        return state
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredState:
+    """A manifest as far as a run goes on from it."""
+
+    status: str
+    model: dict[str, Any]
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    inputs: tuple[Input, ...]
+    parts: tuple[Part, ...]
+    next_part: Count
+    next_row: Count
+
+    def __post_init__(self) -> None:
+        if any(i >= len(self.inputs) for part in self.parts for i in part.inputs):
+            raise ValueError("parts must name inputs that are there")
 
 
 class RunFolder:
@@ -295,7 +303,7 @@ class RunFolder:
         """Whether the files of a part are there, of the sizes that they had when it was done."""
         found = [self.size(place) for place in (self.part_file(number), self.ids_file(number))]
         noted = self.size(self.location.child(_note(number)))
-        return noted is not None and found == [done.get("bytes"), 8 * count(done, "rows", "part")]
+        return noted is not None and found == [done.get("bytes"), 8 * done.get("rows", -1)]
 
     def write_note(self, part: Part, note: Mapping[str, Any]) -> None:
         """Remember a part that is done, with a checksum."""

@@ -13,7 +13,7 @@ from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import OPENING_BYTES, InputFiles, group_sources, target_bytes
 from dslda.inputs.streams import InputFile
-from dslda.scoring.run_folder import Part, RunState
+from dslda.scoring.run_folder import MANIFEST, Part, RunState
 from dslda.scoring.scanning import scan
 from dslda.scoring.scoring_units import Input, ScoringUnit, content_sha256, opens, state_of
 from dslda.storage.typed_json import json_sha256
@@ -61,7 +61,7 @@ def known_state(
     InputError
         It is not.
     """
-    state = RunState.from_json(before, f"{url}: manifest")
+    state = RunState.from_json(before, f"{url}/{MANIFEST}")
     for what in ("model", "settings"):
         theirs, ours = state.identity[what], identity[what]
         if theirs != ours:
@@ -229,7 +229,11 @@ def _without_open(state: RunState) -> RunState:
     kept = [i for i, found in enumerate(state.inputs) if found.verified]
     places = {old: new for new, old in enumerate(kept)}
     parts = tuple(
-        replace(part, pieces=tuple(replace(piece, input=places[piece.input]) for piece in part.pieces))
+        Part(
+            part.number,
+            part.first_row,
+            tuple(ScoringUnit(places[piece.input], piece.rows, piece.range) for piece in part.pieces),
+        )
         for part in state.parts
         if part.inputs <= places.keys()
     )
@@ -282,7 +286,7 @@ def plan_files(
         if each.input.unreadable:
             log_unreadable(each.input.label, each.input.unreadable)
         pieces += [
-            (ScoringUnit(len(inputs), n_rows, where), cost + OPENING_BYTES)
+            (ScoringUnit(len(inputs), n_rows, dict(where)), cost + OPENING_BYTES)
             for where, n_rows, cost in each.pieces
             if n_rows
         ]

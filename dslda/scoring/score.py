@@ -21,7 +21,7 @@ from dslda.prediction.columns import check_columns
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.part import CorpusPart, FilePart, score_part
 from dslda.scoring.prometheus import MetricsFile
-from dslda.scoring.run_folder import Part, RunFolder, RunState
+from dslda.scoring.run_folder import MANIFEST, Part, RunFolder, RunState
 from dslda.scoring.run_plan import (
     Comparison,
     compare,
@@ -298,14 +298,14 @@ def _compared(
     now, files = job.inputs_now()
     order = state.inputs
     if before is not None and going_on is not None:
-        state = taken_up(state, RunState.from_json(before, f"{job.location.url}: manifest"), now)
+        state = taken_up(state, RunState.from_json(before, f"{job.location.url}/{MANIFEST}"), now)
     compared = compare(state, now, rescore_changed=rescore_changed, options=job.options, order=order)
     return compared, now, files
 
 
 def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: RunState) -> ScoringRun:
     """Leave a complete run as it is, where one may write without what has been given up."""
-    inputs = [each.to_json() for each in state.inputs]
+    inputs = state.to_json()["inputs"]
     touched = inputs != before["inputs"]
     manifest = {**before, "inputs": inputs} if touched else before
     if job.refusal is None:

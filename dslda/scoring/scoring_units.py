@@ -6,16 +6,17 @@ import datetime
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError, InputChangedError, InputError
 from dslda.inputs.formats import FORMATS, FilePiece
 from dslda.inputs.streams import InputFile, compression_of, why_not_opened
 from dslda.storage.errors import is_of_file_system
-from dslda.storage.json_fields import count, optional, text
-from dslda.storage.typed_json import json_sha256
+from dslda.storage.typed_json import Count, json_sha256
 
 if TYPE_CHECKING:
     from io import BufferedIOBase
@@ -63,11 +64,11 @@ class Input:
 
     path: str
     name: str = ""
-    partition: int | None = None
-    size: int | None = None
+    partition: Count | None = None
+    size: Count | None = None
     modified: str = ""
     sha256: str = ""
-    rows: int = 0
+    rows: Count = 0
     unreadable: str = ""
     verified: bool = False
 
@@ -92,34 +93,8 @@ class Input:
             return self.sha256 == other.sha256
         return self.size == other.size and self.modified == other.modified
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields as a JSON object."""
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: Any, where: str) -> Input:
-        """The reverse of :meth:`to_json`.
-
-        Raises
-        ------
-        FormatError
-            A field is missing or not valid.
-        """
-        return cls(
-            path=text(data, "path", where),
-            name=text(data, "name", where),
-            partition=optional(count, data, "partition", where),
-            size=optional(count, data, "size", where),
-            modified=text(data, "modified", where),
-            sha256=text(data, "sha256", where),
-            rows=count(data, "rows", where),
-            unreadable=text(data, "unreadable", where),
-            verified=data.get("verified") is True,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ScoringUnit:
+class ScoringUnit(msgspec.Struct, frozen=True, omit_defaults=True):
     """A range of an input whose rows are scored one after the other.
 
     Attributes
@@ -128,25 +103,13 @@ class ScoringUnit:
         Position of the input in the manifest.
     rows : int
         Records in it.
-    range : mapping
+    range : dict
         Fields of the source that say where it begins and ends; empty for all of the input.
     """
 
-    input: int
-    rows: int
-    range: Mapping[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as a JSON object."""
-        return {"input": self.input, "rows": self.rows, **({"range": dict(self.range)} if self.range else {})}
-
-    @classmethod
-    def from_json(cls, data: Any, where: str) -> ScoringUnit:
-        """The reverse of :meth:`to_json`."""
-        found = data.get("range", {}) if isinstance(data, dict) else None
-        if not isinstance(found, dict):
-            raise FormatError(f"{where}: field 'range' must be a JSON object, got {found!r:.60}")
-        return cls(count(data, "input", where), count(data, "rows", where), found)
+    input: Count
+    rows: Count
+    range: dict[str, Any] = {}
 
 
 def state_of(file: InputFile) -> tuple[int, str]:

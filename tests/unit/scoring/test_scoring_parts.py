@@ -194,7 +194,7 @@ def test_a_manifest_is_refused_field_by_field(tmp_path: Path) -> None:
     assert (folder.read_manifest() or {}).keys() == {*good, MANIFEST_CHECKSUM}
     for name in good:
         if not name.startswith("encoding"):
-            with pytest.raises(FormatError, match=f"'{name}' is missing"):
+            with pytest.raises(FormatError, match=f"`{name}`"):
                 RunState.from_json({k: v for k, v in good.items() if k != name}, "manifest")
     folder.write_manifest(good | {"encoding-version": "2"})
     with pytest.raises(FormatError, match="update dslda"):
