@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 
-def _repr(row: Any) -> str:
-    """The fields that say something: most responses have no classes."""
-    said = ", ".join(f"{name}={value!r}" for name, value in row._asdict().items() if value is not None)
-    return f"{type(row).__name__}({said})"
+def _short_repr(row: Any) -> str:
+    """A named tuple without the fields that are None: most responses have no classes."""
+    fields = ", ".join(f"{name}={value!r}" for name, value in row._asdict().items() if value is not None)
+    return f"{type(row).__name__}({fields})"
 
 
 class Coefficient(NamedTuple):
@@ -55,7 +55,9 @@ class Coefficient(NamedTuple):
     coefficient: float
     standard_error: float
     class_name: str | None = None
-    __repr__ = _repr
+
+    def __repr__(self) -> str:
+        return _short_repr(self)
 
 
 class CovariateCoefficient(NamedTuple):
@@ -76,7 +78,9 @@ class CovariateCoefficient(NamedTuple):
     coefficient: float
     standard_error: float
     class_name: str | None = None
-    __repr__ = _repr
+
+    def __repr__(self) -> str:
+        return _short_repr(self)
 
 
 class Topic(NamedTuple):
@@ -104,7 +108,9 @@ class Topic(NamedTuple):
     words: tuple[str, ...]
     probabilities: tuple[float, ...]
     class_name: str | None = None
-    __repr__ = _repr
+
+    def __repr__(self) -> str:
+        return _short_repr(self)
 
 
 def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
@@ -128,10 +134,13 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
 def class_coefficients(record: ModelRecord) -> NDArray[np.float64]:
     """As :meth:`dslda.model.Model.class_coefficients`."""
     if record.parameters.n_classes is None:
-        raise InputError(f"family {record.spec.family} has one coefficient a topic; use coefficients()")
+        raise InputError(
+            f"family {record.spec.family} has one coefficient a topic", remedy="use {coefficients()}"
+        )
     eta = record.parameters.eta
     # what the classes have in common says nothing of them
-    return eta - eta.mean(axis=1, keepdims=True)
+    centred: NDArray[np.float64] = eta - eta.mean(axis=1, keepdims=True)
+    return centred
 
 
 def class_topics(record: ModelRecord, top: int | None) -> dict[str, tuple[Coefficient, ...]]:
@@ -153,22 +162,22 @@ def covariate_coefficients(record: ModelRecord) -> tuple[CovariateCoefficient, .
     """As :meth:`dslda.model.Model.covariate_coefficients`."""
     errors = _errors(record)[record.parameters.n_topics :]
     zeta = record.parameters.zeta
-    found = []
+    coefficients = []
     for p, column in enumerate(record.design.covariates):
         factor = _scale(record) / column.scale
         level = None if column.level is None else record.levels[column.name][column.level]
         classes = (None,) if zeta.ndim == 1 else record.classes or ()
         for value, error, name in zip(np.atleast_1d(zeta[p]), np.atleast_1d(errors[p]), classes, strict=True):
-            found.append(
+            coefficients.append(
                 CovariateCoefficient(column.name, level, float(value * factor), float(error * factor), name)
             )
-    return tuple(found)
+    return tuple(coefficients)
 
 
 def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
     """As :meth:`dslda.model.Model.topics`."""
     _check_top(top)
-    found = []
+    topics = []
     for topic, coefficient, error, class_name in topic_coefficients(record):
         weights = record.parameters.topics[:, topic]
         best = np.argsort(-weights, kind="stable")[:top]
@@ -177,8 +186,8 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
         )
         share = None if record.prevalence is None else float(record.prevalence[topic])
         probabilities = tuple(weights[best].tolist())
-        found.append(Topic(topic, coefficient, error, share, words, probabilities, class_name))
-    return tuple(found)
+        topics.append(Topic(topic, coefficient, error, share, words, probabilities, class_name))
+    return tuple(topics)
 
 
 def _family(record: ModelRecord) -> Family:
@@ -188,7 +197,7 @@ def _family(record: ModelRecord) -> Family:
 
 
 def _scale(record: ModelRecord) -> float:
-    """What a coefficient is multiplied by to be in the user's units."""
+    """Factor from the scale of the fit to the user's units."""
     return record.scaling.scale if _family(record).link == "identity" else 1.0
 
 
@@ -203,4 +212,4 @@ def _errors(record: ModelRecord) -> NDArray[np.float64]:
 
 def _check_top(top: Any) -> None:
     if isinstance(top, bool) or not isinstance(top, (int, np.integer)) or top < 1:
-        raise InputError(f"top must be a whole number of at least 1, got {top!r}")
+        raise InputError(f"must be a whole number of at least 1, got {top!r}", parameter="top")

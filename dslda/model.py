@@ -364,12 +364,13 @@ class Model:
             The response has no classes.
         """
         parts = [predict_nothing(self.scoring_record), *self._reported(data, **options)]
-        found = [part.probabilities for part in parts if part.probabilities is not None]
-        if not found:
+        probabilities = [part.probabilities for part in parts if part.probabilities is not None]
+        if not probabilities:
             raise InputError(
-                f"this response of family {self.spec.family} has no classes or levels; use predict"
+                f"this response of family {self.spec.family} has no classes or levels",
+                remedy="use {predict()}",
             )
-        return np.concatenate(found)
+        return np.concatenate(probabilities)
 
     def transform(self, data: Any, **options: Unpack[PredictOptions]) -> NDArray[np.float64]:
         """Topic proportions of documents whose response is not known; data and options as in
@@ -490,7 +491,7 @@ class Model:
         if self.record.parameters.n_classes is None:
             return predictive_r2(observed[known], predicted[known])
         if not known.any():
-            raise InputError("y must be known for some document, it is missing in all")
+            raise InputError("must be known for some document, it is missing in all", parameter="y")
         return share_right(self.record, observed[known], predicted[known])
 
     def training_topic_proportions(
@@ -565,8 +566,8 @@ class Model:
             warn(
                 DataWarning(
                     f"{len(without):,} of {number_of(len(flags), 'document')} have no prediction (the first: "
-                    f"{', '.join(map(repr, without[:3]))}): a covariate is missing, or has a level that training did not "
-                    "see; the flags of score_table tell which"
+                    f"{', '.join(map(repr, without[:3]))}): a covariate is missing, or has a level that training did not see",
+                    remedy="look at the flags of {score_table()}",
                 )
             )
         return parts

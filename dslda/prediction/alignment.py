@@ -65,15 +65,17 @@ def blocks_of_matrix(
     if terms is None:
         if len(shape) == 2 and shape[1] != record.parameters.n_terms:
             raise VocabularyMismatchError(
-                f"the matrix has {shape[1]} columns, the model has {record.parameters.n_terms} terms; "
-                "name its columns with terms=, then they are matched"
+                f"the matrix has {shape[1]} columns, the model has {record.parameters.n_terms} terms",
+                remedy="name its columns with {terms=}, so that they are matched",
             )
     else:
         theirs = vocabulary_of(terms)
         if record.vocabulary is None:
             raise InputError("this model was trained on a matrix without terms, so terms cannot be matched")
         if len(shape) == 2 and shape[1] != len(theirs):
-            raise InputError(f"terms must name the {shape[1]} columns of the matrix, got {len(theirs)} terms")
+            raise InputError(
+                f"must name the {shape[1]} columns of the matrix, got {len(theirs)} terms", parameter="terms"
+            )
         alignment = record.vocabulary.alignment(theirs)
     # whole, not in slices: it is in memory anyway, and slicing would convert it again and again
     block = matrix_block(matrix)
@@ -92,16 +94,16 @@ def corpus_alignment(corpus: Corpus, record: ModelRecord, *, realign: bool) -> N
     ours = record.vocabulary
     if ours is None:
         raise VocabularyMismatchError(
-            "this model was trained on a matrix without terms, so it cannot be matched with a corpus; train "
-            "with terms="
+            "this model was trained on a matrix without terms, so it cannot be matched with a corpus",
+            remedy="train with {terms=}",
         )
     if ours.sha256 == corpus.vocabulary_sha256:
         return None
     if not realign:
         raise VocabularyMismatchError(
             f"{corpus.path} is counted over another vocabulary than the model's ({corpus.n_terms} terms, "
-            f"hash {corpus.vocabulary_sha256[:12]}; the model has {len(ours)}, hash {ours.sha256[:12]}); "
-            "ingest it with the model's vocabulary, or match the terms by name with realign=True"
+            f"hash {corpus.vocabulary_sha256[:12]}; the model has {len(ours)}, hash {ours.sha256[:12]})",
+            remedy=("ingest it with the model's vocabulary", "match the terms by name with {realign=True}"),
         )
     return ours.alignment(corpus.vocabulary)
 

@@ -1,4 +1,4 @@
-"""What belongs to documents beside their words when a model with covariates predicts them."""
+"""Covariates, exposure and trials of documents that a model predicts."""
 
 from __future__ import annotations
 
@@ -81,24 +81,27 @@ def check_columns(corpus: Corpus, record: ModelRecord) -> tuple[str, ...]:
     if missing:
         raise InputError(
             f"{corpus.path} must have the covariates of the model, {', '.join(map(repr, missing))} "
-            f"{'is' if len(missing) == 1 else 'are'} missing; ingest it with covariates="
+            f"{'is' if len(missing) == 1 else 'are'} missing",
+            remedy="ingest it with {covariates=}",
         )
     return needed + tuple(name for name in used if name in corpus.covariate_names)
 
 
 def columns_of_arrays(
-    given: Mapping[str, ArrayLike] | None, record: ModelRecord, n_documents: int
+    arrays: Mapping[str, ArrayLike] | None, record: ModelRecord, n_documents: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns that a caller gives as arrays by name."""
+    """Columns out of arrays by name."""
     from dslda.array_inputs import response_array
 
-    given = {} if given is None else given
-    if not isinstance(given, Mapping):
-        raise InputError(f"covariates must be a mapping of name to array, got {type(given).__name__}")
+    arrays = {} if arrays is None else arrays
+    if not isinstance(arrays, Mapping):
+        raise InputError(
+            f"must be a mapping of name to array, got {type(arrays).__name__}", parameter="covariates"
+        )
     needed, used = wanted_columns(record)
-    _check_names(set(given), needed, used)
+    _check_names(set(arrays), needed, used)
     columns: dict[str, NDArray[np.float64]] = {}
-    for name, values in given.items():
+    for name, values in arrays.items():
         if name in record.levels:
             listed = values.tolist() if hasattr(values, "tolist") else values
             if isinstance(listed, str) or not isinstance(listed, Sequence):
@@ -128,8 +131,9 @@ def columns_of_records(
         positions.append(position)
         if needed and not isinstance(document, Mapping):
             raise InputError(
-                f"{place(position)}: must be a mapping with the covariates of the model ({_shown(needed)}) beside the "
-                "words, got words alone; give such records, or arrays with covariates="
+                f"must be a mapping with the covariates of the model ({_shown(needed)}) beside the words, got words alone",
+                place=place(position),
+                remedy=("give such records", "give arrays with {covariates=}"),
             )
         mapping = document if isinstance(document, Mapping) else {}
         for name, values in columns.items():
@@ -137,9 +141,9 @@ def columns_of_records(
                 values.append(1.0)
             else:
                 values.append(_value(mapping.get(name), record, name, place(position)))
-    found = {name: np.array(values) for name, values in columns.items()}
-    _check_values(found, record, lambda row: place(positions[row]))
-    return found
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    _check_values(arrays, record, lambda row: place(positions[row]))
+    return arrays
 
 
 def undetermined(
@@ -174,7 +178,7 @@ def undetermined(
 def extras_of(
     record: ModelRecord, columns: Columns, n_documents: int, *, y: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64] | None:
-    """What inference is told of each document; None where there is nothing to tell.
+    """Covariates, offsets and weights of documents as inference takes them; None where the model has none.
 
     `y` holds the responses where they are known, and is left out for predictions.
 
@@ -200,7 +204,8 @@ def extras_of(
         if (bad := ~is_in_domain(family, y, auxiliary)).any():
             row = int(np.argmax(bad))
             raise InputError(
-                f"y must be one that family {record.spec.family} takes, got {y[row]:g} in row {row}"
+                f"must be one that family {record.spec.family} takes, got {y[row]:g} in row {row}",
+                parameter="y",
             )
     if not (plain.columns or plain.class_weight):
         return None
@@ -223,33 +228,31 @@ def _check_values(columns: Columns, record: ModelRecord, place: Callable[[int], 
     ):
         if name is not None and name in columns and (bad := outside_of_role(role, columns[name])).any():
             row = int(np.argmax(bad))
-            raise InputError(f"{place(row)}: {role} {name!r} must be {rule}, got {columns[name][row]:g}")
+            raise InputError(f"{role} {name!r} must be {rule}, got {columns[name][row]:g}", place=place(row))
 
 
-def _check_names(given: set[str], needed: Sequence[str], used: Sequence[str]) -> None:
-    missing = [name for name in needed if name not in given]
-    unknown = sorted(given - {*needed, *used})
+def _check_names(names: set[str], needed: Sequence[str], used: Sequence[str]) -> None:
+    missing = [name for name in needed if name not in names]
+    unknown = sorted(names - {*needed, *used})
     if missing or unknown:
         have = ", ".join(map(repr, (*needed, *used))) or "none"
         wrong = (
             f"without {', '.join(map(repr, missing))}" if missing else f"got {', '.join(map(repr, unknown))}"
         )
-        raise InputError(
-            f"covariates must be those of the model ({have}), {wrong}; give them with covariates="
-        )
+        raise InputError(f"must be those of the model ({have}), {wrong}", parameter="covariates")
 
 
-def _value(value: Any, record: ModelRecord, name: str, where: str) -> float:
+def _value(value: Any, record: ModelRecord, name: str, place: str) -> float:
     if value is None or value == "" or value != value:
         return np.nan
     if name in record.levels:
-        return float(_codes([value], record.levels[name], name, lambda _: where)[0])
+        return float(_codes([value], record.levels[name], name, lambda _: place)[0])
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = np.nan
     if not np.isfinite(number):
-        raise InputError(f"{where}: covariate {name!r} must be a number, got {value!r:.60}")
+        raise InputError(f"covariate {name!r} must be a number, got {value!r:.60}", place=place)
     return number
 
 
@@ -258,11 +261,13 @@ def _codes(
 ) -> NDArray[np.float64]:
     """Codes of names: NaN where there is none, UNKNOWN where training had no such name."""
     codes: dict[str | None, float] = {name: float(code) for code, name in enumerate(names)} | {None: np.nan}
-    found = [
-        codes.get(level_name(value, f"{place(row)}: covariate {column!r}"), UNKNOWN)
-        for row, value in enumerate(values)
-    ]
-    return np.array(found, dtype=np.float64)
+    return np.array(
+        [
+            codes.get(level_name(value, f"{place(row)}: covariate {column!r}"), UNKNOWN)
+            for row, value in enumerate(values)
+        ],
+        dtype=np.float64,
+    )
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -101,7 +101,7 @@ def predict_nothing(record: ModelRecord) -> Predictions:
 def inferred(
     record: ModelRecord, counted: CountedBlock, family: Family
 ) -> tuple[DocumentPosterior, NDArray[np.float64] | None]:
-    """Posterior of documents, their responses left out, and what inference was told of them beside their words."""
+    """Posterior of documents without their responses, and the columns that inference has used beside their words."""
     from dslda.variational.estep import infer
 
     block = counted.block
@@ -198,7 +198,8 @@ def check_is_a_sum(record: ModelRecord) -> None:
     if record.parameters.n_classes is not None:
         raise InputError(
             f"contributions are for responses with one linear predictor, got family {record.spec.family}, which has one for "
-            "each class, and no sum over topics; use class_coefficients() beside transform()"
+            "each class, and no sum over topics",
+            remedy="use {class_coefficients()} beside {transform()}",
         )
 
 

@@ -132,8 +132,8 @@ def blocks_of_documents(
     settings = settings_of_texts(record)
     if not isinstance(documents, Iterable) or getattr(documents, "ndim", 1) == 0:
         raise InputError(
-            "documents must be a list of texts or of (words, counts), a corpus or a count matrix, got "
-            f"{type(documents).__name__}"
+            f"must be a list of texts or of (words, counts), a corpus or a count matrix, got {type(documents).__name__}",
+            parameter="data",
         )
     named = record.fields.get("id") if id is None else id
     # one analyzer for all batches: its regular expression is compiled once
@@ -164,9 +164,12 @@ def settings_of_texts(record: ModelRecord) -> TextSettings:
     """
     if record.vocabulary is None or record.text_settings is None:
         raise InputError(
-            "this model was trained on a matrix without terms, it cannot count texts or words; give a count "
-            f"matrix with {record.parameters.n_terms} columns (or predict with the scikit-learn "
-            "pipeline, if it is of one), or train with terms="
+            "this model was trained on a matrix without terms, it cannot count texts or words",
+            remedy=(
+                f"give a count matrix with {record.parameters.n_terms} columns (or predict with the scikit-learn pipeline, "
+                "if it is of one)",
+                "train with {terms=}",
+            ),
         )
     return record.text_settings
 

@@ -51,11 +51,14 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
             if strange.any():
                 row = int(np.argmax(strange))
                 raise InputError(
-                    f"y must be one of the classes of training ({_known(classes)}), got {observed[row]:g} in row {row}"
+                    f"must be one of the classes of training ({_known(classes)}), got {observed[row]:g} in row {row}",
+                    parameter="y",
                 )
         return observed
     if isinstance(y, str) or len(listed) != n_documents:
-        raise InputError(f"y must have one class for each of {n_documents} documents, got {len(listed)}")
+        raise InputError(
+            f"must have one class for each of {n_documents} documents, got {len(listed)}", parameter="y"
+        )
     codes = {name: code if numbers is None else numbers[code] for code, name in enumerate(classes)}
     observed = np.full(n_documents, np.nan)
     for row, value in enumerate(listed):
@@ -64,7 +67,8 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
             continue
         if name not in codes:
             raise InputError(
-                f"y must be one of the classes of training ({_known(classes)}), got {value!r:.60} in row {row}"
+                f"must be one of the classes of training ({_known(classes)}), got {value!r:.60} in row {row}",
+                parameter="y",
             )
         observed[row] = codes[name]
     return observed
@@ -96,8 +100,9 @@ def responses_of_records(documents: Any, response: str | None) -> list[Any]:
     records = [document if isinstance(document, Mapping) else {} for document in documents] if several else []
     if response is None or not any(response in record for record in records):
         raise InputError(
-            "y must be given where documents are neither a corpus nor records with the field of the model's response"
-            + ("" if response is None else f", {response!r}")
+            "must be given where documents are neither a corpus nor records with the field of the model's response"
+            + ("" if response is None else f", {response!r}"),
+            parameter="y",
         )
     return [None if record.get(response) == "" else record.get(response) for record in records]
 

@@ -30,6 +30,7 @@ UNFINISHED = "unfinished.json"
 """What a run goes on from while the manifest is that of a complete one, whose rows count until the next is complete."""
 
 PARTS = "parts"
+ANOTHER_FOLDER = "choose another folder"
 
 PART_FILE = re.compile(r"part-\d{6,}\.(parquet|csv|jsonl)")
 PART_NOTE = re.compile(r"\d{6,}\.(json|ids)")
@@ -130,7 +131,7 @@ class RunState:
         FormatError
             A field is missing or not valid.
         """
-        stored = decode(data, _StoredState, place=place, remedy="choose another folder")
+        stored = decode(data, _StoredState, place=place, remedy=ANOTHER_FOLDER)
         return cls(
             identity={"model": stored.model, "settings": stored.settings},
             versions=stored.versions,
@@ -199,31 +200,34 @@ class RunFolder:
             The manifest is damaged, edited, or of another version.
         """
         raw = self._read(MANIFEST)
-        where = f"{self.location.url}/{MANIFEST}"
+        path = f"{self.location.url}/{MANIFEST}"
         if raw is None:
             if others := [name for name in self._names("") if not name.startswith(".")]:
                 raise OutputExistsError(
                     f"{self.location.url} is there and is no run of dslda score ({others[0]} is in it, and no {MANIFEST}), "
-                    "so nothing is written there; choose another folder"
+                    "so nothing is written there",
+                    remedy=ANOTHER_FOLDER,
                 )
             return None
         try:
             data = parse_json(raw)
         except ValueError as error:
-            raise FormatError(f"{where} is damaged or cut short ({error}); choose another folder") from error
+            raise FormatError(f"{path} is damaged or cut short ({error})", remedy=ANOTHER_FOLDER) from error
         if not isinstance(data, dict) or data.get("encoding-type") != ENCODING_TYPE:
             raise OutputExistsError(
-                f"{where} is not that of a run of dslda score, so nothing is written there; choose another folder"
+                f"{path} is not that of a run of dslda score, so nothing is written there",
+                remedy=ANOTHER_FOLDER,
             )
         if data.get("encoding-version") != ENCODING_VERSION:
             raise FormatError(
-                f"{where} is of version {data.get('encoding-version')!r}, this release of dslda reads version "
-                f"{ENCODING_VERSION!r}; update dslda"
+                f"{path} is of version {data.get('encoding-version')!r}, this release of dslda reads version "
+                f"{ENCODING_VERSION!r}",
+                remedy="update dslda",
             )
         if not is_whole(data):
             raise FormatError(
-                f"{where} does not agree with its checksum, it was damaged or edited; put it back from a copy, or choose "
-                "another folder"
+                f"{path} does not agree with its checksum, it was damaged or edited",
+                remedy=("put it back from a copy", ANOTHER_FOLDER),
             )
         return data
 
@@ -252,8 +256,8 @@ class RunFolder:
                     must, is_now = "a file", "a folder"
                 if not is_right:
                     raise FormatError(
-                        f"{self.location.url}/{folder}{name} must be {must} of the run, it is {is_now}; move that away, and "
-                        "what is missing then is scored again, or choose another folder"
+                        f"{self.location.url}/{folder}{name} must be {must} of the run, it is {is_now}",
+                        remedy=("move that away, and the missing rows are scored again", ANOTHER_FOLDER),
                     )
 
     def write_manifest(self, data: Mapping[str, Any]) -> None:
@@ -387,8 +391,8 @@ class RunFolder:
             return None
         except IsADirectoryError:
             raise FormatError(
-                f"{self.location.url}/{name} must be a file of the run, it is a folder; put it back from a copy, or choose "
-                "another folder"
+                f"{self.location.url}/{name} must be a file of the run, it is a folder",
+                remedy=("put it back from a copy", ANOTHER_FOLDER),
             ) from None
 
     def _read_checked(self, name: str) -> dict[str, Any] | None:

@@ -69,7 +69,8 @@ def known_state(
                 f"{name} {before!r:.80}, not {now!r:.80}" for name, before, now in _differing(theirs, ours)
             )
             raise InputError(
-                f"{url} must be a run of this model with these settings, it has the {what} with {told}; choose another folder"
+                f"{url} must be a run of this model with these settings, it has the {what} with {told}",
+                remedy="choose another folder",
             )
     if dict(state.versions) != dict(versions):
         logger.warning(
@@ -245,8 +246,12 @@ def _report_changed(found: Sequence[Input], *, rescore: bool) -> None:
     what = f"{number_of(len(found), 'input')} that {'was' if len(found) == 1 else 'were'} scored before"
     if not rescore:
         raise InputError(
-            f"inputs must stay as they were scored, {what} changed since: {named}; score them again with "
-            "rescore_changed=True (their rows then follow all others), or choose another folder"
+            f"must stay as they were scored, {what} changed since: {named}",
+            parameter="inputs",
+            remedy=(
+                "score them again with {rescore_changed=True} (their rows then follow all others)",
+                "choose another folder",
+            ),
         )
     logger.warning(
         "%s changed since, and %s scored again: %s",

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from dslda._version import library_versions
@@ -172,8 +173,9 @@ def score(
     check_client(client)
     if hasattr(inputs, "__array__") or isinstance(inputs, Mapping):
         raise InputError(
-            f"inputs must be paths, or corpora, got a {type(inputs).__name__}; write it to a file, or use Model.predict for "
-            "documents in memory"
+            f"must be paths, or corpora, got a {type(inputs).__name__}",
+            parameter="inputs",
+            remedy=("write it to a file", "use Model.predict for documents in memory"),
         )
     inputs = listed(inputs)
     reported = (
@@ -232,44 +234,20 @@ def _run(
     versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
         compared, now, files = _compared(job, folder, before, versions, rescore_changed=rescore_changed)
-        state = compared.state
         with contextlib.ExitStack() as stack:
-            runner = None
+            # started where it is needed first: where nothing is new, it is not
+            runner = cache(lambda: stack.enter_context(_runner(job, client, progress)))
             if verify and before is not None:
-                runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
-                forget_damaged(runner, folder, state, before, now, job)
-            if (
-                before is not None
-                and state.complete
-                and not compared.new
-                and _all_there(folder, before["parts"])
-            ):
-                return _nothing_new(job, folder, before, state)
-            n_open = len(compared.new) + sum(not found.verified for found in state.inputs)
-            job.check_writable(
-                f"{number_of(n_open, 'input')} must be scored"
-                if n_open
-                else "parts of the run must be scored again"
-            )
-            if runner is None:
-                runner = stack.enter_context(_runner(job, client, progress, small=_is_small(job)))
+                forget_damaged(runner(), folder, compared.state, before, now, job)
+            if before is not None and _is_complete(folder, before, compared):
+                return _nothing_new(job, folder, before, compared.state)
+            _check_writable(job, compared)
+            state = compared.state
             if compared.new:
-                state = _planned(runner, job, state, now, files, compared.new)
+                state = _planned(runner(), job, state, now, files, compared.new)
             state = replace(state, complete=False, versions=versions)
-            keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
-            todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
-            # what `forget_damaged` has found is told already
-            counting = _counting(folder, before, state, todo, told=verify)
-            kept = [part.number for part in state.parts]
-            if counting is not None:
-                kept += [each["part"] for each in counting["parts"]]
-            # first of all: it tells what is in the folder, and what is of no use any more
-            folder.write_unfinished(state, counting)
-            folder.prepare()
-            folder.clear(kept)
-            n_new = _score_parts(runner, job, folder, state, todo, keys, counting)
-            folder.clear(kept)  # what workers that died have left
-            state = verified(runner, folder, state, job.options, counting)
+            # parts that are damaged have been logged by `forget_damaged`
+            state, n_new = _scored(runner(), job, folder, before, state, log_missing=not verify)
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
         folder.tidy([part.number for part in state.parts])
@@ -303,6 +281,18 @@ def _compared(
     return compared, now, files
 
 
+def _is_complete(folder: RunFolder, before: Mapping[str, Any], compared: Comparison) -> bool:
+    """Whether all inputs are scored, and all parts are there."""
+    return compared.state.complete and not compared.new and _all_there(folder, before["parts"])
+
+
+def _check_writable(job: Job, compared: Comparison) -> None:
+    n_open = len(compared.new) + sum(not known.verified for known in compared.state.inputs)
+    job.check_writable(
+        f"{number_of(n_open, 'input')} must be scored" if n_open else "parts of the run must be scored again"
+    )
+
+
 def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: RunState) -> ScoringRun:
     """Leave a complete run as it is, where one may write without what has been given up."""
     inputs = state.to_json()["inputs"]
@@ -332,17 +322,47 @@ def _planned(
     return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip, n_terms=job.n_terms)
 
 
+def _scored(
+    runner: Runner,
+    job: Job,
+    folder: RunFolder,
+    before: Mapping[str, Any] | None,
+    state: RunState,
+    *,
+    log_missing: bool,
+) -> tuple[RunState, int]:
+    """Score the parts that are not done; the state with all inputs verified, and how many parts there were."""
+    keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
+    todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
+    counting = _counting(folder, before, state, todo, log_missing=log_missing)
+    numbers = [part.number for part in state.parts]
+    if counting is not None:
+        numbers += [entry["part"] for entry in counting["parts"]]
+    # first of all: it says what is in the folder, and what is of no use any more
+    folder.write_unfinished(state, counting)
+    folder.prepare()
+    folder.clear(numbers)
+    n_new = _score_parts(runner, job, folder, state, todo, keys, counting)
+    folder.clear(numbers)  # files of workers that died
+    return verified(runner, folder, state, job.options, counting), n_new
+
+
 def _counting(
-    folder: RunFolder, before: Mapping[str, Any] | None, state: RunState, todo: Sequence[Part], *, told: bool
+    folder: RunFolder,
+    before: Mapping[str, Any] | None,
+    state: RunState,
+    todo: Sequence[Part],
+    *,
+    log_missing: bool,
 ) -> Mapping[str, Any] | None:
     """The manifest of a complete run whose rows are all there, and so count until the next one is complete."""
     if before is None or before["status"] != "complete":
         return None
-    kept, missing = ({part.number for part in parts} for parts in (state.parts, todo))
-    lost = [each["file"] for each in before["parts"] if each["part"] in missing]
-    if lost and not told:
+    staying, missing = ({part.number for part in parts} for parts in (state.parts, todo))
+    lost = [entry["file"] for entry in before["parts"] if entry["part"] in missing]
+    if lost and log_missing:
         log_lost(lost)
-    replaced = [each for each in before["parts"] if each["part"] not in kept]
+    replaced = [entry for entry in before["parts"] if entry["part"] not in staying]
     return None if lost or not _all_there(folder, replaced) else before
 
 
@@ -395,7 +415,7 @@ def _score_parts(
 def _tasks(
     job: Job, folder: RunFolder, state: RunState, parts: Sequence[Part]
 ) -> Iterator[FilePart | CorpusPart]:
-    """What workers are told of each part."""
+    """The work of each part, as workers get it."""
     if job.files is not None:
         for part in parts:
             inputs = {piece.input: state.inputs[piece.input] for piece in part.pieces}
@@ -423,7 +443,8 @@ def _tasks(
         found = state.inputs[piece.input]
         if found.path not in corpora or found.partition is None:
             raise InputError(
-                f"{found.label} must be among the inputs until it is scored, it is not; name it again"
+                f"{found.label} must be among the inputs until it is scored, it is not",
+                remedy="name it again",
             )
         corpus = corpora[found.path]
         columns = check_columns(corpus, job.model.record)
@@ -434,14 +455,14 @@ def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
     target = folder.part_file(part.number)
     if folder.size(target) != note["bytes"]:
         raise EngineError(
-            f"all workers must write to the place that this process sees, got no {target.url} here that a worker has "
-            "written; give a folder that all machines share, or a URL"
+            f"all workers must write to the place that this process sees, got no {target.url} here that a worker has written",
+            remedy="give a folder that all machines share, or a URL",
         )
 
 
 def _all_there(folder: RunFolder, parts: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the files of parts of a manifest are there, by their sizes."""
-    return all(folder.has_files(each["part"], each) for each in parts)
+    return all(folder.has_files(entry["part"], entry) for entry in parts)
 
 
 def _is_small(job: Job) -> bool:
@@ -452,12 +473,10 @@ def _is_small(job: Job) -> bool:
 
 
 @contextlib.contextmanager
-def _runner(
-    job: Job, client: Client | ClientLater | None, progress: Progress | None, *, small: bool
-) -> Iterator[Runner]:
+def _runner(job: Job, client: Client | ClientLater | None, progress: Progress | None) -> Iterator[Runner]:
     """Choose where to work, and give up what is running when anything fails."""
     with contextlib.ExitStack() as stack:
-        if client is None and not small and not any(map(is_in_memory, job.paths)):
+        if client is None and not _is_small(job) and not any(map(is_in_memory, job.paths)):
             client = ClientLater(worker_per_core, here=True)
         if isinstance(client, ClientLater) and client.here:
             from dslda.variational.compiling import kernel_of

@@ -125,9 +125,13 @@ def forget_damaged(
         found = state.inputs[i]
         if not (_is_same(found, job.options) if found.partition is None else found.key in here):
             raise InputError(
-                f"{needed[i]} must be what was written, it is damaged, and {found.label}, which it is of, is not there as it "
-                "was scored: name it among the inputs if only its time has changed, put one of the two back from a copy, or "
-                "score what is left into another folder"
+                f"{needed[i]} must be what was written, it is damaged, and its input {found.label} is not there as it was "
+                "scored",
+                remedy=(
+                    "name that among the inputs if only its time has changed",
+                    "put one of the two back from a copy",
+                    "score what is left into another folder",
+                ),
             )
     if not damaged:
         told = "all are what was written" if finished else "none was finished"
@@ -158,8 +162,8 @@ def _is_whole(file: Location, ids: Location, output_format: str, sha256: str) ->
         return bytes(fs.cat_file(path)) == expected.astype("<u8").tobytes()
     except FileNotFoundError:
         raise EngineError(
-            f"all workers must see the files that this process sees, got no {file.url} there; give a folder that all "
-            "machines share, or a URL"
+            f"all workers must see the files that this process sees, got no {file.url} there",
+            remedy="give a folder that all machines share, or a URL",
         ) from None
     except OSError:  # of a disk that cannot read it any more
         return False
