@@ -73,7 +73,8 @@ class InputFile:
             # ValueError: a NUL, or an unknown protocol
             if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
                 raise
-            raise InputError(f"{self.name}: cannot be opened: {why_not_opened(self.name, error)}") from error
+            reason = f"cannot be opened: {why_not_opened(self.name, error)}"
+            raise InputError(reason, place=self.name) from error
         return opened
 
 
@@ -132,7 +133,7 @@ def read_text(file: InputFile) -> str:
         for block in blocks:
             size += len(block)
             if size > MAX_LINE_BYTES:
-                raise InputError(f"{file.name}: one document must be at most {MAX_LINE_BYTES >> 20} MB")
+                raise InputError(f"one document must be at most {MAX_LINE_BYTES >> 20} MB", place=file.name)
             parts.append(block)
     data = b"".join(parts)
     marked = data.startswith(BYTE_ORDER_MARK)
@@ -140,7 +141,7 @@ def read_text(file: InputFile) -> str:
         return data[len(BYTE_ORDER_MARK) if marked else 0 :].decode("utf-8")
     except UnicodeDecodeError as error:
         bad = error.start + (len(BYTE_ORDER_MARK) if marked else 0)
-        raise InputError(f"{file.name}: {_not_utf8(data[bad], bad)}") from None
+        raise _not_utf8(data[bad], bad).at(file.name) from None
 
 
 class Lines:
@@ -192,9 +193,8 @@ class Lines:
             try:
                 decoded, refused = content.decode("utf-8"), None
             except UnicodeDecodeError as error:
-                bad = _not_utf8(content[error.start], begin + error.start)
                 decoded = content.decode("utf-8", errors="replace")
-                refused = InputError(f"{self.place(self.count)}: {bad}")
+                refused = _not_utf8(content[error.start], begin + error.start).at(self.place(self.count))
             yield decoded, refused
 
     def raw_records(self) -> Iterator[bytes]:
@@ -262,8 +262,9 @@ class Lines:
     def _check_length(self, n_bytes: int) -> None:
         if n_bytes > MAX_LINE_BYTES:
             raise InputError(
-                f"{self.place(self.count + 1)}: a line must be at most {MAX_LINE_BYTES >> 20} MB; "
-                "is this a file of one document a line?"
+                f"a line must be at most {MAX_LINE_BYTES >> 20} MB",
+                place=self.place(self.count + 1),
+                remedy="is this a file of one document a line?",
             )
 
     def _count_lines_before(self) -> int:
@@ -280,11 +281,12 @@ class Lines:
         return lines if last == b"\n" else lines + 1
 
 
-def _not_utf8(byte: int, offset: int) -> str:
+def _not_utf8(byte: int, offset: int) -> InputError:
     encoding = "UTF-16" if offset == 0 and byte in UTF_16_MARK else "WINDOWS-1252"
-    return (
-        f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file; convert the file to UTF-8: Excel saves it as 'CSV "
-        f"UTF-8', and 'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is what it is in"
+    return InputError(
+        f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file",
+        remedy="convert the file to UTF-8: Excel saves it as 'CSV UTF-8', and "
+        f"'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is what it is in",
     )
 
 
@@ -304,7 +306,7 @@ def _decompressed(raw: IO[bytes], file: InputFile) -> Iterator[bytes]:
                     data, rest = decoder.decompress(block), b""
             except Exception as error:  # zlib.error, zstandard.ZstdError
                 raise InputError(
-                    f"{file.name}: not a {file.compression} file, or damaged: {error}"
+                    f"not a {file.compression} file, or damaged: {error}", place=file.name
                 ) from error
             if data:
                 yield data
@@ -314,7 +316,9 @@ def _decompressed(raw: IO[bytes], file: InputFile) -> Iterator[bytes]:
                 decoder, inside = _decoder(file), False
             block = rest
     if inside:
-        raise InputError(f"{file.name}: the {file.compression} file is cut short; copy or download it again")
+        raise InputError(
+            f"the {file.compression} file is cut short", place=file.name, remedy="copy or download it again"
+        )
 
 
 def _decoder(file: InputFile) -> Any:

@@ -67,7 +67,8 @@ class Job:
         options: Mapping[str, Any],
     ) -> Job:
         if output_format not in ENDINGS:
-            raise InputError(f"output_format must be parquet, csv or jsonl, got {output_format!r:.60}")
+            reason = f"must be parquet, csv or jsonl, got {output_format!r:.60}"
+            raise InputError(reason, parameter="output_format")
         location = Location.of(out, options)
         check_not_in_store(location)
         refusal = _refusal(RunFolder(location, output_format))
@@ -184,7 +185,9 @@ def _corpora(inputs: Sequence[Any], options: Mapping[str, Any]) -> tuple[Corpus,
             found.append(open_corpus(one, storage_options=options))
     if found and len(found) < len(inputs):
         raise InputError(
-            "inputs must be all files or all corpora, got both; score them into folders of their own"
+            "must be all files or all corpora, got both",
+            parameter="inputs",
+            remedy="score them into folders of their own",
         )
     return tuple(found)
 
@@ -244,15 +247,18 @@ def _check_apart(
         place = os.path.realpath(file.name) if file.url.startswith("file://") else file.url
         if place.startswith(inside):
             raise InputError(
-                f"inputs must not lie in the folder of the run, got {file.name} in {location.url}; choose another folder"
+                f"must not lie in the folder of the run, got {file.name} in {location.url}",
+                parameter="inputs",
+                remedy="choose another folder",
             )
     for one in map(os.fspath, inputs):
         given = Location.of(one, options)
         fs, path = given.file_system()
         if inside.startswith(given.inside) and fs.isdir(path):
             raise InputError(
-                f"the folder of the run must not lie in an input, got {location.url} in {one}: the next run would "
-                "score its own output; choose another folder"
+                f"the folder of the run must not lie in an input, got {location.url} in {one}: the next run would score its "
+                "own output",
+                remedy="choose another folder",
             )
 
 
@@ -261,10 +267,11 @@ def checked_topics(topics: Any) -> Topics:
         isinstance(topics, int) and not isinstance(topics, bool) and topics >= 1
     ):
         return topics  # type: ignore[no-any-return]
-    raise InputError(f"topics must be all, none or a whole number of at least 1, got {topics!r:.60}")
+    reason = f"must be all, none or a whole number of at least 1, got {topics!r:.60}"
+    raise InputError(reason, parameter="topics")
 
 
 def is_skip(on_error: Any) -> bool:
     if on_error not in ("stop", "skip"):
-        raise InputError(f"on_error must be stop or skip, got {on_error!r:.60}")
+        raise InputError(f"must be stop or skip, got {on_error!r:.60}", parameter="on_error")
     return bool(on_error == "skip")

@@ -287,8 +287,10 @@ class _Records:
             if found is None:
                 if self._n != self._expected:
                     raise InputChangedError(
-                        f"{self._source.place(0)}: must have {self._expected:,} records as when it was read first, got "
-                        f"{self._n:,}: it was changed meanwhile; run again when nothing writes to it any more"
+                        f"must have {self._expected:,} records as when it was read first, got {self._n:,}: it was changed "
+                        "meanwhile",
+                        place=self._source.place(0),
+                        remedy="run again when nothing writes to it any more",
                     )
                 break
             position, (number, record) = found

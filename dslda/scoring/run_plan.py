@@ -1,269 +1,38 @@
-"""What is to be done: inputs compared with those of earlier runs on a folder, and parts cut out of new ones."""
+"""Parts of a run: new files are read once, for their hashes and records, and cut where the files alone decide."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeVar
 
 from dslda.cluster.runner import Runner
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
-from dslda.inputs.files import OPENING_BYTES, InputFiles, group_sources, target_bytes
+from dslda.inputs.files import (
+    OPENING_BYTES,
+    InputFiles,
+    cut_file,
+    group_sources,
+    needs_cutting,
+    target_bytes,
+    whole_files,
+)
+from dslda.inputs.formats import FilePiece
 from dslda.inputs.streams import InputFile
-from dslda.scoring.run_folder import MANIFEST, Part, RunState
-from dslda.scoring.scanning import scan
-from dslda.scoring.scoring_units import Input, ScoringUnit, content_sha256, opens, state_of
+from dslda.scoring.run_folder import Part, RunState
+from dslda.scoring.scoring_units import Input, ScoringUnit, changed, content_sha256, reason_of, state_of
 from dslda.storage.typed_json import json_sha256
-from dslda.wording import first_few, number_of
+from dslda.wording import first_few
 
-__all__ = [
-    "Comparison",
-    "compare",
-    "known_state",
-    "log_unreadable",
-    "part_key",
-    "plan_files",
-    "plan_partitions",
-    "taken_up",
-]
+__all__ = ["Scanned", "log_unreadable", "part_key", "plan_files", "plan_partitions", "scan", "state_now"]
 
 logger = logging.getLogger("dslda.score")
 
 SHOWN = 5
 
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Inputs of now against those of a manifest.
-
-    Attributes
-    ----------
-    state : RunState
-        With what stays of it.
-    new : tuple of int
-        Positions of the inputs of now that are to be planned.
-    """
-
-    state: RunState
-    new: tuple[int, ...]
-
-
-def known_state(
-    before: Mapping[str, Any], identity: Mapping[str, Any], versions: Mapping[str, str], url: str
-) -> RunState:
-    """The state of a manifest, if it is of this model and these settings.
-
-    Raises
-    ------
-    InputError
-        It is not.
-    """
-    state = RunState.from_json(before, f"{url}/{MANIFEST}")
-    for what in ("model", "settings"):
-        theirs, ours = state.identity[what], identity[what]
-        if theirs != ours:
-            told = ", ".join(
-                f"{name} {before!r:.80}, not {now!r:.80}" for name, before, now in _differing(theirs, ours)
-            )
-            raise InputError(
-                f"{url} must be a run of this model with these settings, it has the {what} with {told}",
-                remedy="choose another folder",
-            )
-    if dict(state.versions) != dict(versions):
-        logger.warning(
-            "%s was scored with other versions of its programs (%s): new rows may differ in their last digits",
-            url,
-            ", ".join(f"{name} {version}" for name, version in state.versions.items()),
-            extra={"event": "other_versions"},
-        )
-    return state
-
-
-def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """What differs, with both values; of a field that has fields these alone."""
-    for name in [*ours, *(name for name in theirs if name not in ours)]:
-        before, now = theirs.get(name), ours.get(name)
-        if isinstance(before, Mapping) and isinstance(now, Mapping):
-            yield from ((f"{name} {inner}", *both) for inner, *both in _differing(before, now))
-        elif before != now:
-            yield name, before, now
-
-
-def taken_up(unfinished: RunState, complete: RunState, now: Sequence[Input]) -> RunState:
-    """The state to go on from: the unfinished one, if all that it was to score is there as it was, else the complete one.
-
-    So nothing is left out of what is complete for a run that was given up.
-    """
-    found = {each.key: each for each in now}
-    planned = [each for each in unfinished.inputs if not each.verified]
-    if all(each.key in found and found[each.key].looks_like(each) for each in planned):
-        return unfinished
-    scored = {each.key for each in complete.inputs}
-    for each in planned:
-        if each.key not in found and each.key not in scored:
-            _log_missing(each)
-    return complete
-
-
-def _log_missing(found: Input) -> None:
-    logger.warning(
-        "%s is not among the inputs any more, and the run was not completed: its rows are left out",
-        found.label,
-        extra={"event": "missing_input", "place": found.label},
-    )
-
-
-class Fate(Enum):
-    """What becomes of an input of an earlier run."""
-
-    STAYS = auto()
-    GONE = auto()
-    """Its rows are final, and it is not among the inputs now."""
-    MISSING = auto()
-    """It waits to be scored, and is not among the inputs now."""
-    TOUCHED = auto()
-    """It has the bytes that were scored, and another time."""
-    CHANGED = auto()
-    """It has other bytes than those that were scored."""
-    REPLANNED = auto()
-    """None of its rows are final, and it may have changed: it is planned anew."""
-
-
-def _fate(known: Input, current: Input | None, options: Mapping[str, Any]) -> Fate:
-    """What becomes of an input, by how it is now; None where it is not among the inputs."""
-    if current is None:
-        return Fate.GONE if known.verified else Fate.MISSING
-    never_read = bool(known.unreadable) and not known.sha256
-    if never_read and opens(current.file(options)):
-        return Fate.REPLANNED  # rights that were given later change neither size nor time
-    if current.looks_like(known) or (never_read and known.verified):
-        return Fate.STAYS
-    if not known.verified or known.unreadable:
-        return Fate.REPLANNED
-    if known.partition is None and content_sha256(current.file(options)) == known.sha256:
-        return Fate.TOUCHED
-    return Fate.CHANGED
-
-
-def compare(
-    state: RunState,
-    now: Sequence[Input],
-    *,
-    rescore_changed: bool,
-    options: Mapping[str, Any],
-    order: Sequence[Input] = (),
-) -> Comparison:
-    """Find what is new, and what cannot stay.
-
-    Inputs of a run that was completed stay as they are; with `rescore_changed` those that were changed are taken out with
-    their parts, and come again after all others. Those that could not be opened then, and can be now, are new. Inputs of a
-    run that was not completed may change: then they are all planned anew, since nothing of them was final. New inputs come
-    in the `order` in which they were planned before, so that parts that are done already keep their numbers.
-
-    Raises
-    ------
-    InputError
-        Inputs of a completed run were changed.
-    """
-    places = {current.key: i for i, current in enumerate(now)}
-    current = [now[places[known.key]] if known.key in places else None for known in state.inputs]
-    fates = [_fate(known, at, options) for known, at in zip(state.inputs, current, strict=True)]
-    for known, fate in zip(state.inputs, fates, strict=True):
-        if fate is Fate.MISSING:
-            _log_missing(known)
-    _log_gone(fates.count(Fate.GONE))
-    reopened = {i for i, fate in enumerate(fates) if fate is Fate.REPLANNED}
-    if changed := {i for i, fate in enumerate(fates) if fate is Fate.CHANGED}:
-        _report_changed([state.inputs[i] for i in sorted(changed)], rescore=rescore_changed)
-        reopened |= _sharing_parts(state, changed, places.keys())
-    inputs = [
-        replace(known, size=at.size, modified=at.modified)
-        if at is not None and fate is Fate.TOUCHED
-        else known
-        for known, at, fate in zip(state.inputs, current, fates, strict=True)
-    ]
-    for i in reopened:
-        inputs[i] = replace(inputs[i], verified=False)
-    stays = replace(state, inputs=tuple(inputs))
-    if reopened or Fate.MISSING in fates:
-        stays = _without_open(stays)
-    scored = {known.key for known in stays.inputs}
-    planned_before = [places[known.key] for known in (*inputs, *order) if known.key in places]
-    following = dict.fromkeys([*planned_before, *range(len(now))])
-    return Comparison(stays, tuple(i for i in following if now[i].key not in scored))
-
-
-def _log_gone(n: int) -> None:
-    if n:
-        logger.info(
-            "%s scored before %s not among the inputs now: %s rows stay",
-            number_of(n, "input"),
-            "is" if n == 1 else "are",
-            "its" if n == 1 else "their",
-        )
-
-
-def _sharing_parts(state: RunState, changed: set[int], there: Collection[tuple[str, int | None]]) -> set[int]:
-    """The changed inputs, and those that have rows in a part with one of them.
-
-    Raises
-    ------
-    InputError
-        One of them is not there.
-    """
-    together = changed.union(*(part.inputs for part in state.parts if part.inputs & changed))
-    if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in there]:
-        raise InputError(
-            "that share a part with one that changed must be there to be scored again, "
-            f"{number_of(len(missing), 'of them is', 'of them are')} not: {first_few(missing, SHOWN)}",
-            parameter="inputs",
-            remedy=("put them back as they were and name them for this run", "score into another folder"),
-        )
-    return together
-
-
-def _without_open(state: RunState) -> RunState:
-    """Without the inputs that are not verified, and their parts."""
-    kept = [i for i, found in enumerate(state.inputs) if found.verified]
-    places = {old: new for new, old in enumerate(kept)}
-    parts = tuple(
-        Part(
-            part.number,
-            part.first_row,
-            tuple(ScoringUnit(places[piece.input], piece.rows, piece.range) for piece in part.pieces),
-        )
-        for part in state.parts
-        if part.inputs <= places.keys()
-    )
-    return replace(state, inputs=tuple(state.inputs[i] for i in kept), parts=parts, complete=False)
-
-
-def _report_changed(found: Sequence[Input], *, rescore: bool) -> None:
-    named = first_few([each.label for each in found], SHOWN)
-    what = f"{number_of(len(found), 'input')} that {'was' if len(found) == 1 else 'were'} scored before"
-    if not rescore:
-        raise InputError(
-            f"must stay as they were scored, {what} changed since: {named}",
-            parameter="inputs",
-            remedy=(
-                "score them again with {rescore_changed=True} (their rows then follow all others)",
-                "choose another folder",
-            ),
-        )
-    logger.warning(
-        "%s changed since, and %s scored again: %s",
-        what,
-        "is" if len(found) == 1 else "are",
-        named,
-        extra={
-            "event": "changed_inputs",
-            "count": len(found),
-            "first": [each.label for each in found[:SHOWN]],
-        },
-    )
+T = TypeVar("T")
 
 
 def plan_files(
@@ -365,3 +134,193 @@ def state_now(file: InputFile, name: str, *, skip: bool) -> Input:
             raise
         return Input(file.url, name)
     return Input(file.url, name, None, size, modified)
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A file that was read once: its state, and how it is cut.
+
+    Attributes
+    ----------
+    input : Input
+    pieces : tuple of (mapping, int, int)
+        Of each its range, its records and about how many bytes of text it has.
+    """
+
+    input: Input
+    pieces: tuple[tuple[Mapping[str, Any], int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A large file that is cut, and not read to its end yet.
+
+    Attributes
+    ----------
+    source : FilePiece
+        All of it.
+    cost : int
+        Bytes of text in it, about.
+    size : int
+    modified : str
+        As :func:`state_of` gives both, before it was cut.
+    pieces : tuple of (FilePiece, int)
+        With the bytes of text of each.
+    """
+
+    source: FilePiece
+    cost: int
+    size: int
+    modified: str
+    pieces: tuple[tuple[FilePiece, int], ...]
+
+    def scanned(self, sha256: str, counts: Iterable[int]) -> Scanned:
+        """With the hash of the file and the records of each piece.
+
+        Raises
+        ------
+        InputChangedError
+            The file was changed since it was cut.
+        """
+        pieces = tuple(
+            (piece.range(), n, n_bytes) for n, (piece, n_bytes) in zip(counts, self.pieces, strict=True)
+        )
+        found = Input(
+            self.source.file.url, "", None, self.size, self.modified, sha256, sum(n for _, n, _ in pieces)
+        )
+        if state_of(self.source.file) != (self.size, self.modified):
+            raise changed(found)
+        return Scanned(found, pieces)
+
+
+def scan(
+    runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip: bool, n_terms: int = 0
+) -> list[Scanned]:
+    """Read files once, small ones together.
+
+    The hash of a large file and the records of each of its pieces are tasks of their own: in one task, all other workers
+    would wait for the one that reads the only large file.
+
+    Parameters
+    ----------
+    target : int
+        Bytes of text of a piece.
+    skip : bool
+        A file that cannot be read to its end is left in one piece, of which is scored what can be read.
+
+    Returns
+    -------
+    list of Scanned
+        In the order of the files.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read.
+    InputChangedError
+        One changes while it is read.
+    """
+    sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=n_terms)]
+    groups = group_sources(sized, target)
+    found = [
+        each
+        for group in _values(runner, scan_group, [(group, fields, target, skip) for group in groups])
+        for each in group
+    ]
+    large = [each for each in found if isinstance(each, Cut)]
+    counted = iter(_counted(runner, large, skip=skip))
+    return [next(counted) if isinstance(each, Cut) else each for each in found]
+
+
+def scan_group(
+    sources: Sequence[tuple[FilePiece, int]], fields: Fields, target: int, skip: bool
+) -> list[Scanned | Cut]:
+    """Read small files, and cut large ones, of which only as much is read as that needs."""
+    return [
+        _cut(source, cost, fields, target, skip)
+        if needs_cutting(source, cost, target)
+        else scan_whole(source, cost, skip)
+        for source, cost in sources
+    ]
+
+
+def scan_whole(source: FilePiece, cost: int, skip: bool) -> Scanned:
+    """Read a file that stays in one piece."""
+    file = source.file
+    name = source.id if source.one_document else ""
+    size: int | None = None
+    modified = sha256 = ""
+    try:
+        size, modified = state_of(file)
+        sha256 = content_sha256(file)
+        n = _records(source)
+    except InputError as error:
+        if not skip:
+            raise
+        n = _records(source, skip=True) if sha256 else 0
+        if not n:
+            reason = reason_of(error, file.name)
+            return Scanned(Input(file.url, name, None, size, modified, sha256, unreadable=reason), ())
+    found = Input(file.url, name, None, size, modified, sha256, n)
+    if state_of(file) != (size, modified):
+        raise changed(found)
+    return Scanned(found, (({}, n, cost),))
+
+
+def _cut(source: FilePiece, cost: int, fields: Fields, target: int, skip: bool) -> Scanned | Cut:
+    try:
+        size, modified = state_of(source.file)
+        pieces = cut_file(source, fields, target)
+    except InputError:
+        if not skip:
+            raise
+        return scan_whole(source, cost, skip)
+    return Cut(source, cost, size, modified, tuple(pieces))
+
+
+def _counted(runner: Runner, large: Sequence[Cut], *, skip: bool) -> list[Scanned]:
+    """The hash of each, and the records of its pieces."""
+    # hashes first: each is as long as its file
+    tasks: list[tuple[FilePiece, bool, bool]] = [(cut.source, True, skip) for cut in large]
+    tasks += [(piece, False, skip) for cut in large for piece, _ in cut.pieces]
+    figures: list[Any] = _values(runner, hash_or_count, tasks)
+    hashes, counts = figures[: len(large)], iter(figures[len(large) :])
+    whole: dict[int, tuple[FilePiece, int, bool]] = {}
+    scanned: dict[int, Scanned] = {}
+    for i, (cut, sha256) in enumerate(zip(large, hashes, strict=True)):
+        numbers = [next(counts) for _ in cut.pieces]
+        if isinstance(sha256, str) and None not in numbers:
+            scanned[i] = cut.scanned(sha256, numbers)
+        else:
+            whole[i] = (cut.source, cut.cost, skip)
+    again = _values(runner, scan_whole, list(whole.values()))
+    scanned |= zip(whole, again, strict=True)
+    return [scanned[i] for i in range(len(large))]
+
+
+def hash_or_count(source: FilePiece, hashing: bool, skip: bool) -> str | int | None:
+    """The hash of the file, or the number of records of the piece; with `skip` None where it cannot be read."""
+    try:
+        return content_sha256(source.file) if hashing else _records(source)
+    except InputError:
+        if not skip:
+            raise
+        return None
+
+
+def _values(runner: Runner, function: Callable[..., T], rows: Sequence[tuple[Any, ...]]) -> list[T]:
+    """The function's values in the order of the rows."""
+    values = dict(runner.stream(function, rows, n=len(rows), stage="scan"))
+    return [values[i] for i in range(len(rows))]
+
+
+def _records(source: FilePiece, *, skip: bool = False) -> int:
+    """Records of a piece, those that cannot be read one by one too; with `skip` those before the end of what can be read."""
+    n = 0
+    try:
+        for _ in source.raw_records():
+            n += 1
+    except InputError:
+        if not skip:
+            raise
+    return n

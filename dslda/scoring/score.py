@@ -22,16 +22,17 @@ from dslda.prediction.columns import check_columns
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.part import CorpusPart, FilePart, score_part
 from dslda.scoring.prometheus import MetricsFile
-from dslda.scoring.run_folder import MANIFEST, Part, RunFolder, RunState
-from dslda.scoring.run_plan import (
+from dslda.scoring.resumption import (
     Comparison,
     compare,
+    drop_changed,
+    forget_damaged,
     known_state,
-    part_key,
-    plan_files,
-    plan_partitions,
     taken_up,
+    verified,
 )
+from dslda.scoring.run_folder import MANIFEST, Part, RunFolder, RunState
+from dslda.scoring.run_plan import part_key, plan_files, plan_partitions
 from dslda.scoring.run_report import (
     final_manifest,
     log_all_unreadable,
@@ -43,7 +44,6 @@ from dslda.scoring.run_report import (
 )
 from dslda.scoring.scoring_units import Input, source_of
 from dslda.scoring.tables import OutputFormat, Topics
-from dslda.scoring.verification import drop_changed, forget_damaged, verified
 from dslda.storage.location import Location, is_in_memory
 from dslda.storage.lock import UNLOCKED, Lock, only_writer
 from dslda.wording import number_of

@@ -1,4 +1,4 @@
-"""What a run scores: input files and partitions of corpora, with the state that tells whether they are still the same."""
+"""Inputs of a run, files and partitions of corpora, with the state that shows whether they are still the same."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def state_of(file: InputFile) -> tuple[int, str]:
         # ValueError: a NUL, or an unknown protocol
         if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
             raise
-        raise InputError(f"{file.name}: cannot be opened: {why_not_opened(file.name, error)}") from error
+        raise InputError(f"cannot be opened: {why_not_opened(file.name, error)}", place=file.name) from error
     marks = (info.get(name) for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "created"))
     return int(info["size"] or 0), " ".join(str(mark) for mark in marks if mark is not None)
 
@@ -161,7 +161,7 @@ def content_sha256(file: InputFile) -> str:
     except Exception as error:
         if not is_of_file_system(error):
             raise
-        raise InputError(f"{file.name}: cannot be read: {error}") from error
+        raise InputError(f"cannot be read: {error}", place=file.name) from error
 
 
 def opens(file: InputFile) -> bool:
@@ -175,19 +175,20 @@ def opens(file: InputFile) -> bool:
 
 
 def reason_of(error: InputError, place: str) -> str:
-    """What an error says, without the place that it begins with, and without advice on the fields of all records."""
-    said = str(error)
-    # a file has no such field; a record of several lines is wrong in one of the others
-    for beginning in (f"{place}: ", f"{place} ", f"{place.rpartition(', line ')[0]}, "):
-        said = said.removeprefix(beginning)
-    return said.partition("; name its fields with ")[0]
+    """An error of a record or file, without its `place`, and without advice on parameters, which are for all records."""
+    bare = InputError(error.reason, parameter=error.parameter, remedy=error.remedy)
+    reason = bare.in_words(lambda reference: None)
+    if error.place in (None, place):
+        return reason
+    # a record of several lines is wrong in one of the others
+    return f"{error.place.removeprefix(place.rpartition(', line ')[0] + ', ')}: {reason}"
 
 
 def changed(found: Input) -> InputChangedError:
     """The error of a file that is not what it was when it was read first."""
     return InputChangedError(
-        f"{found.label} must stay as it is while it is scored, it was changed meanwhile; nothing of it is kept: run again "
-        "when nothing writes to it any more"
+        f"{found.label} must stay as it is while it is scored, it was changed meanwhile",
+        remedy="nothing of it is kept: run again when nothing writes to it any more",
     )
 
 
@@ -232,4 +233,5 @@ def source_of(
     try:
         return FORMATS[format](found.file(options), id=found.name, n_terms=n_terms, **limits)
     except TypeError as error:
-        raise FormatError(f"the range of a piece of {found.label} must be one of {format}: {error}") from None
+        reason = f"the range of a piece of {found.label} must be one of {format}: {error}"
+        raise FormatError(reason) from None

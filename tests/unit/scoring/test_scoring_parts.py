@@ -21,9 +21,9 @@ from dslda.inputs.fields import Fields
 from dslda.inputs.files import list_files
 from dslda.persistence.training_profile import Reference
 from dslda.scoring.drift import stability_index, warned_above
+from dslda.scoring.resumption import compare, taken_up
 from dslda.scoring.run_folder import RunFolder, RunState
-from dslda.scoring.run_plan import compare, plan_files, taken_up
-from dslda.scoring.scanning import scan
+from dslda.scoring.run_plan import plan_files, scan
 from dslda.scoring.scoring_units import Input, source_of
 from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
 from dslda.scoring.tally import FrequentWords, find_duplicates
