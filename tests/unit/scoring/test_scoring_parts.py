@@ -24,7 +24,8 @@ from dslda.scoring.drift import stability_index, warned_above
 from dslda.scoring.resumption import compare, taken_up
 from dslda.scoring.run_folder import RunFolder, RunState
 from dslda.scoring.run_plan import plan_files, scan
-from dslda.scoring.scoring_units import Input, source_of
+from dslda.scoring.score import score
+from dslda.scoring.scoring_units import Input, reason_of, source_of
 from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
 from dslda.scoring.tally import FrequentWords, find_duplicates
 from dslda.storage.location import Location
@@ -249,3 +250,38 @@ def test_duplicates_are_counted_range_by_range(tmp_path: Path, monkeypatch: pyte
     assert whole.count == 300
     assert len(whole.first) == 10
     assert set(whole.first) <= set(names[:300])
+
+
+def test_a_file_with_the_content_of_another_is_told_with_both_names(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, text in (("a", "good"), ("b", "bad"), ("c", "fine")):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": text}) + "\n")
+    fields, before = Fields(text="text"), RunState({}, {})
+    state = plan_files(SerialRunner(), before, list_files(tmp_path), fields, skip=False)
+    assert not caplog.records
+    (tmp_path / "a.jsonl").rename(tmp_path / "z.jsonl")
+    again = plan_files(SerialRunner(), state, list_files(tmp_path / "z.jsonl"), fields, skip=False)
+    (record,) = caplog.records
+    assert (record.__dict__["event"], record.__dict__["count"]) == ("same_content", 1)
+    assert f"{tmp_path}/z.jsonl that of {tmp_path}/a.jsonl" in record.getMessage()
+    assert sum(part.rows for part in again.parts) == 4  # it is scored all the same
+
+
+def test_documents_in_memory_are_no_inputs(tmp_path: Path) -> None:
+    for inputs in (np.ones((2, 2)), {"text": "good"}):
+        with pytest.raises(InputError) as caught:
+            score(tmp_path / "no.model", inputs, tmp_path / "out")
+        assert caught.value.parameter == "inputs"
+    assert not (tmp_path / "out").exists()
+
+
+def test_reasons_name_neither_place_nor_parameters() -> None:
+    for error, reason in (
+        (InputError("not JSON", place="a.jsonl, line 2"), "not JSON"),
+        (InputError("not JSON", remedy="write one object a line"), "not JSON; write one object a line"),
+        (InputError("has no text", remedy="name it with {text=}"), "has no text"),
+        # a record of several lines that is wrong in its third
+        (InputError("not UTF-8", place="a.jsonl, line 4"), "line 4: not UTF-8"),
+    ):
+        assert reason_of(error, "a.jsonl, line 2") == reason
