@@ -1,5 +1,4 @@
-"""How far the documents scored have moved from those trained on: population stability indices, topics by name, and the
-share of tokens that the vocabulary does not have."""
+"""Drift of the documents scored from those trained on: population stability indices, and the share of new tokens."""
 
 from __future__ import annotations
 
@@ -17,21 +16,21 @@ from dslda.scoring.tally import RunTally
 __all__ = ["drift_figures", "drift_report", "new_share_warned_above", "stability_index", "warned_above"]
 
 STRONG = 0.25
-"""An index above it is usually read as much changed, where documents are many."""
+"""With many documents, an index above it is usually read as a large change."""
 
 NEW_STRONG = 0.1
-"""Rise of the share of new tokens, where documents are many. Of like texts it was 0.01 to 0.04, of others 0.15 to 0.7."""
+"""Rise of the share of new tokens, with many documents. Among like texts it was 0.01 to 0.04, among others 0.15 to 0.7."""
 NEW_SCATTER = 0.1
 """Standard deviation of the share among like documents: it was 0.05 to 0.11."""
 NEW_FEW = 1.0
-"""What a vocabulary of n documents may lack of like texts, times sqrt(n): of 200 documents with all their words it was 0.08
-to 0.11, of 1,500 it was 0.02 to 0.04."""
+"""Share of new tokens in like texts that a vocabulary of n documents leaves, times sqrt(n). With all words of 200 documents
+the share was 0.08 to 0.11, of 1,500 documents 0.02 to 0.04."""
 
 
 def stability_index(now: NDArray[np.int64], then: NDArray[np.int64]) -> float:
     """Population stability index: sum over the bins of (p - q) log(p / q), p and q being the shares of now and then.
 
-    Half a document is added to every bin that has any, so that an empty one does not make it infinite.
+    Half a document is added to every bin that holds any, so that the index stays finite.
 
     Parameters
     ----------
@@ -45,10 +44,10 @@ def stability_index(now: NDArray[np.int64], then: NDArray[np.int64]) -> float:
 
 
 def warned_above(n_bins: int, now: int, then: int) -> float:
-    """The index from which on a change is more than few documents make by chance.
+    """Index above which a change is more than chance among few documents.
 
-    Without any change it is about chi-square with `n_bins` - 1 degrees times 1 / `now` + 1 / `then`. What is usually read
-    as much is raised by the mean of that, and by three of its standard deviations.
+    Without any change the index is about chi-square with `n_bins` - 1 degrees of freedom times 1 / `now` + 1 / `then`. The
+    usual limit is raised by the mean of that, and by three standard deviations.
 
     Parameters
     ----------
@@ -61,9 +60,9 @@ def warned_above(n_bins: int, now: int, then: int) -> float:
 
 
 def new_share_warned_above(training: float, now: int, then: int) -> float:
-    """The share of new tokens from which on a rise is more than few documents make.
+    """Share of new tokens above which a rise is more than chance among few documents.
 
-    Fewer new tokens than in training take nothing from a prediction, so that only a rise is told.
+    Only a rise counts: fewer new tokens than in training take nothing from a prediction.
 
     Parameters
     ----------
@@ -76,7 +75,7 @@ def new_share_warned_above(training: float, now: int, then: int) -> float:
 
 
 def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dict[str, Any] | None:
-    """What a manifest says of drift; None where the model does not know what it was trained on, or nothing was scored.
+    """Drift as a manifest reports it; None where the model keeps no reference, or nothing was scored.
 
     Parameters
     ----------
@@ -84,8 +83,8 @@ def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dic
     record : ModelRecord
         Of the model.
     of_texts : bool
-        The documents have all their words, as those of files have. Documents of a corpus have lost those that are not in
-        its vocabulary, and their share of unknown tokens is compared with nothing.
+        The documents have all their words, as those of files have. Documents of a corpus have lost the words that its
+        vocabulary lacks, so their share of unknown tokens is compared with nothing.
     """
     reference, training = record.reference, record.training
     if reference is None or tally.bins is None or not tally.n_words:
@@ -93,10 +92,10 @@ def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dic
     means = tally.mean_topics
     assert means is not None
     n_reference = int(reference.topic_counts[0].sum())
-    known = training.new_share if of_texts else None
-    limit = (
-        None if known is None else new_share_warned_above(known, tally.n_words, max(training.n_documents, 1))
-    )
+    training_share = training.new_share if of_texts else None
+    limit = None
+    if training_share is not None:
+        limit = new_share_warned_above(training_share, tally.n_words, max(training.n_documents, 1))
     topics = [
         stability_index(now, then)
         for now, then in zip(tally.bins.topics, reference.topic_counts, strict=True)
@@ -114,9 +113,9 @@ def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dic
         "oov_share": tally.oov_share,
         "training_oov_share": training.oov_share if of_texts else None,
         "new_share": None
-        if known is None
+        if training_share is None
         else new_share(tally.known_tokens, tally.tokens, tally.n_too_frequent),
-        "training_new_share": known,
+        "training_new_share": training_share,
         "new_share_warned_above": limit,
         "topics": [
             {
@@ -131,7 +130,7 @@ def drift_report(tally: RunTally, record: ModelRecord, *, of_texts: bool) -> dic
 
 
 def drift_figures(manifest: Mapping[str, Any]) -> dict[str, float | None]:
-    """The figures of a complete run that are watched from one run to the next; None where one is not known."""
+    """Figures of a complete run to watch from one run to the next; None where one is not training_share."""
     drift = manifest["drift"] or {}
     return {
         "oov_share": manifest["oov_share"],

@@ -1,4 +1,4 @@
-"""What is to be scored with what, and where to: checked before any work."""
+"""A scoring job, its model, inputs and folder, checked before any work."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ logger = logging.getLogger("dslda.score")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """What is to be scored with what, and where to.
+    """Model, inputs and folder of a run.
 
-    `refusal` is why nothing can be written to a folder that holds a complete run, which may need nothing more.
+    `refusal` says why nothing can be written to a folder that holds a complete run; that may need nothing more.
     """
 
     model: Model
@@ -117,31 +117,33 @@ class Job:
         return len(self.scorer.terms or ())
 
     def check_writable(self, reason: str) -> None:
-        """Refuse to go on where something is to be written, and nothing can be; `reason` says what."""
+        """Refuse to go on where nothing can be written; `reason` says what must be."""
         if self.refusal is not None:
             self.refusal.add_note(reason)
             raise self.refusal
 
     @property
     def paths(self) -> list[str]:
-        """All that workers are to open: inputs, and the folder."""
+        """All paths that workers open: inputs, and the folder."""
         files = () if self.files is None else self.files.files
         return [*(c.path for c in self.corpora), *(file.url for file in files), self.location.url]
 
     def inputs_now(self) -> tuple[list[Input], InputFiles | None]:
-        """The inputs as they are, each once."""
+        """The inputs in their present state, without repetitions."""
         if self.files is None:
-            found = [
-                each
-                for c in self.corpora
-                for each in partition_inputs(c, check_columns(c, self.model.record))
-            ]
-            return _distinct(found), None
-        named = {file.url: (file, name) for file, name in zip(self.files.files, self.files.ids, strict=True)}
-        if len(named) < len(self.files.files):
+            partitions = {
+                one.key: one
+                for corpus in self.corpora
+                for one in partition_inputs(corpus, check_columns(corpus, self.model.record))
+            }
+            return list(partitions.values()), None
+        distinct = {
+            file.url: (file, name) for file, name in zip(self.files.files, self.files.ids, strict=True)
+        }
+        if len(distinct) < len(self.files.files):
             logger.warning("inputs that were named twice are scored once")
-        chosen = tuple(file for file, _ in named.values())
-        ids = tuple(name for _, name in named.values())
+        chosen = tuple(file for file, _ in distinct.values())
+        ids = tuple(name for _, name in distinct.values())
         one_document = self.files.piece.one_document
         states = [
             state_now(file, name if one_document else "", skip=self.scorer.skip)
@@ -151,7 +153,7 @@ class Job:
 
 
 def _refusal(folder: RunFolder) -> InputError | None:
-    """Why nothing can be written to the folder of a complete run; raised where none is there, since it must be written."""
+    """The error that nothing can be written to the folder of a complete run; raised where the run is not complete."""
     try:
         check_writable(folder.location.child(MANIFEST))
     except InputError as error:
@@ -174,58 +176,54 @@ def _described(model: Model) -> dict[str, Any]:
 
 
 def _corpora(inputs: Sequence[Any], options: Mapping[str, Any]) -> tuple[Corpus, ...]:
-    """The corpora that are named; none where files are."""
+    """The corpora among the inputs; none where these are files."""
     from dslda.corpus.store import Corpus, open_corpus
 
-    found = []
+    corpora = []
     for one in inputs:
         if isinstance(one, Corpus):
-            found.append(one)
+            corpora.append(one)
         elif isinstance(one, (str, os.PathLike)) and _holds_corpus(os.fspath(one), options):
-            found.append(open_corpus(one, storage_options=options))
-    if found and len(found) < len(inputs):
+            corpora.append(open_corpus(one, storage_options=options))
+    if corpora and len(corpora) < len(inputs):
         raise InputError(
             "must be all files or all corpora, got both",
             parameter="inputs",
             remedy="score them into folders of their own",
         )
-    return tuple(found)
+    return tuple(corpora)
 
 
 def _holds_corpus(path: str, options: Mapping[str, Any]) -> bool:
     is_glob = any(c in path for c in "*?[")
     try:
         return bool(path) and not is_glob and Location.of(path, options).holds("zarr.json")
-    except PermissionError:  # whoever lists it as a folder of files says what may not be read
+    except PermissionError:  # listing it as a folder of files says what may not be read
         return False
 
 
-def _distinct(found: Sequence[Input]) -> list[Input]:
-    return list({each.key: each for each in found}.values())
-
-
 def _files(inputs: Sequence[Any], format: str, folder: RunFolder, options: Mapping[str, Any]) -> InputFiles:
-    """The files of the inputs; where a run is complete, patterns and folders without a file are a week without news."""
+    """The files of the inputs; after a complete run, a pattern or folder without a file is no error, but no news."""
     try:
         return list_files(inputs, format, storage_options=options)
     except InputError:
-        told = [_no_news(one, options) for one in inputs]
-        quiet = [reason for reason in told if reason is not None]
+        reasons = [_no_news(one, options) for one in inputs]
+        quiet = [reason for reason in reasons if reason is not None]
         before = folder.read_manifest() if quiet else None
         if before is None or before["status"] != "complete":
             raise
-        known = before["settings"]["input_format"]
-        if known == "corpus":
+        format_before = before["settings"]["input_format"]
+        if format_before == "corpus":
             raise
         for reason in quiet:
             logger.info("%s, which is nothing new", reason)
-        if left := [one for one, reason in zip(inputs, told, strict=True) if reason is None]:
+        if left := [one for one, reason in zip(inputs, reasons, strict=True) if reason is None]:
             return list_files(left, format, storage_options=options)
-        return InputFiles(known if format == "auto" else format, (), ())
+        return InputFiles(format_before if format == "auto" else format, (), ())
 
 
 def _no_news(one: Any, options: Mapping[str, Any]) -> str | None:
-    """That there is no file, where an input is a pattern or a folder; else None."""
+    """Message that an input has no file, if it is a pattern or a folder; else None."""
     if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
         return None
     try:
@@ -252,9 +250,9 @@ def _check_apart(
                 remedy="choose another folder",
             )
     for one in map(os.fspath, inputs):
-        given = Location.of(one, options)
-        fs, path = given.file_system()
-        if inside.startswith(given.inside) and fs.isdir(path):
+        named = Location.of(one, options)
+        fs, path = named.file_system()
+        if inside.startswith(named.inside) and fs.isdir(path):
             raise InputError(
                 f"the folder of the run must not lie in an input, got {location.url} in {one}: the next run would score its "
                 "own output",

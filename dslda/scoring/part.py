@@ -1,4 +1,4 @@
-"""Scoring a part: what a worker does. Its rows become one file, which takes its name when it is complete."""
+"""Scoring of a part on a worker. Its rows become one file, which takes its name when it is complete."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Batch: TypeAlias = list[tuple[int, Record]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scorer:
-    """What scores documents, sent to each worker once.
+    """Model and output settings, sent to each worker once.
 
     Attributes
     ----------
@@ -118,11 +118,11 @@ class FilePart:
 
     def check(self) -> None:
         """Refuse files that were changed since they were scanned."""
-        for found in self.inputs:
-            check_unchanged(found, self.options)
+        for one in self.inputs:
+            check_unchanged(one, self.options)
 
     def scored(self, scorer: Scorer, tally: Tally) -> Iterator[Predictions]:
-        """Scores of the records, a batch at a time, with what is skipped told to the tally."""
+        """Scores of the records, a batch at a time; the tally counts those that are skipped."""
         settings = settings_of_texts(scorer.record)
         fields = (replace(self.fields, terms=scorer.terms),)
         analyze = Analyzer(settings)
@@ -144,7 +144,7 @@ class FilePart:
                         continue
                     counted, words = count(batch)
                 for word, n in words.items():
-                    if word in too_frequent:  # ingestion has seen them, and left them out
+                    if word in too_frequent:  # ingestion has left it out
                         tally.n_too_frequent += n
                     else:
                         tally.words.add(word, n)
@@ -213,7 +213,7 @@ def score_part(
     Returns
     -------
     dict
-        What there is to know of the part, as JSON: see :meth:`Tally.to_json`, and of the file its size and hash.
+        Note of the part, as JSON: :meth:`Tally.to_json`, with the size and hash of its file.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def score_part(
 
 
 class _Records:
-    """The records of a source in batches; remembers where those of the last batch came from."""
+    """Records of a source in batches; remembers the origin of those in the last batch."""
 
     def __init__(
         self, source: FilePiece, first: int, rows: int, fields: Fields, skipping: Tally | None
@@ -275,7 +275,7 @@ class _Records:
         batch: Batch = []
         while len(batch) < BATCH_DOCUMENTS:
             try:
-                found = next(self._attempts, None)
+                attempt = next(self._attempts, None)
             except InputError as error:
                 if self._skipping is None:
                     raise
@@ -284,7 +284,7 @@ class _Records:
                 self._attempts = enumerate(iter(()))
                 self._expected = self._n
                 continue
-            if found is None:
+            if attempt is None:
                 if self._n != self._expected:
                     raise InputChangedError(
                         f"must have {self._expected:,} records as when it was read first, got {self._n:,}: it was changed "
@@ -293,7 +293,7 @@ class _Records:
                         remedy="run again when nothing writes to it any more",
                     )
                 break
-            position, (number, record) = found
+            position, (number, record) = attempt
             self._n += 1
             if isinstance(record, InputError):
                 if self._skipping is None:
@@ -332,16 +332,16 @@ def _count(
 def _accepted(
     batch: Batch, count: Callable[[Batch], object], tally: Tally, place: Callable[[int], str]
 ) -> Batch:
-    """The documents of a batch that can be counted; the others are told to the tally."""
-    kept = []
-    for each in batch:
+    """The documents of a batch that can be counted; the tally counts the others as skipped."""
+    accepted = []
+    for position, record in batch:
         try:
-            count([each])
+            count([(position, record)])
         except InputError as error:
-            tally.skip(place(each[0]), reason_of(error, place(each[0])))
+            tally.skip(place(position), reason_of(error, place(position)))
         else:
-            kept.append(each)
-    return kept
+            accepted.append((position, record))
+    return accepted
 
 
 @contextmanager
@@ -379,7 +379,7 @@ def _file(target: Location) -> Iterator[IO[bytes]]:
 
 
 def _measured(stream: IO[bytes]) -> tuple[int, str]:
-    """Size and SHA-256 of what was written."""
+    """Size and SHA-256 of the file."""
     stream.flush()
     stream.seek(0)
     sha256 = sha256_of(stream)

@@ -41,7 +41,7 @@ class Comparison:
     Attributes
     ----------
     state : RunState
-        The state of the manifest without what cannot stay.
+        State of the manifest without the inputs and parts that cannot stay.
     new : tuple of int
         Positions of the current inputs that must be planned.
     """
@@ -64,11 +64,11 @@ def known_state(
     for what in ("model", "settings"):
         theirs, ours = state.identity[what], identity[what]
         if theirs != ours:
-            told = ", ".join(
+            differences = ", ".join(
                 f"{name} {before!r:.80}, not {now!r:.80}" for name, before, now in _differing(theirs, ours)
             )
             raise InputError(
-                f"{url} must be a run of this model with these settings, it has the {what} with {told}",
+                f"{url} must be a run of this model with these settings, it has the {what} with {differences}",
                 remedy="choose another folder",
             )
     if dict(state.versions) != dict(versions):
@@ -82,7 +82,7 @@ def known_state(
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """What differs, with both values; of a field that has fields these alone."""
+    """Fields that differ, with both values; inner fields in place of those that hold them."""
     for name in [*ours, *(name for name in theirs if name not in ours)]:
         before, now = theirs.get(name), ours.get(name)
         if isinstance(before, Mapping) and isinstance(now, Mapping):
@@ -92,31 +92,31 @@ def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[t
 
 
 def taken_up(unfinished: RunState, complete: RunState, now: Sequence[Input]) -> RunState:
-    """The state to go on from: the unfinished one, if all that it was to score is there as it was, else the complete one.
+    """The state to go on from: the unfinished one if all its open inputs are there unchanged, else the complete one.
 
-    So nothing is left out of what is complete for a run that was given up.
+    A run that was given up then takes nothing from the complete one.
     """
-    found = {each.key: each for each in now}
-    planned = [each for each in unfinished.inputs if not each.verified]
-    if all(each.key in found and found[each.key].looks_like(each) for each in planned):
+    current = {one.key: one for one in now}
+    planned = [one for one in unfinished.inputs if not one.verified]
+    if all(one.key in current and current[one.key].looks_like(one) for one in planned):
         return unfinished
-    scored = {each.key for each in complete.inputs}
-    for each in planned:
-        if each.key not in found and each.key not in scored:
-            _log_missing(each)
+    scored = {one.key for one in complete.inputs}
+    for one in planned:
+        if one.key not in current and one.key not in scored:
+            _log_missing(one)
     return complete
 
 
-def _log_missing(found: Input) -> None:
+def _log_missing(missing: Input) -> None:
     logger.warning(
         "%s is not among the inputs any more, and the run was not completed: its rows are left out",
-        found.label,
-        extra={"event": "missing_input", "place": found.label},
+        missing.label,
+        extra={"event": "missing_input", "place": missing.label},
     )
 
 
 class Fate(Enum):
-    """What becomes of an input of an earlier run."""
+    """Fate of an input of an earlier run."""
 
     STAYS = auto()
     GONE = auto()
@@ -132,12 +132,12 @@ class Fate(Enum):
 
 
 def _fate(known: Input, current: Input | None, options: Mapping[str, Any]) -> Fate:
-    """What becomes of an input, by how it is now; None where it is not among the inputs."""
+    """Fate of an input by its present state, which is None where it is not among the inputs."""
     if current is None:
         return Fate.GONE if known.verified else Fate.MISSING
     never_read = bool(known.unreadable) and not known.sha256
     if never_read and opens(current.file(options)):
-        return Fate.REPLANNED  # rights that were given later change neither size nor time
+        return Fate.REPLANNED  # new rights change neither size nor time
     if current.looks_like(known) or (never_read and known.verified):
         return Fate.STAYS
     if not known.verified or known.unreadable:
@@ -155,17 +155,17 @@ def compare(
     options: Mapping[str, Any],
     order: Sequence[Input] = (),
 ) -> Comparison:
-    """Find what is new, and what cannot stay.
+    """Find new inputs, and those that cannot stay.
 
-    Inputs of a run that was completed stay as they are; with `rescore_changed` those that were changed are taken out with
-    their parts, and come again after all others. Those that could not be opened then, and can be now, are new. Inputs of a
-    run that was not completed may change: then they are all planned anew, since nothing of them was final. New inputs come
-    in the `order` in which they were planned before, so that parts that are done already keep their numbers.
+    Inputs of a complete run stay. With `rescore_changed`, changed ones leave with their parts and come again after all
+    others; inputs that could not be opened before and can be now are new. Inputs of an open run may change: then all of
+    them are planned anew, since none of their rows are final. New inputs come in the `order` in which they were planned
+    before, so that finished parts keep their numbers.
 
     Raises
     ------
     InputError
-        Inputs of a completed run were changed.
+        Inputs of a complete run were changed.
     """
     places = {current.key: i for i, current in enumerate(now)}
     current = [now[places[known.key]] if known.key in places else None for known in state.inputs]
@@ -226,8 +226,8 @@ def _sharing_parts(state: RunState, changed: set[int], there: Collection[tuple[s
 
 def _without_open(state: RunState) -> RunState:
     """Without the inputs that are not verified, and their parts."""
-    kept = [i for i, found in enumerate(state.inputs) if found.verified]
-    places = {old: new for new, old in enumerate(kept)}
+    staying = [i for i, known in enumerate(state.inputs) if known.verified]
+    places = {old: new for new, old in enumerate(staying)}
     parts = tuple(
         Part(
             part.number,
@@ -237,15 +237,23 @@ def _without_open(state: RunState) -> RunState:
         for part in state.parts
         if part.inputs <= places.keys()
     )
-    return replace(state, inputs=tuple(state.inputs[i] for i in kept), parts=parts, complete=False)
+    return replace(state, inputs=tuple(state.inputs[i] for i in staying), parts=parts, complete=False)
 
 
-def _report_changed(found: Sequence[Input], *, rescore: bool) -> None:
-    named = first_few([each.label for each in found], SHOWN)
-    what = f"{number_of(len(found), 'input')} that {'was' if len(found) == 1 else 'were'} scored before"
+def _report_changed(inputs: Sequence[Input], *, rescore: bool) -> None:
+    """Warn of inputs that are scored again.
+
+    Raises
+    ------
+    InputError
+        They may not be.
+    """
+    labels = [one.label for one in inputs]
+    shown = first_few(labels, SHOWN)
+    what = f"{number_of(len(inputs), 'input')} that {'was' if len(inputs) == 1 else 'were'} scored before"
     if not rescore:
         raise InputError(
-            f"must stay as they were scored, {what} changed since: {named}",
+            f"must stay as they were scored, {what} changed since: {shown}",
             parameter="inputs",
             remedy=(
                 "score them again with {rescore_changed=True} (their rows then follow all others)",
@@ -255,18 +263,14 @@ def _report_changed(found: Sequence[Input], *, rescore: bool) -> None:
     logger.warning(
         "%s changed since, and %s scored again: %s",
         what,
-        "is" if len(found) == 1 else "are",
-        named,
-        extra={
-            "event": "changed_inputs",
-            "count": len(found),
-            "first": [each.label for each in found[:SHOWN]],
-        },
+        "is" if len(inputs) == 1 else "are",
+        shown,
+        extra={"event": "changed_inputs", "count": len(inputs), "first": labels[:SHOWN]},
     )
 
 
 def drop_changed(folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> tuple[Input, ...]:
-    """Remove what was scored of files that were changed meanwhile, and say which they are."""
+    """Remove the parts of files that have changed since they were scanned; the files."""
     different = [i for i in _open_files(state) if not _looks_same(state.inputs[i], options)]
     _remove(folder, state, set(different))
     return tuple(state.inputs[i] for i in different)
@@ -279,14 +283,14 @@ def verified(
     options: Mapping[str, Any],
     counting: Mapping[str, Any] | None,
 ) -> RunState:
-    """With all inputs marked as verified: those that were scored are still what they were.
+    """The state with all inputs verified: the files still have the content that was scored.
 
     `counting` is as :meth:`RunFolder.write_unfinished` takes it.
 
     Raises
     ------
     InputChangedError
-        One is not; nothing of it is kept.
+        A file has not; its parts are removed.
     """
     files = _open_files(state)
     rows = [(state.inputs[i], options) for i in files]
@@ -303,7 +307,7 @@ def verified(
     number, row = state.following
     return replace(
         state,
-        inputs=tuple(replace(found, verified=True) for found in state.inputs),
+        inputs=tuple(replace(known, verified=True) for known in state.inputs),
         next_part=number,
         next_row=row,
         complete=True,
@@ -318,16 +322,16 @@ def forget_damaged(
     current: Sequence[Input],
     job: Job,
 ) -> None:
-    """Read all parts that are done again, and take those for not done that are not what was written.
+    """Read all finished parts again, and mark those as open that are not what was written.
 
     Parameters
     ----------
     runner : Runner
     folder : RunFolder
     state : RunState
-        With the parts that stay.
+        State with the parts that stay.
     before : mapping
-        The manifest that is there.
+        Manifest in the folder.
     current : sequence of Input
         The inputs as they are now.
     job : Job
@@ -335,10 +339,10 @@ def forget_damaged(
     Raises
     ------
     InputError
-        Such a part cannot be scored again, as an input of it is not there or was changed, or nothing can be written. All
-        stays as it is.
+        Such a part cannot be scored again, since an input of it is gone or was changed, or nothing can be written. All stays
+        as it is.
     """
-    hashes = {each["part"]: each.get("sha256") for each in before["parts"]}  # of a run that is complete
+    hashes = {entry["part"]: entry.get("sha256") for entry in before["parts"]}  # None in an open run
     finished, damaged = [], []
     for part in state.parts:
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
@@ -358,12 +362,12 @@ def forget_damaged(
     damaged.sort(key=lambda part: part.number)
     names = [folder.part_name(part.number) for part in damaged]
     needed = {i: name for part, name in zip(damaged, names, strict=True) for i in part.inputs}
-    here = {found.key for found in current}
+    keys = {one.key for one in current}
     for i in sorted(needed):
-        found = state.inputs[i]
-        if not (_is_same(found, job.options) if found.partition is None else found.key in here):
+        scored = state.inputs[i]
+        if not (_is_same(scored, job.options) if scored.partition is None else scored.key in keys):
             raise InputError(
-                f"{needed[i]} must be what was written, it is damaged, and its input {found.label} is not there as it was "
+                f"{needed[i]} must be what was written, it is damaged, and its input {scored.label} is not there as it was "
                 "scored",
                 remedy=(
                     "name that among the inputs if only its time has changed",
@@ -375,11 +379,11 @@ def forget_damaged(
         outcome = "all are what was written" if finished else "none was finished"
         logger.info("%s read again: %s", number_of(len(finished), "part"), outcome)
         return
-    told = "1 part is" if len(damaged) == 1 else f"{len(damaged):,} parts are"
-    job.check_writable(f"{told} not what was written: {first_few(names, SHOWN)}")
+    subject = "1 part is" if len(damaged) == 1 else f"{len(damaged):,} parts are"
+    job.check_writable(f"{subject} not what was written: {first_few(names, SHOWN)}")
     logger.warning(
         "%s not what was written, damaged or lost, and %s scored again: %s",
-        told,
+        subject,
         "is" if len(damaged) == 1 else "are",
         first_few(names, SHOWN),
         extra={"event": "damaged_parts", "count": len(damaged), "first": names[:SHOWN]},
@@ -389,7 +393,7 @@ def forget_damaged(
 
 
 def _is_whole(file: Location, ids: Location, output_format: str, sha256: str) -> bool:
-    """Whether the rows of a part are those that were written, and the hashes of their identifiers too."""
+    """Tell whether the rows of a part, and the hashes of their identifiers, are what was written."""
     try:
         fs, path = file.file_system()
         with fs.open(path, "rb") as stream:
@@ -403,16 +407,16 @@ def _is_whole(file: Location, ids: Location, output_format: str, sha256: str) ->
             f"all workers must see the files that this process sees, got no {file.url} there",
             remedy="give a folder that all machines share, or a URL",
         ) from None
-    except OSError:  # of a disk that cannot read it any more
+    except OSError:  # the disk cannot read it any more
         return False
 
 
 def _open_files(state: RunState) -> list[int]:
-    """Positions of the files that are not known yet to be what was scored."""
+    """Positions of the files whose content is not verified yet."""
     return [
         i
-        for i, found in enumerate(state.inputs)
-        if found.partition is None and not found.verified and not found.unreadable
+        for i, known in enumerate(state.inputs)
+        if known.partition is None and not known.verified and not known.unreadable
     ]
 
 
@@ -423,17 +427,17 @@ def _remove(folder: RunFolder, state: RunState, different: set[int]) -> None:
             folder.remove_part(part.number)
 
 
-def _looks_same(found: Input, options: Mapping[str, Any]) -> bool:
+def _looks_same(scored: Input, options: Mapping[str, Any]) -> bool:
     try:
-        return state_of(found.file(options)) == (found.size, found.modified)
+        return state_of(scored.file(options)) == (scored.size, scored.modified)
     except InputError:
         return False
 
 
-def _is_same(found: Input, options: Mapping[str, Any]) -> bool:
-    if not _looks_same(found, options):
+def _is_same(scored: Input, options: Mapping[str, Any]) -> bool:
+    if not _looks_same(scored, options):
         return False
     try:
-        return content_sha256(found.file(options)) == found.sha256
+        return content_sha256(scored.file(options)) == scored.sha256
     except InputError:
         return False

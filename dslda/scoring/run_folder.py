@@ -1,4 +1,4 @@
-"""The folder of a run: parts, what is known of each, and the manifest that says what belongs together."""
+"""The folder of a run: its parts, a note on each, and the manifest that says which belong together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENCODING_TYPE = "dslda-scores"
 ENCODING_VERSION = "1"
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished.json"
-"""What a run goes on from while the manifest is that of a complete one, whose rows count until the next is complete."""
+"""State of an open run beside the manifest of a complete one, whose rows count until the next is complete."""
 
 PARTS = "parts"
 ANOTHER_FOLDER = "choose another folder"
@@ -35,7 +35,7 @@ ANOTHER_FOLDER = "choose another folder"
 PART_FILE = re.compile(r"part-\d{6,}\.(parquet|csv|jsonl)")
 PART_NOTE = re.compile(r"\d{6,}\.(json|ids)")
 TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.(partial|probe)")
-"""What is being written, and what was written to see whether it can be."""
+"""Files that are being written, and probes of whether the folder can be written to."""
 
 
 class Part(msgspec.Struct, frozen=True, rename={"number": "part"}):
@@ -75,14 +75,14 @@ class Part(msgspec.Struct, frozen=True, rename={"number": "part"}):
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """What a manifest says that a run goes on from.
+    """State of a run in its manifest, from which the next one goes on.
 
     Attributes
     ----------
     identity : mapping
-        Model and settings: what may not change from one run on a folder to the next.
+        Model and settings, which may not change from one run on a folder to the next.
     versions : mapping
-        Of the programs that scored last.
+        Versions of the programs that scored last.
     inputs : tuple of Input
     parts : tuple of Part
         In their order.
@@ -102,14 +102,14 @@ class RunState:
 
     @property
     def following(self) -> tuple[int, int]:
-        """Numbers of the first part and record after those there, and after all that there have been."""
+        """Numbers of the next part and record, after all that the folder has ever held."""
         return (
             max([self.next_part, *(part.number + 1 for part in self.parts)]),
             max([self.next_row, *(part.first_row + part.rows for part in self.parts)]),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest of a run that is not complete, or what lies beside that of one that is."""
+        """The manifest of an open run, or the state beside the manifest of a complete one."""
         return {
             "encoding-type": ENCODING_TYPE,
             "encoding-version": ENCODING_VERSION,
@@ -145,7 +145,7 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
-    """A manifest as far as a run goes on from it."""
+    """Fields of a manifest that make a state."""
 
     status: str
     model: dict[str, Any]
@@ -178,7 +178,7 @@ class RunFolder:
         self._ending = ENDINGS[output_format]
 
     def part_file(self, number: int) -> Location:
-        """Where the rows of a part are."""
+        """The file of the rows of a part."""
         return self.location.child(self.part_name(number))
 
     def part_name(self, number: int) -> str:
@@ -186,7 +186,7 @@ class RunFolder:
         return f"part-{number:06d}{self._ending}"
 
     def ids_file(self, number: int) -> Location:
-        """Where the hashes of the identifiers of a part are."""
+        """The file of the hashes of the identifiers of a part."""
         return self.location.child(_ids(number))
 
     def read_manifest(self) -> dict[str, Any] | None:
@@ -234,9 +234,9 @@ class RunFolder:
     def complete_manifest(self) -> dict[str, Any] | None:
         """The manifest of a complete run; None where there is none that can be read."""
         with contextlib.suppress(DsldaError, OSError):
-            found = self.read_manifest()
-            if found is not None and found.get("status") == "complete":
-                return found
+            manifest = self.read_manifest()
+            if manifest is not None and manifest.get("status") == "complete":
+                return manifest
         return None
 
     def check_kinds(self) -> None:
@@ -265,10 +265,10 @@ class RunFolder:
         self._write_checked(MANIFEST, data)
 
     def read_unfinished(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a run that was stopped goes on from, beside the manifest of a complete one; None where there is none.
+        """State of an open run beside the manifest of a complete one; None where there is none.
 
-        Nor is there where it is damaged or follows another manifest than this one, as what is left of a run that was killed
-        when it was complete does: all in it can be had again from the manifest and the inputs.
+        A state that is damaged, or follows another manifest than this one, counts for none: a run that was killed just
+        after it was complete leaves such a one, and the manifest and the inputs hold all that is in it.
         """
         if manifest.get("status") != "complete":
             return None
@@ -276,14 +276,14 @@ class RunFolder:
         return data if data is not None and data.get("follows") == manifest[MANIFEST_CHECKSUM] else None
 
     def write_unfinished(self, state: RunState, counting: Mapping[str, Any] | None) -> None:
-        """Remember what a run goes on from.
+        """Write the state of an open run.
 
         Parameters
         ----------
         state : RunState
         counting : mapping or None
-            The manifest of a complete run, which stays; None where there is none, or rows of it are lost: then the manifest
-            says that nothing counts.
+            Manifest of a complete run, which stays; None where there is none, or where rows of it are lost. Then the
+            manifest says that nothing counts.
         """
         if counting is None:
             self.write_manifest(state.to_json())
@@ -292,25 +292,25 @@ class RunFolder:
             self._write_checked(UNFINISHED, state.to_json() | {"follows": counting[MANIFEST_CHECKSUM]})
 
     def tidy(self, parts: Sequence[int]) -> None:
-        """Remove what a run that is complete with these parts has replaced, or what one that was given up has left."""
+        """Remove all but these parts of a complete run, after an open one that was completed or given up."""
         if self.size(self.location.child(UNFINISHED)) is not None:
             self.clear(parts)
-            self._remove(UNFINISHED)  # the last: while it is there, so may be something else
+            self._remove(UNFINISHED)  # at last: while it is there, other files may be left too
 
     def read_note(self, part: Part, key: str) -> dict[str, Any] | None:
-        """What is known of a part that is done; None where it is not done, or not this part with its file."""
+        """The note of a finished part; None where it is open, or its files or its key are others."""
         note = self._read_checked(_note(part.number))
         is_of_part = note is not None and note.get("key") == key and self.has_files(part.number, note)
         return note if is_of_part else None
 
     def has_files(self, number: int, done: Mapping[str, Any]) -> bool:
-        """Whether the files of a part are there, of the sizes that they had when it was done."""
-        found = [self.size(place) for place in (self.part_file(number), self.ids_file(number))]
-        noted = self.size(self.location.child(_note(number)))
-        return noted is not None and found == [done.get("bytes"), 8 * done.get("rows", -1)]
+        """Tell whether the files of a part are there, with the sizes that they had when it was finished."""
+        sizes = [self.size(file) for file in (self.part_file(number), self.ids_file(number))]
+        has_note = self.size(self.location.child(_note(number))) is not None
+        return has_note and sizes == [done.get("bytes"), 8 * done.get("rows", -1)]
 
     def write_note(self, part: Part, note: Mapping[str, Any]) -> None:
-        """Remember a part that is done, with a checksum."""
+        """Write the note of a finished part, with a checksum."""
         self._write_checked(_note(part.number), note, indent=None)
 
     def size(self, file: Location) -> int | None:
@@ -331,28 +331,28 @@ class RunFolder:
                 os.makedirs(os.path.join(self.location.url, PARTS), exist_ok=True)
 
     def clear(self, parts: Sequence[int]) -> None:
-        """Remove what runs that were killed have left, and files of parts whose numbers are not among these."""
-        kept = {name for n in parts for name in (self.part_name(n), _note(n), _ids(n))}
+        """Remove temporary files of killed runs, and parts whose numbers are not among these."""
+        staying = {name for n in parts for name in (self.part_name(n), _note(n), _ids(n))}
         for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
             for name, kind in self._entries(folder).items():
                 is_temporary = kind != "directory" and TEMPORARY.fullmatch(name)
-                if is_temporary or (ours.fullmatch(name) and f"{folder}{name}" not in kept):
+                if is_temporary or (ours.fullmatch(name) and f"{folder}{name}" not in staying):
                     self._remove(f"{folder}{name}")
 
     def clear_unfinished(self) -> None:
-        """Remove what workers were writing when they ended; on object stores, where nothing is hidden, there is none."""
+        """Remove files that workers were writing when they ended; object stores have none."""
         if self.location.local:
             for folder in ("", f"{PARTS}/"):
                 for name in filter(TEMPORARY.fullmatch, self._names(folder)):
-                    with contextlib.suppress(OSError):  # of what has failed this matters least
+                    with contextlib.suppress(OSError):  # the failure that ended the run matters more
                         self._remove(f"{folder}{name}")
 
     def forget(self, number: int) -> None:
-        """Take a part for one that is not done; its rows stay until they are replaced."""
+        """Mark a part as open; its rows stay until they are replaced."""
         self._remove(_note(number))
 
     def remove_part(self, number: int) -> None:
-        """Remove a part; what is known of it first, so that a removal that is cut short leaves no part that seems done."""
+        """Remove a part, its note first: a removal that is cut short then leaves no part that seems finished."""
         for name in (_note(number), _ids(number), self.part_name(number)):
             self._remove(name)
 
@@ -367,7 +367,7 @@ class RunFolder:
         return list(self._entries(folder))
 
     def _entries(self, folder: str) -> dict[str, str]:
-        """What is in a folder, and of what kind it is: "file", "directory", or what else the file system says."""
+        """Names in a folder with their kind: "file", "directory", or another word of the file system."""
         fs, root = self.location.file_system()
         path = f"{root}/{folder}".rstrip("/")
         if not self.location.local:
@@ -379,8 +379,8 @@ class RunFolder:
             return {}
         except NotADirectoryError:
             return {os.path.basename(root): "file"}
-        found = {os.path.basename(entry["name"].rstrip("/")): entry["type"] for entry in listed}
-        return {name: kind for name, kind in found.items() if name and name != os.path.basename(path)}
+        kinds = {os.path.basename(entry["name"].rstrip("/")): entry["type"] for entry in listed}
+        return {name: kind for name, kind in kinds.items() if name and name != os.path.basename(path)}
 
     def _read(self, name: str) -> bytes | None:
         fs, root = self.location.file_system()
@@ -396,7 +396,7 @@ class RunFolder:
             ) from None
 
     def _read_checked(self, name: str) -> dict[str, Any] | None:
-        """What :meth:`_write_checked` has written; None where it is not that: what is summed up from it would be wrong."""
+        """Content of a file of :meth:`_write_checked`; None where it is damaged, since sums over it would be wrong."""
         try:
             data = parse_json(self._read(name) or b"")
         except ValueError:
@@ -417,10 +417,10 @@ class RunFolder:
 
 
 def _note(number: int) -> str:
-    """Name of what is known of a part."""
+    """Name of the note of a part."""
     return f"{PARTS}/{number:06d}.json"
 
 
 def _ids(number: int) -> str:
-    """Name of the hashes of its identifiers."""
+    """Name of the file of hashes of its identifiers."""
     return f"{PARTS}/{number:06d}.ids"

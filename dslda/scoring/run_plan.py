@@ -46,7 +46,7 @@ def plan_files(
 ) -> RunState:
     """Read new files once, and cut them into parts that follow those there.
 
-    Large files are cut and small ones put together, at about the same bytes of text: how is decided by the files alone.
+    Large files are cut, and small ones put together, to about the same bytes of text. The cuts depend on the files alone.
 
     Raises
     ------
@@ -56,30 +56,30 @@ def plan_files(
     target = 1 << (target_bytes(files).bit_length() - 1)  # the same for inputs of about the same size
     inputs: list[Input] = list(state.inputs)
     pieces: list[tuple[ScoringUnit, int]] = []
-    for each in scan(runner, files, fields, target=target, skip=skip, n_terms=n_terms):
-        if each.input.unreadable:
-            log_unreadable(each.input.label, each.input.unreadable)
+    for scanned in scan(runner, files, fields, target=target, skip=skip, n_terms=n_terms):
+        if scanned.input.unreadable:
+            log_unreadable(scanned.input.label, scanned.input.unreadable)
         pieces += [
-            (ScoringUnit(len(inputs), n_rows, dict(where)), cost + OPENING_BYTES)
-            for where, n_rows, cost in each.pieces
+            (ScoringUnit(len(inputs), n_rows, dict(limits)), cost + OPENING_BYTES)
+            for limits, n_rows, cost in scanned.pieces
             if n_rows
         ]
-        inputs.append(each.input)
+        inputs.append(scanned.input)
     if not files.piece.one_document:  # two documents may well be the same
         _report_same(inputs, len(state.inputs))
     return _with_parts(replace(state, inputs=tuple(inputs)), group_sources(pieces, target))
 
 
 def _report_same(inputs: Sequence[Input], n_known: int) -> None:
-    """Warn of new files that hold the bytes of another one, as one that was renamed does: its rows are there twice."""
+    """Warn of new files with the bytes of another one, such as a renamed one: their rows are there twice."""
     first: dict[str, str] = {}
     same: list[tuple[str, str]] = []
-    for i, found in enumerate(inputs):
-        if not found.rows:
+    for i, one in enumerate(inputs):
+        if not one.rows:
             continue
-        other = first.setdefault(found.sha256, found.label)
-        if i >= n_known and other != found.label:
-            same.append((found.label, other))
+        other = first.setdefault(one.sha256, one.label)
+        if i >= n_known and other != one.label:
+            same.append((one.label, other))
     if same:
         logger.warning(
             "%s the content of another, so the rows are there twice: %s",
@@ -90,7 +90,7 @@ def _report_same(inputs: Sequence[Input], n_known: int) -> None:
 
 
 def log_unreadable(path: str, reason: str) -> None:
-    """Tell of a file that is left out, all of it or from somewhere on."""
+    """Warn of a file that is left out, all of it or from some point on."""
     logger.warning(
         "%s cannot be scored, or not to its end: %s",
         path,
@@ -99,11 +99,11 @@ def log_unreadable(path: str, reason: str) -> None:
     )
 
 
-def plan_partitions(state: RunState, found: Sequence[Input]) -> RunState:
+def plan_partitions(state: RunState, partitions: Sequence[Input]) -> RunState:
     """Make a part of each partition that has documents."""
     first = len(state.inputs)
-    groups = [(ScoringUnit(first + i, each.rows, {}),) for i, each in enumerate(found) if each.rows]
-    return _with_parts(replace(state, inputs=(*state.inputs, *found)), groups)
+    groups = [(ScoringUnit(first + i, one.rows, {}),) for i, one in enumerate(partitions) if one.rows]
+    return _with_parts(replace(state, inputs=(*state.inputs, *partitions)), groups)
 
 
 def _with_parts(state: RunState, groups: Sequence[tuple[ScoringUnit, ...]]) -> RunState:
@@ -117,7 +117,7 @@ def _with_parts(state: RunState, groups: Sequence[tuple[ScoringUnit, ...]]) -> R
 
 
 def part_key(part: Part, inputs: Sequence[Input], identity: Mapping[str, Any]) -> str:
-    """What a part is made of: two with the same key have the same rows."""
+    """Hash of all that decides the rows of a part: two with the same key have the same rows."""
     pieces = [
         [inputs[p.input].sha256, inputs[p.input].name, inputs[p.input].partition, p.rows, dict(p.range)]
         for p in part.pieces
@@ -126,7 +126,7 @@ def part_key(part: Part, inputs: Sequence[Input], identity: Mapping[str, Any]) -
 
 
 def state_now(file: InputFile, name: str, *, skip: bool) -> Input:
-    """A file as it is now, unread."""
+    """The present state of a file, unread."""
     try:
         size, modified = state_of(file)
     except InputError:
@@ -138,13 +138,13 @@ def state_now(file: InputFile, name: str, *, skip: bool) -> Input:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A file that was read once: its state, and how it is cut.
+    """A file that was read once: its state and its cuts.
 
     Attributes
     ----------
     input : Input
     pieces : tuple of (mapping, int, int)
-        Of each its range, its records and about how many bytes of text it has.
+        Range, records and approximate bytes of text of each piece.
     """
 
     input: Input
@@ -153,19 +153,19 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A large file that is cut, and not read to its end yet.
+    """A large file that is cut and not yet read to its end.
 
     Attributes
     ----------
     source : FilePiece
-        All of it.
+        The whole file.
     cost : int
-        Bytes of text in it, about.
+        Its approximate bytes of text.
     size : int
     modified : str
         As :func:`state_of` gives both, before it was cut.
     pieces : tuple of (FilePiece, int)
-        With the bytes of text of each.
+        Pieces with their bytes of text.
     """
 
     source: FilePiece
@@ -175,7 +175,7 @@ class Cut:
     pieces: tuple[tuple[FilePiece, int], ...]
 
     def scanned(self, sha256: str, counts: Iterable[int]) -> Scanned:
-        """With the hash of the file and the records of each piece.
+        """The file with its hash and the records of each piece.
 
         Raises
         ------
@@ -185,12 +185,11 @@ class Cut:
         pieces = tuple(
             (piece.range(), n, n_bytes) for n, (piece, n_bytes) in zip(counts, self.pieces, strict=True)
         )
-        found = Input(
-            self.source.file.url, "", None, self.size, self.modified, sha256, sum(n for _, n, _ in pieces)
-        )
+        n_records = sum(n for _, n, _ in pieces)
+        scanned = Input(self.source.file.url, "", None, self.size, self.modified, sha256, n_records)
         if state_of(self.source.file) != (self.size, self.modified):
-            raise changed(found)
-        return Scanned(found, pieces)
+            raise changed(scanned)
+        return Scanned(scanned, pieces)
 
 
 def scan(
@@ -206,7 +205,7 @@ def scan(
     target : int
         Bytes of text of a piece.
     skip : bool
-        A file that cannot be read to its end is left in one piece, of which is scored what can be read.
+        Leave a file that cannot be read to its end in one piece, and score its readable part.
 
     Returns
     -------
@@ -222,20 +221,16 @@ def scan(
     """
     sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=n_terms)]
     groups = group_sources(sized, target)
-    found = [
-        each
-        for group in _values(runner, scan_group, [(group, fields, target, skip) for group in groups])
-        for each in group
-    ]
-    large = [each for each in found if isinstance(each, Cut)]
-    counted = iter(_counted(runner, large, skip=skip))
-    return [next(counted) if isinstance(each, Cut) else each for each in found]
+    files_of_groups = _values(runner, scan_group, [(group, fields, target, skip) for group in groups])
+    results = [file for group in files_of_groups for file in group]
+    counted = iter(_counted(runner, [file for file in results if isinstance(file, Cut)], skip=skip))
+    return [next(counted) if isinstance(file, Cut) else file for file in results]
 
 
 def scan_group(
     sources: Sequence[tuple[FilePiece, int]], fields: Fields, target: int, skip: bool
 ) -> list[Scanned | Cut]:
-    """Read small files, and cut large ones, of which only as much is read as that needs."""
+    """Read small files, and cut large ones, which are read only as far as that needs."""
     return [
         _cut(source, cost, fields, target, skip)
         if needs_cutting(source, cost, target)
@@ -261,10 +256,10 @@ def scan_whole(source: FilePiece, cost: int, skip: bool) -> Scanned:
         if not n:
             reason = reason_of(error, file.name)
             return Scanned(Input(file.url, name, None, size, modified, sha256, unreadable=reason), ())
-    found = Input(file.url, name, None, size, modified, sha256, n)
+    scanned = Input(file.url, name, None, size, modified, sha256, n)
     if state_of(file) != (size, modified):
-        raise changed(found)
-    return Scanned(found, (({}, n, cost),))
+        raise changed(scanned)
+    return Scanned(scanned, (({}, n, cost),))
 
 
 def _cut(source: FilePiece, cost: int, fields: Fields, target: int, skip: bool) -> Scanned | Cut:
@@ -279,8 +274,8 @@ def _cut(source: FilePiece, cost: int, fields: Fields, target: int, skip: bool) 
 
 
 def _counted(runner: Runner, large: Sequence[Cut], *, skip: bool) -> list[Scanned]:
-    """The hash of each, and the records of its pieces."""
-    # hashes first: each is as long as its file
+    """Large files with their hashes, and the records of their pieces."""
+    # hashes first: each takes as long as its whole file
     tasks: list[tuple[FilePiece, bool, bool]] = [(cut.source, True, skip) for cut in large]
     tasks += [(piece, False, skip) for cut in large for piece, _ in cut.pieces]
     figures: list[Any] = _values(runner, hash_or_count, tasks)
@@ -315,7 +310,7 @@ def _values(runner: Runner, function: Callable[..., T], rows: Sequence[tuple[Any
 
 
 def _records(source: FilePiece, *, skip: bool = False) -> int:
-    """Records of a piece, those that cannot be read one by one too; with `skip` those before the end of what can be read."""
+    """Number of records of a piece, also of those with an error; with `skip`, up to where the piece cannot be read."""
     n = 0
     try:
         for _ in source.raw_records():

@@ -1,4 +1,4 @@
-"""The manifest of a run that is complete, and what is said of it."""
+"""The manifest of a complete run, and its log."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         Nothing could be scored, all was skipped.
     """
     tally = RunTally(model.n_topics, model.record.reference)
-    for found in state.inputs:
-        if found.unreadable:
-            tally.lose(found.label, found.unreadable, 0)  # what was never read is not among the records
+    for one in state.inputs:
+        if one.unreadable:
+            tally.lose(one.label, one.unreadable, 0)  # its records were never counted
     parts = []
     for part in state.parts:
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
@@ -59,7 +59,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
     files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
     duplicates = find_duplicates(files, output_format, tally.n_rows)
-    of_texts = all(found.partition is None for found in state.inputs)
+    of_texts = all(one.partition is None for one in state.inputs)
     drift = drift_report(tally, model.record, of_texts=of_texts)
     return state.to_json() | {
         "parts": parts,
@@ -83,19 +83,19 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
 
 
 def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
-    """Tell how many inputs could not be read, of which there are no rows or not all."""
-    found = manifest["skipped"]["unreadable_inputs"]
-    if found:
+    """Warn of inputs that could not be read, or not to their end."""
+    unreadable = manifest["skipped"]["unreadable_inputs"]
+    if unreadable:
         logger.warning(
             "%s could not be scored, or not to the end, and the rows are missing: %s",
-            number_of(len(found), "input"),
-            first_few([each["path"] for each in found], 3),
-            extra={"event": "unreadable_inputs", "count": len(found)},
+            number_of(len(unreadable), "input"),
+            first_few([file["path"] for file in unreadable], 3),
+            extra={"event": "unreadable_inputs", "count": len(unreadable)},
         )
 
 
 def log_lost(names: Sequence[str]) -> None:
-    """Warn of parts of a complete run that are done no more: a file is gone, or is not what it was."""
+    """Warn of parts of a complete run whose files are gone or damaged."""
     logger.warning(
         "%s lost or cut, and %s scored again: %s",
         "1 part of a complete run was" if len(names) == 1 else f"{len(names):,} parts of a complete run were",
@@ -106,20 +106,22 @@ def log_lost(names: Sequence[str]) -> None:
 
 
 def log_part(part: Part, note: Mapping[str, Any]) -> None:
-    """Tell what was left out of a part that is done."""
-    for each in note["skipped"]["first"]:
-        logger.warning("skipped: %s: %s", each["place"], each["reason"], extra={"event": "skipped", **each})
-    for each in note["unreadable"]:
-        log_unreadable(each["path"], each["reason"])
+    """Warn of the records and files that a finished part leaves out."""
+    for record in note["skipped"]["first"]:
+        logger.warning(
+            "skipped: %s: %s", record["place"], record["reason"], extra={"event": "skipped", **record}
+        )
+    for file in note["unreadable"]:
+        log_unreadable(file["path"], file["reason"])
     logger.debug("part %d is done: %d rows", part.number, note["rows"])
 
 
 def what_is_left(n_parts: int, dropped: Sequence[Input]) -> str:
-    """What the same command will do; how many parts an input becomes that was changed nobody knows yet."""
+    """Note on what the same command will do; nobody knows yet how many parts a changed input becomes."""
     if dropped:
         return (
-            "no part with rows of what was changed is kept, and the same command reads that again from its start: "
-            f"{first_few([found.label for found in dropped], 3)}"
+            "no part with rows of a changed input is kept, and the same command reads that again from its start: "
+            f"{first_few([one.label for one in dropped], 3)}"
         )
     return (
         f"the same command goes on with the {number_of(n_parts, 'part')} that "
@@ -128,7 +130,7 @@ def what_is_left(n_parts: int, dropped: Sequence[Input]) -> str:
 
 
 def log_run(manifest: Mapping[str, Any]) -> None:
-    """Tell of a run that is complete what somebody has to know."""
+    """Warn of everything in a complete run that needs attention."""
     n = manifest["rows_out"]
     for flag, count in manifest["flags"].items():
         if count:
@@ -159,7 +161,7 @@ def log_run(manifest: Mapping[str, Any]) -> None:
 
 
 def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
-    """Say at the end how it is, also where there was nothing to do: one event that programs wait for."""
+    """Log the last event of a run, also of one with nothing to do: programs wait for it."""
     logger.info(
         "complete: %s of %s%s",
         number_of(manifest["rows_out"], "row"),
@@ -181,7 +183,7 @@ def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
     if limit is not None and drift["new_share"] > limit:
         named = ", ".join(f"{each['word']!r:.60}" for each in new_words["words"][:5])
         logger.warning(
-            "%.1f%% of the tokens are neither in the vocabulary nor left out of it as too frequent, of the corpus trained on "
+            "%.1f%% of the tokens are neither in the vocabulary nor left out of it as too frequent; in the corpus trained on "
             "it was %.1f%%; the most frequent: %s",
             100 * drift["new_share"],
             100 * drift["training_new_share"],
@@ -190,10 +192,10 @@ def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
             | {name: drift[name] for name in ("new_share", "training_new_share")},
         )
     of_training = drift["reference"] == "trained on"
-    # an alarm that rings for all that is new is soon heard by nobody
+    # against the documents trained on everything new is far off, and nobody heeds an alarm that always rings
     level = logging.INFO if of_training else logging.WARNING
     caution = (
-        "; of a model that overfits this is so for all that is new: train with 250 documents or more held out to know better"
+        "; an overfitted model shows this for everything new: train with 250 documents or more held out to know better"
         if of_training
         else ""
     )

@@ -1,4 +1,4 @@
-"""Batch scoring: documents in, files of scores and a manifest out, whatever happens in between."""
+"""Batch scoring: documents in, files of scores and a manifest out, in a run that can be resumed at any moment."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ __all__ = ["ScoringRun", "score"]
 logger = logging.getLogger("dslda.score")
 
 IN_PROCESS_BYTES = 64 << 20
-"""Up to this much text is scored in this process, as it is ingested: starting workers takes some seconds."""
+"""Up to this much text is scored in this process, since starting workers takes some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringRun:
-    """A run that is complete.
+    """A complete run.
 
     Attributes
     ----------
@@ -104,11 +104,11 @@ def score(
     progress: Progress | None = None,
     tell: Callable[[ScoringRun], None] | None = None,
 ) -> ScoringRun:
-    """Score documents and write one row for each, in their order, into a folder that can be gone on with.
+    """Score documents and write one row for each, in their order, into a folder.
 
-    The work is cut into parts, which become one file each; the manifest says which belong to the run. Killed at any
-    moment, the same call goes on where it was, and ends with the same bytes as if it had not been killed. Called again it
-    scores what is new among the inputs, and nothing twice. docs/scoring.md describes all of it.
+    The work is cut into parts, which become one file each; the manifest says which belong to the run. After a run that was
+    killed at any moment, the same call goes on where that stopped, and ends with the bytes of an undisturbed run. Called
+    again, it scores the new inputs and nothing twice. docs/scoring.md describes all of it.
 
     Parameters
     ----------
@@ -128,12 +128,11 @@ def score(
         Topic proportions of each document: all, or the largest few with the numbers of their topics.
     output_format : {"parquet", "csv", "jsonl"}
     on_error : {"stop", "skip"}
-        What to do with a record that cannot be scored: stop, naming it, with nothing final; or leave it out, and count it
-        in the manifest.
+        Stop at a record that cannot be scored, naming it, with nothing final; or leave it out, and count it in the manifest.
     rescore_changed : bool
         Score inputs again that have changed since they were scored. Their rows follow all others.
     verify : bool
-        Read all finished parts again, also where nothing is new, and score those again that are not what was written.
+        Read all finished parts again, also where nothing is new, and score damaged ones again.
     realign : bool
         Match the terms of a corpus by name where its vocabulary is not the model's.
     metrics : path, optional
@@ -142,13 +141,12 @@ def score(
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
-        Where to work. By default in this process up to 64 MB of text or where inputs or `out` are in its memory
-        (``memory://``), beyond that on one worker process per core, started and closed here.
+        Cluster to work on. By default the work runs in this process up to 64 MB of text, or where inputs or `out` are in its
+        memory (``memory://``); beyond that on one worker process per core, started and closed here.
     progress : callable, optional
         Called with a stage ("verify", "scan", "score", "check"), tasks done and tasks in all.
     tell : callable, optional
-        Called with the run when all is written, and before logs and metrics say that it is complete, which they do not where
-        this raises.
+        Called with the run when all is written, before logs and metrics say that it is complete; if it raises, they do not.
 
     Returns
     -------
@@ -196,7 +194,7 @@ def score(
             options=dict(storage_options or {}),
         )
         check_reach(job.paths, client)
-        # where nothing can be written, it is only looked whether anything needs to be
+        # a folder that cannot be written to may need nothing
         locked = (
             only_writer(job.location, inside=True)
             if job.refusal is None
@@ -208,8 +206,10 @@ def score(
             tell(done)
     except BaseException:
         if reported is not None:
-            with contextlib.suppress(DsldaError):  # what has failed first matters more
-                folder = RunFolder(Location.of(out, storage_options), "parquet")  # of whatever format
+            with contextlib.suppress(DsldaError):  # the first failure matters more
+                folder = RunFolder(
+                    Location.of(out, storage_options), "parquet"
+                )  # any format: only the manifest is read
                 reported.write(folder.complete_manifest(), 0, failed=True)
         raise
     if reported is not None:
@@ -235,7 +235,7 @@ def _run(
     try:
         compared, now, files = _compared(job, folder, before, versions, rescore_changed=rescore_changed)
         with contextlib.ExitStack() as stack:
-            # started where it is needed first: where nothing is new, it is not
+            # started at its first use: where nothing is new, not at all
             runner = cache(lambda: stack.enter_context(_runner(job, client, progress)))
             if verify and before is not None:
                 forget_damaged(runner(), folder, compared.state, before, now, job)
@@ -246,7 +246,7 @@ def _run(
             if compared.new:
                 state = _planned(runner(), job, state, now, files, compared.new)
             state = replace(state, complete=False, versions=versions)
-            # parts that are damaged have been logged by `forget_damaged`
+            # `forget_damaged` has logged damaged parts
             state, n_new = _scored(runner(), job, folder, before, state, log_missing=not verify)
         manifest = final_manifest(job.model, folder, state)
         folder.write_manifest(manifest)
@@ -254,7 +254,7 @@ def _run(
         log_run(manifest)
     except BaseException:
         if client is None or (isinstance(client, ClientLater) and client.here):
-            folder.clear_unfinished()  # by now the workers have ended; those of others end what they write
+            folder.clear_unfinished()  # our workers have ended by now; those of others finish what they write
         folder.remove_if_empty()
         raise
     return ScoringRun(job.location.url, n_new, manifest)
@@ -268,7 +268,7 @@ def _compared(
     *,
     rescore_changed: bool,
 ) -> tuple[Comparison, list[Input], InputFiles | None]:
-    """The inputs of now against what there is to go on from; also as they are, and as files where they are such."""
+    """The comparison of the inputs with earlier runs, their present state, and their files where they are files."""
     going_on = None if before is None else folder.read_unfinished(before)
     state = RunState(job.identity, versions)
     if before is not None:
@@ -282,7 +282,7 @@ def _compared(
 
 
 def _is_complete(folder: RunFolder, before: Mapping[str, Any], compared: Comparison) -> bool:
-    """Whether all inputs are scored, and all parts are there."""
+    """Tell whether all inputs are scored and all parts are there."""
     return compared.state.complete and not compared.new and _all_there(folder, before["parts"])
 
 
@@ -294,7 +294,7 @@ def _check_writable(job: Job, compared: Comparison) -> None:
 
 
 def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: RunState) -> ScoringRun:
-    """Leave a complete run as it is, where one may write without what has been given up."""
+    """The complete run, whose folder is tidied where it can be written to."""
     inputs = state.to_json()["inputs"]
     touched = inputs != before["inputs"]
     manifest = {**before, "inputs": inputs} if touched else before
@@ -314,7 +314,7 @@ def _planned(
     files: InputFiles | None,
     new: Sequence[int],
 ) -> RunState:
-    """With parts for the inputs that are new."""
+    """The state with parts for new inputs."""
     if files is None:
         return plan_partitions(state, [now[i] for i in new])
     chosen = replace(files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new))
@@ -331,19 +331,19 @@ def _scored(
     *,
     log_missing: bool,
 ) -> tuple[RunState, int]:
-    """Score the parts that are not done; the state with all inputs verified, and how many parts there were."""
+    """Score the open parts; the state with all inputs verified, and the number of parts scored."""
     keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
     todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
     counting = _counting(folder, before, state, todo, log_missing=log_missing)
     numbers = [part.number for part in state.parts]
     if counting is not None:
         numbers += [entry["part"] for entry in counting["parts"]]
-    # first of all: it says what is in the folder, and what is of no use any more
+    # first of all, since it says which files of the folder belong to the run
     folder.write_unfinished(state, counting)
     folder.prepare()
     folder.clear(numbers)
     n_new = _score_parts(runner, job, folder, state, todo, keys, counting)
-    folder.clear(numbers)  # files of workers that died
+    folder.clear(numbers)  # workers that died have left files
     return verified(runner, folder, state, job.options, counting), n_new
 
 
@@ -355,7 +355,7 @@ def _counting(
     *,
     log_missing: bool,
 ) -> Mapping[str, Any] | None:
-    """The manifest of a complete run whose rows are all there, and so count until the next one is complete."""
+    """The manifest of a complete run with all its rows, which count until the next run is complete; else None."""
     if before is None or before["status"] != "complete":
         return None
     staying, missing = ({part.number for part in parts} for parts in (state.parts, todo))
@@ -375,7 +375,7 @@ def _score_parts(
     keys: Mapping[int, str],
     counting: Mapping[str, Any] | None,
 ) -> int:
-    """Score the parts that are not done; how many there were."""
+    """Score the open parts; their number."""
     if not todo:
         return 0
     if len(todo) < len(state.parts):
@@ -461,12 +461,12 @@ def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
 
 
 def _all_there(folder: RunFolder, parts: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the files of parts of a manifest are there, by their sizes."""
+    """Tell by their sizes whether the files of parts of a manifest are there."""
     return all(folder.has_files(entry["part"], entry) for entry in parts)
 
 
 def _is_small(job: Job) -> bool:
-    """Whether all of it is scored before workers would have started."""
+    """Tell whether scoring takes less time than starting workers."""
     if job.files is not None:
         return job.files.text_bytes <= IN_PROCESS_BYTES
     return sum(8 * corpus.n_tokens for corpus in job.corpora) <= IN_PROCESS_BYTES
@@ -474,14 +474,14 @@ def _is_small(job: Job) -> bool:
 
 @contextlib.contextmanager
 def _runner(job: Job, client: Client | ClientLater | None, progress: Progress | None) -> Iterator[Runner]:
-    """Choose where to work, and give up what is running when anything fails."""
+    """Choose a runner, and cancel its work when anything fails."""
     with contextlib.ExitStack() as stack:
         if client is None and not _is_small(job) and not any(map(is_in_memory, job.paths)):
             client = ClientLater(worker_per_core, here=True)
         if isinstance(client, ClientLater) and client.here:
             from dslda.variational.compiling import kernel_of
 
-            # here, for workers that find it in numba's cache, where each of them would compile the same
+            # compiled once into numba's cache, and not by each worker
             kernel_of(job.model.family, labelled=False)
         runner: Runner = SerialRunner(progress)
         if client is not None:

@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file, or a partition of a corpus, as the manifest remembers it.
+    """A file or a partition of a corpus, as the manifest remembers it.
 
     Attributes
     ----------
@@ -51,15 +51,15 @@ class Input:
     size : int or None
         Bytes of a file.
     modified : str
-        When a file was changed last, as its file system tells it; "" where it does not.
+        Time of the last change of a file, as its file system has it; "" without one.
     sha256 : str
-        Of the bytes of a file; of the checksums of what is read of a partition. "" before it was read.
+        Hash of the bytes of a file, or of the checksums of the arrays that are read of a partition; "" before it was read.
     rows : int
         Records in it.
     unreadable : str
-        Why nothing of it can be scored, with ``on_error="skip"``; "" otherwise.
+        Reason why nothing of it can be scored, with ``on_error="skip"``; else "".
     verified : bool
-        It was still the same when all its rows were scored.
+        It had not changed when all its rows were scored.
     """
 
     path: str
@@ -74,7 +74,7 @@ class Input:
 
     @property
     def key(self) -> tuple[str, int | None]:
-        """What makes it the same input as one of an earlier run."""
+        """Identity of the input from one run to the next."""
         return self.path, self.partition
 
     @property
@@ -88,7 +88,7 @@ class Input:
         return InputFile(self.path, self.size or 0, compression_of(self.path), options)
 
     def looks_like(self, other: Input) -> bool:
-        """Whether size and time, or the checksums of a partition, say that it was not changed."""
+        """Tell by size and time, or by the checksums of a partition, that it was not changed."""
         if self.partition is not None:
             return self.sha256 == other.sha256
         return self.size == other.size and self.modified == other.modified
@@ -113,12 +113,12 @@ class ScoringUnit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def state_of(file: InputFile) -> tuple[int, str]:
-    """Size of a file and when it was changed last, now.
+    """Present size of a file, and the time of its last change.
 
     Raises
     ------
     InputError
-        It is not there, or cannot be asked for.
+        It is not there, or its file system does not answer.
     """
     import fsspec
     from fsspec.implementations.local import LocalFileSystem
@@ -126,10 +126,10 @@ def state_of(file: InputFile) -> tuple[int, str]:
     try:
         filesystem, path = fsspec.core.url_to_fs(file.url, **file.options)
         if isinstance(filesystem, LocalFileSystem):
-            found = os.stat(path)
-            second, rest = divmod(found.st_mtime_ns, 10**9)
+            status = os.stat(path)
+            second, rest = divmod(status.st_mtime_ns, 10**9)
             moment = datetime.datetime.fromtimestamp(second, datetime.UTC)
-            return found.st_size, f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+            return status.st_size, f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
         filesystem.invalidate_cache()
         info = filesystem.info(path)
     except Exception as error:
@@ -142,8 +142,8 @@ def state_of(file: InputFile) -> tuple[int, str]:
 
 
 def sha256_of(stream: IO[bytes]) -> str:
-    """SHA-256 of what is left of a file, in hexadecimal digits."""
-    # every file that is opened for bytes has readinto, which the type does not say
+    """SHA-256 of the rest of a file, in hexadecimal digits."""
+    # files opened for bytes have readinto, which the type does not say
     return hashlib.file_digest(cast("BufferedIOBase", stream), "sha256").hexdigest()
 
 
@@ -165,7 +165,7 @@ def content_sha256(file: InputFile) -> str:
 
 
 def opens(file: InputFile) -> bool:
-    """Whether a file can be opened and read from, now."""
+    """Tell whether a file can be opened and read from at present."""
     try:
         with file.open() as raw:
             raw.read(1)
@@ -184,28 +184,28 @@ def reason_of(error: InputError, place: str) -> str:
     return f"{error.place.removeprefix(place.rpartition(', line ')[0] + ', ')}: {reason}"
 
 
-def changed(found: Input) -> InputChangedError:
-    """The error of a file that is not what it was when it was read first."""
+def changed(scanned: Input) -> InputChangedError:
+    """The error of a file that has changed since it was scanned."""
     return InputChangedError(
-        f"{found.label} must stay as it is while it is scored, it was changed meanwhile",
+        f"{scanned.label} must stay as it is while it is scored, it was changed meanwhile",
         remedy="nothing of it is kept: run again when nothing writes to it any more",
     )
 
 
-def check_unchanged(found: Input, options: Mapping[str, Any]) -> None:
-    """Compare size and time of a file with those that it had.
+def check_unchanged(scanned: Input, options: Mapping[str, Any]) -> None:
+    """Compare size and time of a file with those that it had when it was scanned.
 
     Raises
     ------
     InputChangedError
         They are others.
     """
-    if found.partition is None and state_of(found.file(options)) != (found.size, found.modified):
-        raise changed(found)
+    if scanned.partition is None and state_of(scanned.file(options)) != (scanned.size, scanned.modified):
+        raise changed(scanned)
 
 
 def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
-    """The partitions of a corpus, by the checksums of what is read of them."""
+    """The partitions of a corpus, by the checksums of the arrays that are read."""
     positions = [corpus.covariate_names.index(name) for name in covariates]
     read = ["doc_id", *(f"covariates/{position}" for position in positions)]
     return [
@@ -220,18 +220,18 @@ def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
 
 
 def source_of(
-    found: Input, unit: ScoringUnit, *, format: str, n_terms: int, options: Mapping[str, Any]
+    scanned: Input, unit: ScoringUnit, *, format: str, n_terms: int, options: Mapping[str, Any]
 ) -> FilePiece:
     """The piece of a file that a unit describes by its range.
 
     Raises
     ------
     FormatError
-        The range is none: the manifest was edited.
+        The range is not valid: the manifest was edited.
     """
     limits: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in unit.range.items()}
     try:
-        return FORMATS[format](found.file(options), id=found.name, n_terms=n_terms, **limits)
+        return FORMATS[format](scanned.file(options), id=scanned.name, n_terms=n_terms, **limits)
     except TypeError as error:
-        reason = f"the range of a piece of {found.label} must be one of {format}: {error}"
+        reason = f"the range of a piece of {scanned.label} must be one of {format}: {error}"
         raise FormatError(reason) from None

@@ -43,11 +43,11 @@ ROW_GROUP = 16_384
 """Rows that are held before they are written as a row group of Parquet."""
 
 OTHER_SEPARATORS = ";\t|\r\n"
-"""Where a spreadsheet that was set to separate by something else than commas may begin a cell, also in the middle of one of
-ours: it takes a quote for one at the beginning of its own cells alone, and so a line end within quotes too."""
+"""Separators of spreadsheets that do not separate by commas. There a cell may begin in the middle of ours, even within
+quotes, since a quote counts only at the beginning of a cell."""
 
 FORMULA = "=+@\uff1d\uff0b\uff0d\uff20\t\r\n\"'-"
-"""What may begin a formula (four of them as wide as an ideograph), or quotes that hide one; and the apostrophe itself."""
+"""Characters that may begin a formula (four of them as wide as an ideograph), quotes that may hide one, the apostrophe."""
 
 BEFORE_FORMULA = re.compile(rf"(?:\A|(?<=[{OTHER_SEPARATORS}]))(?=[{FORMULA}])")
 APOSTROPHE = re.compile(rf"(?:\A|(?<=[{OTHER_SEPARATORS}]))'")
@@ -70,7 +70,7 @@ def score_table(
     """
     import pyarrow as pa
 
-    # topics are added at last: of very many, each column that is added one by one copies the list of all
+    # topics come last: each column that is added alone copies the list of all
     nothing = np.zeros((len(scored.flag), 0))
     table = replace(scored, topic_proportions=nothing).table()
     if residuals is not None:
@@ -182,7 +182,7 @@ class _JsonLines:
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as CSV, whose lines end in a newline; cells that hold what separates cells or lines elsewhere are quoted too."""
+    """Rows as lines of CSV; cells with a separator of another dialect are quoted too."""
     lines: list[str] = []
     # cells that hold a character of the line end are quoted
     csv.writer(SimpleNamespace(write=lines.append), lineterminator=OTHER_SEPARATORS).writerows(rows)
@@ -190,21 +190,21 @@ def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def safe_cell(value: str) -> str:
-    """A string of which no spreadsheet takes anything for a formula: what could be one is put behind an apostrophe.
+    """A string in which no spreadsheet sees a formula: an apostrophe stands before everything that could be one.
 
-    That is at its beginning, and behind each character at which another dialect of CSV begins a cell. :func:`plain_cell`
-    is the reverse.
+    That is at its beginning, and after each character at which another dialect of CSV begins a cell. :func:`plain_cell` is
+    the reverse.
     """
     return BEFORE_FORMULA.sub("'", value)
 
 
 def plain_cell(cell: str) -> str:
-    """The string of a cell that :func:`safe_cell` has made: without an apostrophe in all those places."""
+    """The reverse of :func:`safe_cell`."""
     return APOSTROPHE.sub("", cell)
 
 
 def safe_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table, with all strings as :func:`safe_cell` has them."""
+    """The rows of a table, all strings through :func:`safe_cell`."""
     columns = []
     for column in table.columns:
         values = column.to_pylist()

@@ -28,7 +28,7 @@ WORDS_OF_PART = 200
 WORDS_OF_RUN = 50
 
 CAPACITY = 20_000
-"""Words that are counted at a time, at most twice as many; some MB."""
+"""Words that are counted at a time, up to twice as many; some MB."""
 
 HASHES_AT_ONCE = 4_000_000
 """Hashes of identifiers held at a time, 32 MB; those of more rows are read once for each such number."""
@@ -86,7 +86,7 @@ class FrequentWords:
 
 
 class Tally:
-    """Of the rows of one part.
+    """Counts of the rows of one part.
 
     Parameters
     ----------
@@ -97,9 +97,9 @@ class Tally:
     Attributes
     ----------
     words : FrequentWords
-        Those that the model does not know, without those that ingestion left out as too frequent.
+        Words that the model does not know, but for those that ingestion left out as too frequent.
     n_too_frequent : int
-        Tokens that are the latter.
+        Tokens of the words that were too frequent.
     """
 
     def __init__(self, n_topics: int, reference: Reference | None) -> None:
@@ -133,7 +133,7 @@ class Tally:
             known = scored.prediction[~np.isnan(scored.prediction)]
             self._n_predictions += len(known)
             self._prediction_sum += float(known.sum())
-        # of those of whom no word is known predictions and topics are the model's, not theirs
+        # without a known word, predictions and topics are the model's and not the document's
         rests_on_words = scored.known_tokens > 0
         proportions = scored.topic_proportions[rests_on_words]
         self._n_words += len(proportions)
@@ -148,7 +148,7 @@ class Tally:
             self._skipped.append({"place": encodable(place), "reason": encodable(reason)})
 
     def lose(self, path: str, reason: str, n_records: int) -> None:
-        """Remember a file that cannot be scored to its end, and how many of the records that it has are lost with it."""
+        """Remember a file that cannot be scored to its end, and the number of its records that are lost."""
         self._n_skipped += n_records
         lost = {"path": encodable(path), "reason": encodable(reason), "records": n_records}
         self._unreadable.append(lost)
@@ -159,7 +159,7 @@ class Tally:
         return self._n_rows
 
     def to_json(self) -> dict[str, Any]:
-        """All that was counted."""
+        """All counts."""
         return {
             "rows": self._n_rows,
             "skipped": {"count": self._n_skipped, "first": self._skipped},
@@ -183,7 +183,7 @@ class Tally:
 
 
 class RunTally:
-    """Of all parts, added up in their order."""
+    """Counts of all parts, added up."""
 
     def __init__(self, n_topics: int, reference: Reference | None) -> None:
         self.n_parts = 0
@@ -204,19 +204,19 @@ class RunTally:
         self._topic_sums = np.zeros(n_topics)
 
     def add(self, part: Mapping[str, Any]) -> None:
-        """Add what :meth:`Tally.to_json` says of a part."""
+        """Add the counts of a part, as :meth:`Tally.to_json` gives them."""
         self.n_parts += 1
         self.n_rows += part["rows"]
         self.flags.update(part["flags"])
         self.tokens += part["tokens"]
         self.known_tokens += part["known_tokens"]
-        # parts that an earlier release has scored are without
+        # notes of earlier releases lack it
         self.n_too_frequent += part.get("too_frequent_tokens", 0)
         self.n_skipped += part["skipped"]["count"]
         room = FIRST_SKIPPED_OF_RUN - len(self.skipped)
         self.skipped += part["skipped"]["first"][:room]
-        for each in part["unreadable"]:
-            self.lose(each["path"], each["reason"], each.get("records", 0))  # older notes have no number
+        for file in part["unreadable"]:
+            self.lose(file["path"], file["reason"], file.get("records", 0))  # older notes lack the number
         self.n_predictions += part["predictions"]["count"]
         self._sums.append(part["predictions"]["sum"])
         self.classes.update(part["predictions"]["classes"])
@@ -229,7 +229,7 @@ class RunTally:
         )
 
     def lose(self, path: str, reason: str, n_records: int) -> None:
-        """Add a file that cannot be scored to its end; of one in several parts the first reason stays."""
+        """Add a file that cannot be scored to its end; if several parts name it, the first reason stays."""
         lost = self._unreadable.setdefault(path, {"path": path, "reason": reason, "records": 0})
         lost["records"] += n_records
 
@@ -245,7 +245,7 @@ class RunTally:
 
     @property
     def mean_prediction(self) -> float | None:
-        """None where no row has a number."""
+        """Mean of the predictions; None where no row has a number."""
         return math.fsum(self._sums) / self.n_predictions if self.n_predictions else None
 
     @property
@@ -260,7 +260,7 @@ class RunTally:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """Rows whose identifier another row before them has.
+    """Rows with the identifier of an earlier row.
 
     Attributes
     ----------
@@ -278,7 +278,7 @@ class Duplicates:
 def find_duplicates(
     files: Sequence[tuple[Location, Location]], output_format: str, n_rows: int
 ) -> Duplicates:
-    """Look for them in the files of all parts, of each its rows and the hashes of their identifiers."""
+    """Find duplicates in the files of all parts: their rows, and the hashes of their identifiers."""
     n_ranges = max(-(-n_rows // HASHES_AT_ONCE), 1)
     borders = [(i << 64) // n_ranges for i in range(n_ranges + 1)]
     n = 0
@@ -295,7 +295,7 @@ def find_duplicates(
 
 
 def _between(place: Location, low: int, high: int) -> NDArray[np.uint64]:
-    """Of the hashes of a part, those from `low` to below `high`."""
+    """The hashes of a part from `low` to below `high`."""
     if place.local:
         hashes = (
             np.memmap(place.url, dtype="<u8", mode="r") if _has_content(place) else np.zeros(0, np.uint64)
@@ -316,14 +316,14 @@ def _has_content(place: Location) -> bool:
 def _named(
     files: Sequence[tuple[Location, Location]], output_format: str, wanted: Sequence[int]
 ) -> tuple[str, ...]:
-    """The identifiers of hashes, looked up in the parts that have them."""
+    """Identifiers of the hashes, looked up in the parts that hold them."""
     left = dict.fromkeys(wanted, "")
     for file, ids in files:
         if all(left.values()):
             break
         fs, path = ids.file_system()
-        known = np.frombuffer(fs.cat_file(path), dtype="<u8")
-        if not np.isin(np.array(wanted, dtype=np.uint64), known).any():
+        hashes = np.frombuffer(fs.cat_file(path), dtype="<u8")
+        if not np.isin(np.array(wanted, dtype=np.uint64), hashes).any():
             continue
         names = rows_of_ids(file, output_format)
         for name, hashed in zip(names, hashes_of(name.encode() for name in names).tolist(), strict=True):
