@@ -110,9 +110,9 @@ class Model:
 
     @cached_property
     def scoring_record(self) -> ModelRecord:
-        """The record as documents are scored with it: its topics are those that the E-step of training took.
+        """The record that documents are scored with: it has the topics that the E-step of training took.
 
-        Where topics are points, it is `record`; else exp(E[log beta]), kept once it is made.
+        Where topics are points, it is `record`; else the topics are exp(E[log beta]).
         """
         from dslda.variational.topics import in_e_step
 
@@ -203,7 +203,7 @@ class Model:
 
     @property
     def checksum(self) -> str:
-        """Of all that the model consists of, as the manifest of its directory has it."""
+        """Checksum of the whole model, as in the manifest of its directory."""
         return model_checksum(self.record)
 
     @property
@@ -234,13 +234,13 @@ class Model:
         return class_coefficients(self.record)
 
     def class_topics(self, top: int | None = 3) -> dict[str, tuple[Coefficient, ...]]:
-        """For each class the topics that raise it most: those with the largest coefficients above 0.
+        """The topics that raise each class most: those with the largest coefficients above 0.
 
         Parameters
         ----------
         top : int or None, default 3
-            Topics of each class, at most; a class that no topic raises has none. None has every topic, those that lower
-            the class last.
+            Most topics of a class; a class that no topic raises has none. With None every topic is there, those that
+            lower the class last.
 
         Returns
         -------
@@ -308,8 +308,8 @@ class Model:
         realign : bool, default False
             Match the terms of a corpus by name where its vocabulary is not the model's.
         covariates : mapping of str to array-like, optional
-            Covariates of the model, and its exposure or trials (1 where they are left out), by name; NaN or None where
-            missing. Those of a corpus, and of documents that are mappings, are found there.
+            Covariates of the model by name, and its exposure or trials (1 if left out); NaN or None where missing. A corpus,
+            and documents that are mappings, hold their own.
         documents : array-like, optional
             Documents of a corpus to predict: a boolean mask of all of them, or their row numbers, as in :func:`dslda.train`.
             Row numbers are a set: results come in the order of the corpus, whatever theirs. Partitions without any of
@@ -318,11 +318,11 @@ class Model:
         Returns
         -------
         ndarray of float64, or of str for a response of classes, shape (n_documents,)
-            One value a document, in their order: the expected response, or the most probable class.
-            Of a binomial response the probability of the second class, or the expected successes where there are trials.
-            A document without a known word gets the base rate, the mean response of training but for covariates and
-            exposure; :meth:`score_table` flags it. NaN or None where a covariate is missing, or has a level that
-            training did not see.
+            One value a document, in their order: the expected response, or the most probable class. For a binomial response
+            it is the probability of the second class, or the expected successes where there are trials. A document without a
+            known word gets the base rate, which is the mean response of training adjusted for covariates and exposure;
+            :meth:`score_table` flags it. The value is NaN or None where a covariate is missing, or has a level that training
+            did not see.
 
         Warns
         -----
@@ -332,7 +332,7 @@ class Model:
         Raises
         ------
         InputError
-            Something is not a document, naming which.
+            Something is not a document; the message names it.
         VocabularyMismatchError
             The corpus or matrix has other terms than the model.
         """
@@ -356,7 +356,7 @@ class Model:
         Returns
         -------
         ndarray of float64, shape (n_documents, n_classes)
-            In the order of :attr:`classes`; of an ordinal response those of its levels, the lowest first.
+            In the order of :attr:`classes`; for an ordinal response in the order of its levels, the lowest first.
 
         Raises
         ------
@@ -373,15 +373,14 @@ class Model:
         return np.concatenate(probabilities)
 
     def transform(self, data: Any, **options: Unpack[PredictOptions]) -> NDArray[np.float64]:
-        """Topic proportions of documents whose response is not known; data and options as in
-        :meth:`predict`.
+        """Topic proportions of documents without their response; data and options as in :meth:`predict`.
 
         Returns
         -------
         ndarray of float64, shape (n_documents, n_topics)
-            Posterior means of theta; rows sum to 1. They are not what predictions are made of: those are the shares of the
-            known words by topic, which :meth:`contributions` multiplies with the coefficients. With N known words and
-            `doc_topic_prior` alpha these are ``(proportions * (N + alpha.sum()) - alpha) / N``.
+            Posterior means of theta; rows sum to 1. Predictions rest on other numbers, the shares of the known words by
+            topic, which :meth:`contributions` multiplies with the coefficients. With N known words and `doc_topic_prior`
+            alpha these shares are ``(proportions * (N + alpha.sum()) - alpha) / N``.
         """
         parts = self._predictions(data, **options)
         return np.concatenate([np.zeros((0, self.n_topics)), *(p.topic_proportions for p in parts)])
@@ -389,7 +388,7 @@ class Model:
     def score_table(
         self, data: Any, *, ids: Iterable[object] | None = None, **options: Unpack[PredictOptions]
     ) -> pa.Table:
-        """All that the model says of documents; data and options as in :meth:`predict`.
+        """Predictions of documents with flags and topic proportions; data and options as in :meth:`predict`.
 
         Parameters
         ----------
@@ -401,11 +400,10 @@ class Model:
         Returns
         -------
         pyarrow.Table
-            One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the
-            model does not know; see :class:`~dslda.prediction.results.Predictions` for what counts as one), `flag`
-            ("empty", "no_known_word", "not_converged" or ""), `probability_<class>` for each class or level of the
-            response, `topic_0`, `topic_1`, ... (as :meth:`transform` has them; docs/scoring.md says how to come from them
-            to the predictions).
+            One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the model does not know;
+            :class:`~dslda.prediction.results.Predictions` defines a token), `flag` ("empty", "no_known_word", "not_converged"
+            or ""), `probability_<class>` for each class or level of the response, and `topic_0`, `topic_1`, ... as
+            :meth:`transform` gives them (docs/scoring.md shows the way from these to the predictions).
         """
         import pyarrow as pa
 
@@ -423,27 +421,27 @@ class Model:
         return table.set_column(0, "id", pa.array(names[chosen], pa.string()))
 
     def score_tables(self, data: Any, **options: Unpack[PredictOptions]) -> Iterator[pa.Table]:
-        """As :meth:`score_table`, a batch or partition at a time, for more documents than memory holds."""
+        """The table of :meth:`score_table` in batches or partitions, for more documents than memory holds."""
         return (part.table() for part in self._predictions(data, **options))
 
     def contributions(self, data: Any, **options: Unpack[PredictOptions]) -> pa.Table:
-        """What each topic and covariate adds to the linear predictor; data and options as in :meth:`predict`.
+        """Contributions of topics and covariates to the linear predictor; data and options as in :meth:`predict`.
 
         Returns
         -------
         pyarrow.Table
-            One row a document: `id`, `linear_predictor` in the units of the coefficients, and what adds up to it:
-            `topic_0`, `topic_1`, ..., the coefficient of the topic times the share of the document's known words that are of
-            it; `covariate_<name>`, how far the covariate is from its average times its coefficient, all levels of a
-            categorical one together; `log_exposure`. Where the link is the identity the sum is the prediction; else the
-            prediction also averages over how surely the topics of the words are known (docs/families.md).
-            Of a document without a known word topics are null, and `linear_predictor` is the base rate's; of one without a
-            prediction all is null but topics.
+            One row a document: `id`, `linear_predictor` in the units of the coefficients, and its summands. These are
+            `topic_0`, `topic_1`, ..., the coefficient of a topic times its share in the document's known words;
+            `covariate_<name>`, the coefficient of a covariate times its distance from the average, summed over all levels of
+            a categorical one; and `log_exposure`. With the identity link the sum is the prediction; with others the
+            prediction also averages over the uncertainty of the words' topics (docs/families.md). For a document without a
+            known word the topics are null, and `linear_predictor` is that of the base rate; for one without a prediction
+            everything but topics is null.
 
         Raises
         ------
         InputError
-            The response has a predictor for each class, which is no sum over topics; or as :meth:`predict`.
+            The response has a linear predictor for each class; and the errors of :meth:`predict`.
         """
         import pyarrow as pa
 
@@ -455,7 +453,7 @@ class Model:
         )
 
     def score(self, data: Any, y: ArrayLike | None = None, **options: Unpack[PredictOptions]) -> float:
-        """How well documents with known responses are predicted; data and options as in :meth:`predict`.
+        """Quality of the predictions of documents with known responses; data and options as in :meth:`predict`.
 
         Parameters
         ----------
@@ -468,8 +466,8 @@ class Model:
         Returns
         -------
         float
-            Over documents with a response and a prediction: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2;
-            where :meth:`predict` gives classes, the share that is right. Durations that were cut off are taken as they are:
+            Over documents with a response and a prediction: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2,
+            or, where :meth:`predict` gives classes, the share of right ones. Durations that were cut off count as they are:
             leave them out, as NaN in `y`.
 
         Raises
@@ -505,8 +503,8 @@ class Model:
         Parameters
         ----------
         data
-            As in :meth:`predict`, with its options. The event of a duration is looked for like a covariate, and is 1
-            where it is not there.
+            Documents as in :meth:`predict`, with its options. The event of a duration comes with the covariates, and is 1
+            without.
         y : array-like of float or str, shape (n_documents,)
             Responses as in :meth:`score`.
 
@@ -514,8 +512,8 @@ class Model:
         -------
         ndarray of float64, shape (n_documents, n_topics)
         """
-        counted = [each for each, _ in counted_documents(data, self.record, **options)]
-        chosen = _chosen(data, options, sum(each.block.n_documents for each in counted))
+        counted = [block for block, _ in counted_documents(data, self.record, **options)]
+        chosen = _chosen(data, options, sum(documents.block.n_documents for documents in counted))
         observed = observed_responses(y, self.record, len(chosen))[chosen]
         return training_proportions(self.scoring_record, counted, observed)
 
@@ -526,14 +524,14 @@ class Model:
         overwrite: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> str:
-        """Write the model directory; nothing is left behind when it fails.
+        """Write the model directory; a failure leaves nothing behind.
 
         Parameters
         ----------
         path : str or path
-            Local directory, by custom ``name.model``, or any fsspec URL.
+            Local directory, usually ``name.model``, or any fsspec URL.
         overwrite : bool, default False
-            Replace a model that is there; never anything else.
+            Replace a model at `path`, but never anything else.
         storage_options : mapping, optional
             For the fsspec file system.
 
@@ -545,7 +543,7 @@ class Model:
         Raises
         ------
         OutputExistsError
-            Something is there already.
+            Something is at `path` already.
         """
         return write_model(self.record, path, overwrite=overwrite, storage_options=storage_options)
 
@@ -558,7 +556,7 @@ class Model:
         )
 
     def _reported(self, data: Any, **options: Unpack[PredictOptions]) -> list[Predictions]:
-        """Predictions, and a warning of documents that have none."""
+        """Predictions, with a warning of documents that have none."""
         parts = list(self._predictions(data, **options))
         flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]

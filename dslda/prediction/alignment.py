@@ -23,7 +23,7 @@ __all__ = ["CountedBlock", "aligned_block", "blocks_of_matrix", "corpus_alignmen
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedBlock:
-    """Documents over the model's vocabulary, and what of them is not in it.
+    """Documents over the model's vocabulary, and their tokens outside of it.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class CountedBlock:
 
 
 def no_documents() -> CountedBlock:
-    """A block of no document: what is said of it has the columns of what is said of any."""
+    """A block without documents, for results that have columns but no rows."""
     nothing = DocumentBlock(
         np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
     )
@@ -77,7 +77,7 @@ def blocks_of_matrix(
                 f"must name the {shape[1]} columns of the matrix, got {len(theirs)} terms", parameter="terms"
             )
         alignment = record.vocabulary.alignment(theirs)
-    # whole, not in slices: it is in memory anyway, and slicing would convert it again and again
+    # whole: slices would convert the matrix again and again
     block = matrix_block(matrix)
     columns = columns_of_arrays(covariates, record, block.n_documents)
     yield replace(aligned_block(block, alignment), columns=columns)
@@ -109,7 +109,7 @@ def corpus_alignment(corpus: Corpus, record: ModelRecord, *, realign: bool) -> N
 
 
 def aligned_block(block: DocumentBlock, alignment: NDArray[np.int32] | None) -> CountedBlock:
-    """Rename the terms of a block; what has no new name is counted as unknown."""
+    """Rename the terms of a block; terms without a new name count as unknown."""
     if alignment is None:
         return CountedBlock(block, np.zeros(block.n_documents, dtype=np.int64))
     rows = np.repeat(np.arange(block.n_documents), np.diff(block.indptr))

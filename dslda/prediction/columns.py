@@ -34,7 +34,7 @@ UNKNOWN = -1.0
 
 
 def wanted_columns(record: ModelRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the columns that predictions need, and of those that are used where they are: exposure, trials, event."""
+    """Names of the columns that predictions need, and of optional ones: exposure, trials, event."""
     design = record.design
     needed = tuple(dict.fromkeys(column.name for column in design.covariates))
     used = [design.exposure, design.auxiliary]
@@ -122,7 +122,7 @@ def columns_of_records(
 ) -> dict[str, NDArray[np.float64]]:
     """Columns out of the documents themselves, where they are mappings: NaN where a document has no value.
 
-    A document without the field of an exposure or trials counts for 1; with an empty one it lacks a value.
+    Without the field of an exposure or trials a document has 1; with an empty one it lacks a value.
     """
     needed, used = wanted_columns(record)
     columns: dict[str, list[float]] = {name: [] for name in (*needed, *used)}
@@ -149,7 +149,7 @@ def columns_of_records(
 def undetermined(
     record: ModelRecord, columns: Columns, n_documents: int, *, with_event: bool = False
 ) -> NDArray[np.object_]:
-    """Why documents have no linear predictor, as :class:`~dslda.prediction.results.Predictions` flags it; "" where they have.
+    """Reasons why documents have no linear predictor, as :class:`~dslda.prediction.results.Predictions` flags them; else "".
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def undetermined(
     n_documents : int
         D.
     with_event : bool, default False
-        The event of a duration is needed too, as it is beside a response.
+        Require the event of a duration too, as beside a response.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def extras_of(
     Raises
     ------
     InputError
-        One is none that the family takes.
+        A response is outside the domain of the family.
     """
     from dataclasses import replace
 
@@ -193,7 +193,7 @@ def extras_of(
     from dslda.families.registry import get_family
 
     design = record.design
-    # a document's weight plays no part in what is inferred of it; nor, without a response, does its class or event
+    # inference takes no weight of a document; nor, without a response, its class or event
     plain = replace(design, weight=None)
     if y is None:
         y = np.full(n_documents, np.nan)
@@ -218,7 +218,7 @@ def _event(record: ModelRecord) -> str | None:
 
 
 def _check_values(columns: Columns, record: ModelRecord, place: Callable[[int], str]) -> None:
-    """Refuse an exposure, trials or an event outside their domain, which have no logarithm or meaning."""
+    """Refuse an exposure, trials or an event outside their domain."""
     design = record.design
     trials = design.auxiliary if design.trials else None
     for name, role, rule in (
@@ -259,7 +259,7 @@ def _value(value: Any, record: ModelRecord, name: str, place: str) -> float:
 def _codes(
     values: Iterable[Any], names: Sequence[str], column: str, place: Callable[[int], str]
 ) -> NDArray[np.float64]:
-    """Codes of names: NaN where there is none, UNKNOWN where training had no such name."""
+    """Codes of names: NaN for a missing name, UNKNOWN for one that training did not see."""
     codes: dict[str | None, float] = {name: float(code) for code, name in enumerate(names)} | {None: np.nan}
     return np.array(
         [

@@ -1,7 +1,6 @@
-"""From counted documents to predictions.
+"""Predictions for counted documents.
 
-Every document is inferred by itself, so that what is predicted for it does not depend on what it comes
-together with.
+Every document is inferred by itself, so its prediction does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ __all__ = [
 
 def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
     """Predictions for a block of documents, their responses left out."""
-    # here, so that reading a model does not wait for compiled code
+    # imported late: reading a model does not wait for compiled code
     from dslda.families.answers import checked_mean, checked_probabilities
     from dslda.families.registry import get_family
 
@@ -52,7 +51,7 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     probabilities = checked_probabilities(family, omega, variance, parameters.delta)
     classes = record.classes
     if parameters.n_classes is not None and classes is not None:
-        # the first of equals, as numpy has it
+        # argmax takes the first of equals
         prediction: NDArray[Any] = np.array(classes, dtype=object)[mean.argmax(axis=1)]
     else:
         prediction = record.scaling.to_user(mean)
@@ -94,7 +93,7 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
 
 
 def predict_nothing(record: ModelRecord) -> Predictions:
-    """The predictions of no document: its columns are those of any."""
+    """Predictions without documents, for their columns."""
     return predict_block(record, no_documents(), ())
 
 
@@ -121,7 +120,7 @@ def inferred(
 def linear_predictor(
     record: ModelRecord, posterior: DocumentPosterior, extras: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and variance of the linear predictor; the base rate's where no word is known."""
+    """Mean and variance of the linear predictor; those of the base rate where no word is known."""
     unknown = posterior.n_known_tokens == 0
     if record.base is None or not unknown.any():
         return posterior.mean, posterior.variance
@@ -129,7 +128,7 @@ def linear_predictor(
     base = record.base if record.parameters.n_classes is not None else record.base[0]
     omega[unknown], variance[unknown] = base, 0.0
     if extras is not None:
-        # summed document by document, so that what comes together has no effect on the bits
+        # summed column by column: the bits do not depend on the other documents
         zeta = record.parameters.zeta
         for column, coefficient in zip(extras[unknown, FIRST_COVARIATE:].T, zeta, strict=True):
             omega[unknown] += np.multiply.outer(column, coefficient)
@@ -152,10 +151,10 @@ def training_proportions(
     Parameters
     ----------
     record : ModelRecord
-        As documents are scored with it.
+        Record that documents are scored with: :attr:`~dslda.model.Model.scoring_record`.
     counted : sequence of CountedBlock
     observed : ndarray of float64, shape (D,)
-        Responses of all their documents, as :func:`~dslda.prediction.responses.observed_responses` has them.
+        Responses of all documents, from :func:`~dslda.prediction.responses.observed_responses`.
 
     Returns
     -------
@@ -167,10 +166,10 @@ def training_proportions(
     parameters = record.design.weighed(record.parameters, back=True)
     family = get_family(record.spec.family, record.spec.family_options)
     parts, first = [np.zeros((0, record.parameters.n_topics))], 0
-    for each in counted:
-        block = each.block
+    for documents in counted:
+        block = documents.block
         own = observed[first : first + block.n_documents]
-        lacking = undetermined(record, each.columns, block.n_documents, with_event=True) != ""
+        lacking = undetermined(record, documents.columns, block.n_documents, with_event=True) != ""
         own = np.where(lacking, np.nan, own)
         posterior = infer(
             block.indptr,
@@ -180,7 +179,7 @@ def training_proportions(
             spec=record.spec,
             y=record.design.to_model(own),
             family=family,
-            extras=extras_of(record, each.columns, block.n_documents, y=own),
+            extras=extras_of(record, documents.columns, block.n_documents, y=own),
         )
         parts.append(topic_proportions(posterior))
         first += block.n_documents
@@ -188,7 +187,7 @@ def training_proportions(
 
 
 def check_is_a_sum(record: ModelRecord) -> None:
-    """Refuse a response whose linear predictors are no sum of what topics add.
+    """Refuse a response whose linear predictors are no sum over topics.
 
     Raises
     ------
@@ -204,7 +203,7 @@ def check_is_a_sum(record: ModelRecord) -> None:
 
 
 def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> pa.Table:
-    """As :meth:`dslda.model.Model.contributions`, of a block of documents."""
+    """Contributions to the linear predictors of a block; see :meth:`dslda.model.Model.contributions`."""
     import pyarrow as pa
 
     from dslda.families.registry import get_family

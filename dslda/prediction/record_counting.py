@@ -75,13 +75,15 @@ def counted_documents(
 ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
     """Documents over the model's vocabulary, a batch or partition at a time, with their identifiers.
 
-    Parameters are those of :meth:`dslda.model.Model.predict`, beside the record of the model, and so are the errors.
+    Parameters and errors are those of :meth:`dslda.model.Model.predict`, beside the record of the model.
     """
     if isinstance(data, Corpus):
         yield from _blocks_of_corpus(data, record, **options)
         return
     if options.get("documents") is not None:
-        raise InputError("must be left out: only documents of a corpus are chosen so", parameter="documents")
+        raise InputError(
+            "must be left out: it chooses among the documents of a corpus", parameter="documents"
+        )
     if isinstance(data, (str, bytes, Mapping)):
         raise InputError(
             f"must be a list of texts, got one {type(data).__name__}",
@@ -126,8 +128,8 @@ def blocks_of_documents(
 ) -> Iterator[CountedBlock]:
     """Count texts, (words, counts) pairs or mappings that hold them in `fields`, a batch at a time; `place` names one.
 
-    Covariates of the model are looked for in the mappings, unless they are given as arrays; identifiers in their field `id`,
-    or that of the training records.
+    Covariates come from the arrays, or else from the mappings. Identifiers come from the field `id`, or that of the
+    training records.
     """
     settings = settings_of_texts(record)
     if not isinstance(documents, Iterable) or getattr(documents, "ndim", 1) == 0:
@@ -136,7 +138,7 @@ def blocks_of_documents(
             parameter="data",
         )
     named = record.fields.get("id") if id is None else id
-    # one analyzer for all batches: its regular expression is compiled once
+    # its regular expression is compiled once for all batches
     analyze = Analyzer(settings)
     arrays = None
     if covariates is not None:
@@ -155,12 +157,12 @@ def blocks_of_documents(
 
 
 def settings_of_texts(record: ModelRecord) -> TextSettings:
-    """How a model counts texts.
+    """Text settings of a model.
 
     Raises
     ------
     InputError
-        It cannot: it was trained on a matrix without terms.
+        It was trained on a matrix without terms.
     """
     if record.vocabulary is None or record.text_settings is None:
         raise InputError(
@@ -175,16 +177,16 @@ def settings_of_texts(record: ModelRecord) -> TextSettings:
 
 
 def identifier_of(document: Any, name: str | None, position: int) -> str:
-    """What identifies a document: its field of that name, or its position where there is none or it is missing."""
-    given = document.get(name) if name is not None and isinstance(document, Mapping) else None
-    missing = given is None or given == "" or given != given
-    return str(position) if missing else encodable(str(given))
+    """Identifier of a document: its field of that name, or its position where that is missing."""
+    value = document.get(name) if name is not None and isinstance(document, Mapping) else None
+    missing = value is None or value == "" or value != value
+    return str(position) if missing else encodable(str(value))
 
 
 def fields_of_documents(
     record: ModelRecord, text: str | None, words: str | None, counts: str | None
 ) -> tuple[DocumentFields, ...]:
-    """Fields that mappings may hold documents in: those that are named, else those of the training records."""
+    """Fields that may hold the documents of mappings: those with a name here, else those of the training records."""
     uses = record.fields
     both = DocumentFields(
         words=words or uses.get("words", "words"), counts=counts or uses.get("counts", "counts")

@@ -1,4 +1,4 @@
-"""Responses of documents that a model has predicted: where they come from, and whether it was right."""
+"""Known responses of documents, to compare with predictions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray[np.float64]:
-    """Responses of documents that are not those of training, as the design takes them: numbers, or codes of names.
+    """Responses of other documents than those of training, as the design takes them: numbers, or codes of names.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def responses_of_records(documents: Any, response: str | None) -> list[Any]:
     """
     in_memory = records_in_memory(documents)
     documents = documents if in_memory is None else in_memory
-    # one document is a mapping too, and predicting it is refused with what to write
+    # a mapping is one document, which predict refuses with advice
     several = isinstance(documents, Iterable) and not isinstance(documents, (str, bytes, Mapping))
     records = [document if isinstance(document, Mapping) else {} for document in documents] if several else []
     if response is None or not any(response in record for record in records):
@@ -108,13 +108,13 @@ def responses_of_records(documents: Any, response: str | None) -> list[Any]:
 
 
 def observed_and_predicted(observed: NDArray[np.float64], predicted: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which documents have a response and a prediction: no NaN, and no None among classes."""
+    """Mask of the documents with a response and a prediction: no NaN, and no None among classes."""
     there = [value is not None and value == value for value in predicted]
     return ~np.isnan(observed) & np.array(there, dtype=np.bool_)
 
 
 def share_right(record: ModelRecord, observed: NDArray[np.float64], predicted: NDArray[Any]) -> float:
-    """Share of the predicted classes, by their names, that are those observed, by the numbers trained on."""
+    """Share of right predictions: names of classes against the numbers trained on."""
     codes = record.design.to_model(observed).astype(np.int64)
     return float(np.mean(np.array(record.classes, dtype=object)[codes] == predicted))
 

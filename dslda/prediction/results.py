@@ -1,4 +1,4 @@
-"""What a model says of documents, and of those that it cannot say everything of."""
+"""Predictions of documents, and flags of those without a full one."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ FLAG_MEANING = {
     "no_known_word": "have no word that the model knows: their prediction is the base rate",
     "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
 }
-"""What there is to say of documents with each flag."""
+"""Predicates of documents with each flag, for messages."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """What a model says of documents, in their order.
+    """Predictions of documents, in their order.
 
     Attributes
     ----------
     doc_id : tuple of str, length D
     prediction : ndarray of float64 or str, shape (D,)
-        Expected response, in the user's units; of classes, the name of the most probable. NaN or None where there is
-        none, as are `probabilities`.
+        Expected response in the user's units, or the name of the most probable class. Without a prediction it is NaN or
+        None, and so are the `probabilities`.
     tokens, known_tokens : ndarray of int64, shape (D,)
-        Tokens of each document, and those of terms that the model knows: what the prediction rests on.
+        Tokens of each document, and those of terms that the model knows, on which the prediction rests.
     oov_share : ndarray of float64, shape (D,)
-        Share of a document's tokens that the model does not know; NaN where there are none. What counts as a
-        token depends on where documents come from. Of a text: all that the tokeniser finds, n-grams included,
-        stop words not; so words that `min_df`, `max_df` and `max_features` kept out of the vocabulary are
-        unknown, common ones too. Of pairs (words, counts): all words given, stop words not. Of a corpus or
-        matrix: only what is counted in it; words that the filters of its own ingestion dropped are gone, so
-        the share is 0 for the corpus trained on.
+        Share of a document's tokens that the model does not know; NaN without tokens. The tokens of a text are all that
+        the tokeniser makes, n-grams included, but for stop words; so words that `min_df`, `max_df` and `max_features` keep
+        out of the vocabulary are unknown, common ones too. The tokens of pairs (words, counts) are all words but stop
+        words. A corpus or matrix has only the tokens that are counted in it: the words that its own ingestion dropped are
+        gone, so the share is 0 for the corpus trained on.
     flag : tuple of str, length D
         "empty" (no token, in the same sense) or "no_known_word": the prediction is the base rate, which is the mean
         response of training but for covariates and exposure, and the topics are those of the prior;
