@@ -17,6 +17,26 @@ TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "dslda"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
+QUICK = (
+    *("corpus", "datasets", "engine", "evaluation", "ingestion", "inputs", "storage"),
+    *("families/test_errata.py", "families/test_families.py", "families/test_glm.py"),
+    "persistence/test_checkpoint_store.py",
+    *(f"variational/test_{name}.py" for name in ("derivatives", "parameters", "special", "statistics")),
+    *("test_documentation.py", "test_imports.py"),
+)
+"""Folders and files of tests/unit whose tests compile no kernel and start no cluster: `make quick` runs them."""
+NOT_QUICK = frozenset({"test_driver.py", "test_notebook.py", "test_sparse_statistics.py"})
+"""Files of these folders that do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the quick tests."""
+    quick = [TESTS / "unit" / path for path in QUICK]
+    for item in items:
+        is_quick = item.path.name not in NOT_QUICK and any(item.path.is_relative_to(path) for path in quick)
+        if is_quick and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.quick)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have the kernels compiled anew after a change in what they inline: numba looks at the file of the kernel alone.
