@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
             if index.stat().st_mtime < newest:
                 index.unlink(missing_ok=True)
     if getattr(config.option, "numprocesses", None) and config.option.markexpr != "quick":
-        block = "from dslda.variational.kernels import block_kernel; block_kernel"
+        block = "from dslda.variational.kernels.block_e_step import block_kernel; block_kernel"
         compilers = [
             subprocess.Popen([sys.executable, "-c", kernels], cwd=PACKAGE.parent)
             for kernels in (

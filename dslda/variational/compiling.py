@@ -1,4 +1,4 @@
-"""Which kernel a family needs, and compiling it: each once after installation, which takes a minute or two and is told of."""
+"""The kernel of a family, compiled once after installation with a line in the log, since it takes a minute or two."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["kernel_of", "telling_of_compilation"]
 logger = logging.getLogger("dslda.engine")
 
 PATIENCE = 2.0
-"""Seconds that pass without a word."""
+"""Seconds of compilation that pass without a line in the log."""
 
 Kind = Literal["classes", "product", "delta"]
 
-# of two threads that come first, one compiles and the other waits
+# of the first two threads, one compiles and the other waits
 _lock = threading.Lock()
 
 
 def kernel_of(family: Family, *, labelled: bool = True) -> Callable[..., None]:
-    """The kernel of a family, compiled, or loaded from numba's cache, when it is first asked for.
+    """The kernel of a family, compiled, or loaded from numba's cache, by the first call.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def kernel_of(family: Family, *, labelled: bool = True) -> Callable[..., None]:
     Returns
     -------
     callable
-        ``class_block`` for a response of classes, else an ``e_step_block``: their arguments differ.
+        ``class_block`` for a response of classes, else an ``e_step_block``, which takes the family's functions too.
     """
     with _lock:
         return _kernel(_kind(family, labelled=labelled))
@@ -54,28 +54,28 @@ def _kind(family: Family, *, labelled: bool) -> Kind:
 def _kernel(kind: Kind) -> Callable[..., None]:
     with telling_of_compilation():
         if kind == "classes":
-            # not with the others: a second kernel to compile, for those who have classes
+            # imported here: importing compiles it, and few models have classes
             from dslda.variational.kernels.class_e_step import class_block
 
             kernel: Callable[..., None] = class_block
             return kernel
-        from dslda.variational.kernels import block_kernel
+        from dslda.variational.kernels.block_e_step import block_kernel
 
         return block_kernel(kind == "product")
 
 
 @contextmanager
 def telling_of_compilation(patience: float = PATIENCE) -> Iterator[None]:
-    """Log one line when numba compiles, and goes on for longer than `patience` seconds; none where it loads its cache."""
+    """Log one line if numba compiles for longer than `patience` seconds; no line if it loads its cache."""
     from numba.core import event
 
-    told = threading.Timer(patience, _tell)
-    told.daemon = True
+    timer = threading.Timer(patience, _tell)
+    timer.daemon = True
 
     class Compilation(event.Listener):
         def on_start(self, event: Any) -> None:
-            if told.ident is None:
-                told.start()
+            if timer.ident is None:
+                timer.start()
 
         def on_end(self, event: Any) -> None:
             pass
@@ -84,11 +84,11 @@ def telling_of_compilation(patience: float = PATIENCE) -> Iterator[None]:
         try:
             yield
         finally:
-            told.cancel()
+            timer.cancel()
 
 
 def _tell() -> None:
-    # a warning where information is not shown, as in a notebook: a minute without a word looks like a hang
+    # a warning where INFO is hidden, as in a notebook: a silent minute looks like a hang
     level = logging.INFO if logger.isEnabledFor(logging.INFO) else logging.WARNING
     logger.log(
         level,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,7 +14,15 @@ from dslda.families.categorical import Categorical
 from dslda.families.gaussian import Gaussian
 from dslda.variational.compiling import kernel_of
 from dslda.variational.design import EXTRAS
-from dslda.variational.kernels import PER_DOCUMENT, SCALARS
+from dslda.variational.kernels.layout import (
+    PER_DOCUMENT,
+    SCALARS,
+    BlockDocuments,
+    BlockOptions,
+    BlockParameters,
+    BlockPosteriors,
+    BlockSums,
+)
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.pearson import has_pearson, pearson_sums
 from dslda.variational.statistics import SufficientStatistics
@@ -29,12 +38,11 @@ class DocumentPosterior:
     Attributes
     ----------
     gamma : ndarray of float64, shape (D, K)
-        Dirichlet parameters of the topic proportions; the prior's where no term is known.
+        Dirichlet parameters of the topic proportions; those of the prior where no term is known.
     mean, variance : ndarray of float64, shape (D,)
-        Of the linear predictor. Where E[exp(omega)] is exact (`Family.is_exact_product`, and every family with a log link
-        where the response is left out) `variance` is the v for which that is exp(mean + v / 2). For a response of C classes
-        `mean` has shape (D, C): the predictors whose softmax are the probabilities; the variance is then part of them, and 0
-        here.
+        Moments of the linear predictor. E[exp(omega)] is exact for `Family.is_exact_product`, and for every log link where
+        the response is left out; then `variance` is the v that makes it exp(mean + v / 2). For a response of C classes `mean`
+        has shape (D, C): predictors whose softmax are the probabilities. They include the variance, which is 0 here.
     elbo : ndarray of float64, shape (D,)
     n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
     converged : ndarray of bool, shape (D,)
@@ -65,14 +73,14 @@ def e_step(
     Parameters
     ----------
     indptr, terms, counts : ndarray of int64, int32, int32, shapes (D + 1,), (nnz,), (nnz,)
-        Documents as compressed sparse rows; may be read-only or unaligned (arrays that came over the wire are).
+        Documents as compressed sparse rows; may be read-only or unaligned, as arrays that came over the wire are.
     y : ndarray of float64, shape (D,)
         Standardised responses, NaN where missing.
     parameters : Parameters
     family : Family
     spec : FitSpec
     extras : ndarray of float64, shape (D, 4 + P), optional
-        Of each document: offset of the linear predictor, trials or event (see :class:`~dslda.families.base.Family`), weight
+        For each document: offset of the linear predictor, trials or event (see :class:`~dslda.families.base.Family`), weight
         of the document, weight of its response, standardised covariates. By default 0, 1, 1, 1 and none.
     """
     started = time.thread_time()
@@ -85,8 +93,6 @@ def e_step(
         n_probes=len(deltas),
         n_classes=parameters.n_classes,
     )
-    scalars = np.zeros(len(SCALARS))
-    information = statistics.information
     asks = has_pearson(family, trials=extras is not None)
     per_document = np.empty((len(y), len(PER_DOCUMENT))) if asks else None
     _run(
@@ -97,31 +103,23 @@ def e_step(
         spec,
         labelled=True,
         statistics=statistics,
-        scalars=scalars,
         deltas=deltas,
         per_document=per_document,
     )
     if per_document is not None:
-        mean, variance, _, _, known, _ = np.ascontiguousarray(per_document.T)
+        columns = _columns(per_document)
         statistics.pearson, statistics.pearson_weight = pearson_sums(
-            family, y, parameters.delta, extras, mean=mean, variance=variance, counted=known > 0.0
+            family,
+            y,
+            parameters.delta,
+            extras,
+            mean=columns["mean"],
+            variance=columns["variance"],
+            counted=columns["n_known_tokens"] > 0.0,
         )
-    rows, columns = np.triu_indices(information.shape[-1], 1)
-    information[..., rows, columns] = information[..., columns, rows]
-    (
-        statistics.elbo,
-        statistics.labelled_weight,
-        statistics.log_theta_weight,
-        statistics.curvature,
-        statistics.curvature_bound,
-    ) = map(float, scalars[:5])
-    (
-        statistics.n_labelled,
-        statistics.n_empty,
-        statistics.n_unconverged,
-        statistics.n_sweeps,
-        statistics.n_tokens,
-    ) = (int(s) for s in scalars[5:])
+    information = statistics.information
+    rows, columns_above = np.triu_indices(information.shape[-1], 1)
+    information[..., rows, columns_above] = information[..., columns_above, rows]
     statistics.n_documents = len(indptr) - 1
     statistics.seconds = time.thread_time() - started
     return statistics
@@ -148,11 +146,11 @@ def infer(
     spec : FitSpec
         Sweep cap and tolerance; with `y` also rho and granularity.
     y : ndarray of float64, shape (D,), optional
-        Standardised responses. With them the posterior is that of training, which has seen y.
+        Standardised responses. With them, the posterior is that of training.
     family : Family, optional
-        Needed with `y`; without, for the variance of a log link (see :class:`DocumentPosterior`).
+        Needed with `y`. Without `y`, it decides the variance for a log link (see :class:`DocumentPosterior`).
     extras : ndarray of float64, shape (D, 4 + P), optional
-        As in :func:`e_step`; without, documents have average covariates and no offset.
+        As in :func:`e_step`. By default, documents have average covariates and no offset.
     """
     n_documents = len(indptr) - 1
     if family is None:
@@ -161,9 +159,8 @@ def infer(
     if y is None:
         y = np.full(n_documents, np.nan)
     gamma = np.empty((n_documents, parameters.n_topics))
-    per_document = np.empty((n_documents, len(PER_DOCUMENT)))
-    n_topics = parameters.n_topics
     omega = np.empty((n_documents, parameters.n_classes or 0))
+    per_document = np.empty((n_documents, len(PER_DOCUMENT)))
     _run(
         (indptr, terms, counts, y),
         extras,
@@ -171,23 +168,22 @@ def infer(
         family,
         spec,
         labelled=labelled,
-        # no term: nothing is summed
-        statistics=SufficientStatistics.zeros(0, n_topics, n_classes=parameters.n_classes),
-        scalars=np.zeros(len(SCALARS)),
+        # no row: the kernel sums nothing
+        statistics=SufficientStatistics.zeros(0, parameters.n_topics, n_classes=parameters.n_classes),
         deltas=parameters.delta[np.newaxis],
         gamma=gamma,
         omega=omega,
         per_document=per_document,
     )
-    mean, variance, elbo, sweeps, known, converged = (np.ascontiguousarray(c) for c in per_document.T)
+    columns = _columns(per_document)
     return DocumentPosterior(
         gamma,
-        mean if parameters.n_classes is None else omega,
-        variance,
-        elbo,
-        sweeps.astype(np.int64),
-        known.astype(np.int64),
-        converged.astype(bool),
+        columns["mean"] if parameters.n_classes is None else omega,
+        columns["variance"],
+        columns["elbo"],
+        columns["n_sweeps"].astype(np.int64),
+        columns["n_known_tokens"].astype(np.int64),
+        columns["converged"].astype(bool),
     )
 
 
@@ -200,67 +196,60 @@ def _run(
     *,
     labelled: bool,
     statistics: SufficientStatistics,
-    scalars: NDArray[np.float64],
     deltas: NDArray[np.float64],
     gamma: NDArray[np.float64] | None = None,
     omega: NDArray[np.float64] | None = None,
     per_document: NDArray[np.float64] | None = None,
 ) -> None:
+    """Call the kernel of the family; it adds to `statistics`, and writes the arrays by document that it gets."""
     indptr, terms, counts, y = documents
-    # a caller with many blocks does it once for all of them
+    # without effect for a caller with many blocks, who does this once
     parameters = in_e_step(parameters)
-    if extras is None and len(parameters.zeta):
-        extras = neutral_extras(len(y), len(parameters.zeta))
-    inputs = (
-        _plain(indptr, np.int64),
-        _plain(terms, np.int32),
-        _plain(counts, np.int32),
-        _plain(y, np.float64),
-        np.zeros((0, len(EXTRAS))) if extras is None else _plain(extras, np.float64),
-        _plain(parameters.topics, np.float64),
-        _plain(parameters.alpha, np.float64),
-        _plain(parameters.eta, np.float64),
-        _plain(parameters.zeta, np.float64),
+    if extras is None:
+        n_covariates = len(parameters.zeta)
+        extras = neutral_extras(len(y) if n_covariates else 0, n_covariates)
+    scalars = np.zeros(len(SCALARS))
+    arrays: dict[str, Any] = {name: getattr(statistics, name) for name in BlockSums._fields[:-1]}
+    derivatives = ("first_derivative", "second_derivative", "third_derivative")
+    functions = ("log_likelihood", *derivatives, "information_weight") if parameters.n_classes is None else ()
+    kernel_of(family, labelled=labelled)(
+        BlockDocuments(
+            _read_only(indptr, np.int64),
+            _read_only(terms, np.int32),
+            _read_only(counts, np.int32),
+            _read_only(y),
+            _read_only(extras),
+        ),
+        BlockParameters(
+            _read_only(parameters.topics),
+            _read_only(parameters.alpha),
+            _read_only(parameters.eta),
+            _read_only(parameters.zeta),
+            _read_only(deltas),
+        ),
+        BlockOptions(
+            float(spec.response_weight),
+            int(spec.max_sweeps),
+            float(spec.sweep_tol),
+            spec.granularity == "term",
+            bool(family.is_quadratic),
+            bool(family.uses_bound),
+        ),
+        BlockSums(**arrays, scalars=scalars),
+        BlockPosteriors(
+            np.empty((0, parameters.n_topics)) if gamma is None else gamma,
+            np.empty((0, parameters.n_classes or 0)) if omega is None else omega,
+            np.empty((0, len(PER_DOCUMENT))) if per_document is None else per_document,
+        ),
+        *(getattr(family, name) for name in functions),
     )
-    sums = (
-        statistics.topic_counts,
-        statistics.score,
-        statistics.information,
-        statistics.log_theta,
-        statistics.profile,
-        scalars,
-        np.empty((0, parameters.n_topics)) if gamma is None else gamma,
-    )
-    per_document = np.empty((0, len(PER_DOCUMENT))) if per_document is None else per_document
-    kernel = kernel_of(family, labelled=labelled)
-    if parameters.n_classes is not None:
-        kernel(
-            *inputs,
-            family.uses_bound,
-            spec.response_weight,
-            spec.max_sweeps,
-            spec.sweep_tol,
-            *sums,
-            np.empty((0, parameters.n_classes)) if omega is None else omega,
-            per_document,
-        )
-        return
-    kernel(
-        *inputs,
-        _plain(deltas, np.float64),
-        spec.response_weight,
-        spec.granularity == "term",
-        family.is_quadratic,
-        spec.max_sweeps,
-        spec.sweep_tol,
-        family.log_likelihood,
-        family.first_derivative,
-        family.second_derivative,
-        family.third_derivative,
-        family.information_weight,
-        *sums,
-        per_document,
-    )
+    for name, value in zip(SCALARS, scalars.tolist(), strict=True):
+        # to int for counts
+        setattr(statistics, name, type(getattr(statistics, name))(value))
+
+
+def _columns(per_document: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    return dict(zip(PER_DOCUMENT, np.ascontiguousarray(per_document.T), strict=True))
 
 
 def neutral_extras(n_documents: int, n_covariates: int) -> NDArray[np.float64]:
@@ -270,6 +259,8 @@ def neutral_extras(n_documents: int, n_covariates: int) -> NDArray[np.float64]:
     return extras
 
 
-def _plain(array: NDArray[np.generic], dtype: DTypeLike) -> NDArray[np.generic]:
+def _read_only(array: NDArray[np.generic], dtype: DTypeLike = np.float64) -> NDArray[Any]:
     # distributed hands over buffers at odd addresses (xgboost#8690 met the same)
-    return np.require(array, dtype=dtype, requirements=["C", "A"])
+    view = np.require(array, dtype=dtype, requirements=["C", "A"]).view(np.ndarray)
+    view.flags.writeable = False
+    return view

@@ -7,79 +7,47 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numba import float64, int32, int64, njit, types
+from numba import int64, njit, types
 from numpy.typing import NDArray
 
 from dslda.families.base import SCALAR_SIGNATURE
 from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEIGHT
+from dslda.variational.kernels.ascent import Ascent, ascend, make_trail
 from dslda.variational.kernels.document_entries import Observed, lay_out, load_entries
 from dslda.variational.kernels.exponential import add_product_statistics, ascend_product, constant, size, tilt
 from dslda.variational.kernels.layout import (
     CURVATURE,
     CURVATURE_BOUND,
-    ELBO,
     LABELLED_WEIGHT,
-    LOG_THETA_WEIGHT,
     N_EMPTY,
     N_LABELLED,
-    N_SWEEPS,
-    N_TOKENS,
-    N_UNCONVERGED,
-    READ_ONLY_1D,
-    READ_ONLY_2D,
+    block_signature,
 )
-from dslda.variational.kernels.scratch import (
-    OPTIONS,
-    Vector,
-    make_model,
-    make_scratch,
-    vector,
-)
-from dslda.variational.kernels.strides import make_trail
+from dslda.variational.kernels.scratch import OPTIONS, Vector, make_scratch, prepare_parameters, vector
 from dslda.variational.kernels.sweeps import (
-    Ascent,
     Response,
-    ascend,
     expected_log_likelihood,
     largest_curvature,
     slopes_at,
 )
-from dslda.variational.kernels.write_out import add_covariate_statistics, add_response_statistics, write_out
-from dslda.variational.special import FASTMATH, digamma
+from dslda.variational.kernels.write_out import (
+    add_covariate_statistics,
+    add_log_theta,
+    add_response_statistics,
+    write_document,
+    write_out,
+)
+from dslda.variational.special import FASTMATH
 
 __all__ = ["block_kernel"]
 
-_SIGNATURE = types.void(
-    READ_ONLY_1D[int64],  # indptr
-    READ_ONLY_1D[int32],  # terms
-    READ_ONLY_1D[int32],  # counts
-    READ_ONLY_1D[float64],  # y
-    READ_ONLY_2D,  # extras
-    READ_ONLY_2D,  # topics
-    READ_ONLY_1D[float64],  # alpha
-    READ_ONLY_1D[float64],  # eta
-    READ_ONLY_1D[float64],  # zeta
-    READ_ONLY_2D,  # deltas
-    float64,  # rho
-    types.boolean,  # tied
-    types.boolean,  # quadratic
-    int64,  # max_sweeps
-    float64,  # sweep_tol
-    *(types.FunctionType(SCALAR_SIGNATURE),) * 5,  # l, l1, l2, l3, information weight
-    float64[:, ::1],  # topic_counts
-    float64[::1],  # score
-    float64[:, ::1],  # information
-    float64[::1],  # log_theta
-    float64[::1],  # profile
-    float64[::1],  # scalars
-    float64[:, ::1],  # gamma
-    float64[:, ::1],  # per_document
-)
+# l, l1, l2, l3, information weight
+_SIGNATURE = block_signature(*(types.FunctionType(SCALAR_SIGNATURE),) * 5, classes=False)
 
 
 @njit(**OPTIONS)
 def longest_document(indptr: NDArray[np.int64], counts: NDArray[np.int32], y: Vector, tied: bool) -> int:
-    """Largest number of entries that a document may have."""
+    """Largest number of entries of a document."""
     longest = int64(0)
     for d in range(y.shape[0]):
         size = indptr[d + 1] - indptr[d]
@@ -93,50 +61,21 @@ def longest_document(indptr: NDArray[np.int64], counts: NDArray[np.int32], y: Ve
 
 @cache
 def block_kernel(product: bool) -> Callable[..., None]:
-    """The kernel, compiled or loaded when it is first asked for.
+    """The kernel, compiled, or loaded from the cache, by its first call.
 
-    `product` says that the family's E[exp(omega)] is taken exactly, see :mod:`dslda.variational.kernels.exponential`. Each of
-    the two is compiled without the other's code, which takes half as long, and spills fewer registers.
+    With `product`, E[exp(omega)] is taken exactly (:mod:`dslda.variational.kernels.exponential`). Either kernel is compiled
+    without the other's code, which takes half as long and spills fewer registers.
     """
 
     @njit(_SIGNATURE, cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
-    def e_step_block(
-        indptr,
-        terms,
-        counts,
-        y,
-        extras,
-        topics,
-        alpha,
-        eta,
-        zeta,
-        deltas,
-        rho,
-        tied,
-        quadratic,
-        max_sweeps,
-        sweep_tol,
-        l,
-        l1,
-        l2,
-        l3,
-        information_weight,
-        topic_counts,
-        score,
-        information,
-        log_theta,
-        profile,
-        scalars,
-        gamma,
-        per_document,
-    ):
-        """E-step of every document of a block, added to the output arrays in document order.
-
-        `extras` has a row for each document (`EXTRAS`, then the covariates) or none: offset 0, and 1 for the others. Row 0 of
-        `deltas` is the family's delta; `profile` gets the expected log-likelihood of the responses at every row.
-        """
+    def e_step_block(documents, parameters, options, sums, posteriors, l, l1, l2, l3, information_weight):
+        """E-step of every document of a block, in order; the arguments are described in `layout`."""
+        indptr, terms, counts, y, extras = documents
+        topics, alpha, eta, zeta, deltas = parameters
+        rho, max_sweeps, sweep_tol, tied, quadratic, _ = options
+        topic_counts, score, information, log_theta, profile, scalars = sums
         n_topics = topics.shape[1]
-        model = make_model(topics, alpha, eta, sweep_tol)
+        model = prepare_parameters(topics, alpha, eta, sweep_tol)
         response = Response(l, l1, l2, l3, deltas[0], quadratic)
         longest = longest_document(indptr, counts, y, tied)
         s = make_scratch(longest, n_topics)
@@ -190,10 +129,7 @@ def block_kernel(product: bool) -> Callable[..., None]:
                     omega = offset + model.middle + total_m / length
                     v = spread / (length * length)
                 if learn:
-                    total = digamma(model.alpha_sum + length)
-                    for k in range(n_topics):
-                        log_theta[k] += weight * (s.elog[k] - total)
-                    scalars[LOG_THETA_WEIGHT] += weight
+                    add_log_theta(model, s, length, weight, log_theta, scalars)
                 if labelled and learn:
                     share = weight * emphasis
                     x = extras[d, FIRST_COVARIATE:] if zeta.shape[0] > 0 else nothing
@@ -236,19 +172,6 @@ def block_kernel(product: bool) -> Callable[..., None]:
                             )
                     scalars[LABELLED_WEIGHT] += share
                     scalars[N_LABELLED] += 1
-            scalars[ELBO] += weight * ascent.elbo
-            scalars[N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
-            scalars[N_SWEEPS] += ascent.n_sweeps
-            scalars[N_TOKENS] += n_tokens
-            if gamma.shape[0] > 0:
-                for k in range(n_topics):
-                    gamma[d, k] = alpha[k] + s.assigned[k]
-            if per_document.shape[0] > 0:
-                per_document[d, 0] = omega
-                per_document[d, 1] = v
-                per_document[d, 2] = ascent.elbo
-                per_document[d, 3] = ascent.n_sweeps
-                per_document[d, 4] = length
-                per_document[d, 5] = 1.0 if ascent.converged else 0.0
+            write_document(model, s, ascent, d, weight, n_tokens, omega, v, scalars, posteriors)
 
     return e_step_block

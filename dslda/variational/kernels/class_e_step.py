@@ -1,18 +1,19 @@
 """The E-step for a response of C classes: a coefficient for each topic and class.
 
-The response is taken to depend on a document through phibar = sum_n phi_n / N alone. Two forms of F = E[log p(y)], both
-functions of phibar, with omega_c = eta_c'zbar + zeta_c'x:
+The response depends on a document through phibar = sum_n phi_n / N alone. F = E[log p(y)] has two forms, both functions of
+phibar, with omega_c = eta_c'zbar + zeta_c'x:
 
     bound    omega_y - log sum_c exp(zeta_c'x) kbar_c^N,   kbar_c = sum_k phibar_k exp(eta_kc / N)
     delta    m_y - lse(m) - tr((diag(p) - pp') V) / 2,     m = E[omega], p = softmax(m),
              V = (sum_k phibar_k eta_k eta_k' - mbar mbar') / N
 
-The first never exceeds E[log p(y)]: E[exp(eta_c'zbar)] = prod_n kappa_nc <= kbar_c^N, as the geometric mean does not exceed
-the arithmetic one; then Jensen's inequality. The second is closer, and no bound. Adding numbers a_k to the coefficients of
-all classes leaves log p(y), and the second form, as they are, but not the first: EM takes those that make the bound tight.
+The first never exceeds E[log p(y)]: E[exp(eta_c'zbar)] = prod_n kappa_nc <= kbar_c^N, since the geometric mean does not
+exceed the arithmetic one; the rest is Jensen's inequality. The second is closer, but no bound. Adding numbers a_k to the
+coefficients of all classes changes neither log p(y) nor the second form. It does change the first: EM takes the numbers
+that make the bound tight.
 
-So the derivative of F by phi_n is the same for all n, one vector of K numbers a document and sweep, and a sweep is that of
-plain LDA with other exponents h. Its fixed point is exact; on the way there the ELBO may fall where a document is short and
+The derivative of F by phi_n is the same for all n: one vector of K numbers for each document and sweep. So a sweep is that
+of plain LDA with other exponents h. Its fixed point is exact. On the way, the ELBO may fall where a document is short and
 coefficients are large. Then the step in h is halved: small steps in the natural parameters always ascend.
 """
 
@@ -22,23 +23,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import float64, int32, int64, njit, types
+from numba import int64, njit
 from numpy.typing import NDArray
 
 from dslda.variational.design import EMPHASIS, FIRST_COVARIATE, WEIGHT
+from dslda.variational.kernels.ascent import LEAST_FALL, Ascent, Trail, copy_state, make_trail, mark, stride
 from dslda.variational.kernels.document_entries import Document, Observed, lay_out, load_entries
-from dslda.variational.kernels.layout import (
-    ELBO,
-    LABELLED_WEIGHT,
-    LOG_THETA_WEIGHT,
-    N_EMPTY,
-    N_LABELLED,
-    N_SWEEPS,
-    N_TOKENS,
-    N_UNCONVERGED,
-    READ_ONLY_1D,
-    READ_ONLY_2D,
-)
+from dslda.variational.kernels.layout import LABELLED_WEIGHT, N_EMPTY, N_LABELLED, block_signature
 from dslda.variational.kernels.scratch import (
     OPTIONS,
     SMALLEST_WEIGHT,
@@ -46,47 +37,21 @@ from dslda.variational.kernels.scratch import (
     Matrix,
     Scratch,
     Vector,
-    make_model,
     make_scratch,
     matrix,
+    prepare_parameters,
     vector,
 )
-from dslda.variational.kernels.strides import Trail, copy_state, make_trail, mark, stride
-from dslda.variational.kernels.sweeps import LEAST_FALL, Ascent, sweep_unlabelled
-from dslda.variational.kernels.write_out import write_out
-from dslda.variational.special import FASTMATH, digamma, log_gamma_sum_and_digamma
+from dslda.variational.kernels.sweeps import sweep_unlabelled
+from dslda.variational.kernels.write_out import add_log_theta, write_document, write_out
+from dslda.variational.special import FASTMATH, log_gamma_sum_and_digamma
 
 __all__ = ["class_block"]
 
-# the code of no class
+# instead of the code of a class
 UNLABELLED = -1
 # halvings of a step before a document is left where it is
 _MOST_HALVINGS = 40
-
-_SIGNATURE = types.void(
-    READ_ONLY_1D[int64],  # indptr
-    READ_ONLY_1D[int32],  # terms
-    READ_ONLY_1D[int32],  # counts
-    READ_ONLY_1D[float64],  # y
-    READ_ONLY_2D,  # extras
-    READ_ONLY_2D,  # topics
-    READ_ONLY_1D[float64],  # alpha
-    READ_ONLY_2D,  # eta
-    READ_ONLY_2D,  # zeta
-    types.boolean,  # bound
-    float64,  # rho
-    int64,  # max_sweeps
-    float64,  # sweep_tol
-    float64[:, ::1],  # topic_counts
-    float64[:, ::1],  # score
-    float64[:, :, ::1],  # information
-    float64[::1],  # log_theta
-    float64[::1],  # profile
-    float64[::1],  # scalars
-    float64[:, ::1],  # gamma
-    float64[:, ::1],  # omega
-    float64[:, ::1],  # per_document
-)
 
 
 class Classes(NamedTuple):
@@ -130,7 +95,7 @@ def make_classes(eta: Matrix, bound: bool) -> Classes:
 
 @njit(**OPTIONS)
 def tilt(c: Classes, length: float) -> None:
-    """exp((eta - top) / N): once a document. A token alone with large coefficients overflows without `top`."""
+    """exp((eta - top) / N). Without `top`, a document of one token overflows where coefficients are large."""
     for j in range(c.eta.shape[1]):
         c.top[j] = -np.inf
     for k in range(c.eta.shape[0]):
@@ -248,11 +213,9 @@ def ascend_classes(
     max_sweeps: int,
     sweep_tol: float,
 ) -> Ascent:
-    """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times; cold start.
+    """The steps of `ascent`, by sweeps without response that move h to a target. After a fall, the share never grows back.
 
-    Strides as `sweeps.ascend`, until a step has to be halved.
-
-    `y` is the code of the class, `UNLABELLED` where it is not known; rho includes the document's emphasis.
+    So there are no strides after a fall. `y` is the code of the class or `UNLABELLED`; rho includes the document's emphasis.
     """
     alpha, gamma, elog, h, assigned = model.alpha, s.gamma, s.elog, s.h, s.assigned
     n_topics = alpha.shape[0]
@@ -278,10 +241,10 @@ def ascend_classes(
         c.old_h[k] = c.target[k]
         h[k] = c.target[k]
     mark(trail, gamma)
-    # sweeps in a row, all the way each, since the start, a stride or a fall
     in_a_row = 1
     strode = False
     while True:
+        # step 2
         for k in range(n_topics):
             assigned[k] = 0.0
         bound = sweep_unlabelled(model, s, document)
@@ -297,24 +260,26 @@ def ascend_classes(
         n_sweeps += 1
         if labelled:
             bound += rho * respond(c, y, length)
+        # step 3
         converged = not strode and abs(bound - elbo) <= sweep_tol * abs(bound) * step
         if bound < elbo - (0.0 if strode else LEAST_FALL * abs(elbo)):
+            # step 4
             in_a_row = 0
             if strode:
-                # to where the stride set out, and on by a plain sweep
                 copy_state(trail, s, 0)
                 mark(trail, gamma)
                 in_a_row = 1
                 strode = False
                 step = 0.0 if n_sweeps == max_sweeps else 1.0
             else:
-                # too far: go back, and half as far towards the same point, or nowhere where that is all
+                # half as far towards the same target; not at all if the document ends
                 n_halvings += 1
                 ends = converged or n_sweeps == max_sweeps or n_halvings == _MOST_HALVINGS
                 step = 0.0 if ends else 0.5 * step
             for k in range(n_topics):
                 h[k] = c.old_h[k] + step * (c.target[k] - c.old_h[k])
             continue
+        # steps 5 and 6
         elbo = bound
         if converged or n_sweeps == max_sweeps:
             return Ascent(elbo, n_sweeps, converged, 0.0)
@@ -348,9 +313,9 @@ def add_class_statistics(
 ) -> None:
     """One document's score of eta and zeta, and for each class its information p_c E[(zbar, x)(zbar, x)'].
 
-    diag(p) is not less than diag(p) - pp', so classes are taken by themselves. E[zbar zbar'] is that of tokens drawn from
-    shares s, (1 - 1/N) ss' + diag(s) / N, with s_k = phibar_k exp(eta_kc / N) / kbar_c for the bound, whose second derivative
-    this makes no smaller than it is, and s = phibar for the delta method.
+    Each class is taken by itself, since diag(p) is not less than diag(p) - pp'. E[zbar zbar'] is that of tokens drawn from
+    shares s, (1 - 1/N) ss' + diag(s) / N. The bound has s_k = phibar_k exp(eta_kc / N) / kbar_c, for which this is no less
+    than its second derivative; the delta method has s = phibar.
     """
     eta, p, phibar = c.eta, c.p, c.phibar
     n_topics, n_classes = eta.shape
@@ -397,37 +362,16 @@ def add_class_statistics(
                 information[j, n_topics + i, n_topics + k] += probability * x[i] * x[k]
 
 
-@njit(_SIGNATURE, cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
-def class_block(
-    indptr,
-    terms,
-    counts,
-    y,
-    extras,
-    topics,
-    alpha,
-    eta,
-    zeta,
-    bound,
-    rho,
-    max_sweeps,
-    sweep_tol,
-    topic_counts,
-    score,
-    information,
-    log_theta,
-    profile,
-    scalars,
-    gamma,
-    omega,
-    per_document,
-):
-    """E-step of every document of a block, added to the output arrays in document order; see `e_step_block`.
-
-    `omega` gets the predictors of the classes (C columns), as `predict_classes` has them.
-    """
+@njit(block_signature(classes=True), cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
+def class_block(documents, parameters, options, sums, posteriors):
+    """E-step of every document of a block, in order; the arguments are described in `layout`."""
+    indptr, terms, counts, y, extras = documents
+    topics, alpha, eta, zeta, _ = parameters
+    rho, max_sweeps, sweep_tol, _, _, bound = options
+    topic_counts, score, information, log_theta, profile, scalars = sums
+    omega = posteriors.omega
     n_topics, n_classes = eta.shape
-    model = make_model(topics, alpha, np.zeros(n_topics), sweep_tol)
+    model = prepare_parameters(topics, alpha, np.zeros(n_topics), sweep_tol)
     longest = int64(0)
     for d in range(y.shape[0]):
         longest = max(longest, indptr[d + 1] - indptr[d])
@@ -460,16 +404,13 @@ def class_block(
                 c.phibar[k] = alpha[k] / model.alpha_sum
             scalars[N_EMPTY] += 1
         else:
-            # to what sweeps and writes a response of one predictor, the document has none
+            # sweeps and `write_out` see no response: theirs have one predictor
             document = lay_out(model, s, Observed(math.nan, False, 0.0, 1.0, 1.0), n, length)
             y_d = int(y[d]) if labelled else UNLABELLED
             ascent = ascend_classes(model, s, c, trail, document, y_d, rho * emphasis, max_sweeps, sweep_tol)
             write_out(model, s, document, 0.0, weight, topic_counts, False)
             if learn:
-                total = digamma(model.alpha_sum + length)
-                for k in range(n_topics):
-                    log_theta[k] += weight * (s.elog[k] - total)
-                scalars[LOG_THETA_WEIGHT] += weight
+                add_log_theta(model, s, length, weight, log_theta, scalars)
             if labelled and learn:
                 share = weight * emphasis
                 profile[0] += share * respond(c, y_d, length)
@@ -484,23 +425,10 @@ def class_block(
                 )
                 scalars[LABELLED_WEIGHT] += share
                 scalars[N_LABELLED] += 1
-        scalars[ELBO] += weight * ascent.elbo
-        scalars[N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
-        scalars[N_SWEEPS] += ascent.n_sweeps
-        scalars[N_TOKENS] += n_tokens
-        if gamma.shape[0] > 0:
-            for k in range(n_topics):
-                gamma[d, k] = alpha[k] + s.assigned[k]
+        write_document(model, s, ascent, d, weight, n_tokens, 0.0, 0.0, scalars, posteriors)
         if omega.shape[0] > 0:
             if bound:
                 tilt(c, max(length, 1.0))
             predict_classes(c, max(length, 1.0))
             for j in range(n_classes):
                 omega[d, j] = c.m[j]
-        if per_document.shape[0] > 0:
-            per_document[d, 0] = 0.0
-            per_document[d, 1] = 0.0
-            per_document[d, 2] = ascent.elbo
-            per_document[d, 3] = ascent.n_sweeps
-            per_document[d, 4] = length
-            per_document[d, 5] = 1.0 if ascent.converged else 0.0

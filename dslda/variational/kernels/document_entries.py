@@ -1,10 +1,10 @@
-"""A document as the sweeps see it: its entries, and their topic weights gathered into tiles.
+"""The entries of a document, and their topic weights gathered into tiles.
 
-The entries are the document's known terms, each with its c occurrences tied to one phi (granularity "term", and every
-document without response, where ties change nothing), or its single tokens, c = 1.
+The entries are the document's known terms, each with its c occurrences tied to one phi, or its single tokens, c = 1. Terms
+serve granularity "term" and every document without response, for which ties change nothing.
 
-A document's tiles of beta are rows row, ..., row + K - 1 of one matrix of `width` columns, padded with zeros on the right:
-a view made for each tile would cost more than the arithmetic on it.
+A tile of beta is rows row, ..., row + K - 1 of one matrix of `width` columns, padded with zeros on the right. A view of each
+tile would cost more than the arithmetic on it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dslda.variational.kernels.scratch import (
 
 
 class Observed(NamedTuple):
-    """The response of a document and what belongs to it: see `Family`; rho includes the document's emphasis."""
+    """The response of a document and its companions, see `Family`; rho includes the document's emphasis."""
 
     y: float
     labelled: bool
@@ -51,7 +51,7 @@ class Document(NamedTuple):
 
 @njit(**OPTIONS)
 def tile_width(n: int, n_topics: int) -> int:
-    """Entries in each tile of a document of `n`: a multiple of `LANES`, tiles as equal as can be."""
+    """Entries in each tile of a document of `n`: a multiple of `LANES` that makes tiles nearly equal."""
     widest = min(WIDEST, max(2 * LANES, TILE_DOUBLES // n_topics // LANES * LANES))
     n_tiles = (n + widest - 1) // widest
     return ((n + n_tiles - 1) // n_tiles + LANES - 1) // LANES * LANES
@@ -121,9 +121,9 @@ def tile_row(model: KernelParameters, s: Scratch, document: Document, start: int
 def load_entries(
     terms: NDArray[np.int32], counts: NDArray[np.int32], topics: Matrix, tied: bool, s: Scratch
 ) -> tuple[int, int]:
-    """Write the entries of a document; terms without mass in any topic are unknown to the model and left out.
+    """Write the entries of a document, with a_n = 0. Terms without mass in any topic are unknown, and left out.
 
-    Their a_n are 0, as they stay without a response. Returns the number of entries and N, the number of known tokens.
+    Returns the number of entries and N, the number of known tokens.
     """
     n = 0
     n_tokens = np.int64(0)

@@ -25,8 +25,8 @@ def expected_logs(
 ):  # pragma: no cover - compiled
     """Return the number of known terms and, over them, sum (lambda - topic_prior) E[log beta] - log Gamma(lambda).
 
-    With lambda = concentration * topics. exp(E[log beta]) is written to `weights` if it has rows; those of unknown terms are
-    left alone. It is kept above 1e-100 (`LOWEST_EXPONENT`), so that the E-step knows what is known here.
+    lambda is concentration * topics. Writes exp(E[log beta]) to `weights` if it has rows, but not to those of unknown terms.
+    It stays above 1e-100 (`LOWEST_EXPONENT`), so that the E-step takes the same terms for known.
     """
     n_topics = topics.shape[1]
     parameters, digammas, bits = vector(n_topics), vector(n_topics), words(n_topics)

@@ -9,8 +9,8 @@ kappa_n is 1 + m_n / N, and dF/dphi_n is y eta / N - A / (N kappa_n) (1 + u / N)
     phi_n is proportional to beta_n exp(h + a_n u),   h = E[log theta] + rho y eta / (N delta)
     a_n = -rho A_{-n} / (N delta),                    A_{-n} = A / kappa_n
 
-is the exact update: the form of the other responses with u in the place of eta, b = 0, and an a_n that goes by the product A
-instead of a sum. Of c tied occurrences, A_{-n} holds the other c - 1. Every update raises the ELBO, so none is taken back.
+is the exact update: the form of the other responses with u for eta, b = 0, and an a_n that follows the product A instead of
+a sum. For c tied occurrences, A_{-n} holds the other c - 1. Every update raises the ELBO.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numba import njit
 
 from dslda.families.base import ScalarFunction
 from dslda.families.scalars import LARGEST_EXPONENT
+from dslda.variational.kernels.ascent import Ascent, Trail, copy_state, mark, stride
 from dslda.variational.kernels.document_entries import Document, tile_row
 from dslda.variational.kernels.scratch import (
     CHANGE,
@@ -46,8 +47,7 @@ from dslda.variational.kernels.scratch import (
     Z,
     span,
 )
-from dslda.variational.kernels.strides import Trail, copy_state, mark, stride
-from dslda.variational.kernels.sweeps import REBASE_LIMIT, SHORT_RUN, Ascent, Response
+from dslda.variational.kernels.sweeps import REBASE_LIMIT, SHORT_RUN, Response
 from dslda.variational.kernels.tiles import accumulate, flush, moments, set_base, sum_of_logs
 from dslda.variational.kernels.updates import (
     Alone,
@@ -72,9 +72,9 @@ _LARGEST_TILT = 150.0
 
 @njit(**OPTIONS)
 def tilt(model: KernelParameters, u: Vector, length: float) -> KernelParameters:
-    """The model with `u` in the place of eta, written for a document of N = `length` tokens, and `middle` to go with it.
+    """The parameters with `u` for eta, written for a document of N = `length` tokens, and `middle` to go with it.
 
-    eta counts from its mean, or from N above the lowest where that is less: near 0, kappa_n = 1 + m_n / N would lose digits.
+    eta counts from its mean, or from N above its lowest if that is less: near 0, kappa_n = 1 + m_n / N would lose digits.
     """
     eta = model.eta
     n_topics = eta.shape[0]
@@ -166,7 +166,7 @@ def lines_of_product(
 
 @njit(**OPTIONS)
 def near(tile: Vector, first: int, stop: int, change: float) -> tuple[int, float]:
-    """The first entry before which A has changed too far, and the change there; `stop` and `change` if there is none."""
+    """The first entry before which A has changed too far, and the change by then; or `stop` and `change`."""
     n_near = 0.0
     for i in span(first, stop):
         n_near += 1.0 if abs(tile[CHANGE + i]) <= _FARTHEST else 0.0  # not where it is no number
@@ -189,10 +189,10 @@ def update_alone(
     share: float,
     base: Base,
 ) -> tuple[Alone, float]:
-    """Update one token, or c tied occurrences, whose part in A is left out of `log_others`; returns log kappa too.
+    """Update one token, or c tied occurrences; `log_others` is log A without them. Returns log kappa too.
 
-    Solves x = log kappa(a), a = -factor A_others exp((c - 1) x), from a guess of m: Newton, with bisection where it does not
-    halve the gap; the right side falls in x.
+    Solves x = log kappa(a), a = -factor A_others exp((c - 1) x), from a guess of m: Newton, or bisection where Newton does
+    not halve the gap. The right side falls in x.
     """
     low = np.inf
     high = -np.inf
@@ -321,12 +321,7 @@ def ascend_product(
     max_sweeps: int,
     sweep_tol: float,
 ) -> Ascent:
-    """Sweep until the ELBO changes by less than `sweep_tol` of itself, at most `max_sweeps` times.
-
-    Starts and strides as `ascend`; a sweep that follows another never lowers the ELBO.
-
-    `tilted` is `model` as :func:`tilt` makes it for the document.
-    """
+    """The steps of `ascent`, with `model` as :func:`tilt` makes it for the document. A plain sweep never lowers the ELBO."""
     alpha, gamma, elog, h, assigned = model.alpha, s.gamma, s.elog, s.h, s.assigned
     n_topics = alpha.shape[0]
     observed, length = document.observed, document.length
@@ -344,7 +339,7 @@ def ascend_product(
     fixed = observed.y * (observed.offset + model.middle) / delta
     fixed = observed.rho * (fixed + constant(response.l, observed.y, response.delta, observed.aux))
     offset = observed.offset + tilted.middle
-    # the last state that was not taken back
+    # the last state kept
     elbo = -np.inf
     a_base = 0.0
     kept_product = 0.0
@@ -360,6 +355,7 @@ def ascend_product(
             bound += log_gammas - log_gamma_total - model.log_beta_alpha
             bound += fixed - observed.rho * size(offset + product) / delta
             if strode and bound < elbo:
+                # step 4
                 copy_state(trail, s, document.n)
                 if n_sweeps == max_sweeps:
                     set_base(tilted, s, a_base)
@@ -368,6 +364,7 @@ def ascend_product(
                 in_a_row = 0
                 strode = False
             else:
+                # steps 3, 5 and 6
                 converged = not strode and abs(bound - elbo) <= sweep_tol * abs(bound)
                 elbo = bound
                 a_base = new_base
@@ -381,6 +378,7 @@ def ascend_product(
                     strode = stride(trail, gamma, alpha)
                     if strode:
                         log_gamma_sum_and_digamma(gamma, elog, s.work, s.bits)
+        # step 2
         mark(trail, gamma)
         in_a_row += 1
         n_sweeps += 1
@@ -406,8 +404,8 @@ def add_product_statistics(
     """Add one document's score y E[zbar] - E[A zbar] and information E[A zbar zbar'] (lower triangle).
 
     With psi_n = phi_n exp(eta / N) / kappa_n and f = sum_n psi_n, N E[A zbar] = A f and
-    N^2 E[A zbar zbar'] = A (f f' - sum_n psi_n psi_n' + diag(f)). Finds sums of phi_n / kappa_n in `s`, and leaves f in
-    `assigned_m`. `y` and `a` come with the weight of the document, and over delta.
+    N^2 E[A zbar zbar'] = A (f f' - sum_n psi_n psi_n' + diag(f)). Reads sums of phi_n / kappa_n from `s`, and leaves f in
+    `assigned_m`. `y` and `a` are times the weight of the document, and over delta.
     """
     assigned, tilted, gram = s.assigned, s.assigned_m, s.gram
     scale = a / (length * length)

@@ -1,7 +1,7 @@
-"""What all parts of the compiled E-step share: how they are compiled, their limits, and the arrays they work in.
+"""Common ground of the compiled E-step: options of compilation, limits, and the arrays to work in.
 
-Letters are the paper's (docs/model.md): a document has N tokens; its entries are its distinct terms, each with c tied
-occurrences, or its single tokens (c = 1). beta, eta, alpha, gamma, phi_n as there, and
+Letters are the paper's (docs/model.md). A document has N tokens; its entries are its distinct terms, each with c tied
+occurrences, or its single tokens (c = 1). With beta, eta, alpha, gamma, and phi_n as there,
 
     phi_n is proportional to beta_n exp(h + a_n eta),   h = E[log theta] + b eta*eta
     m_n = eta'phi_n,   omega = sum_n m_n / N,   v = sum_n Var(eta under phi_n) / N^2
@@ -26,8 +26,8 @@ OPTIONS = {
     "fastmath": FASTMATH,
     # a division that may raise keeps a loop scalar
     "error_model": "numpy",
-    # A function that is called, not inlined, is a weak symbol: in the process that compiles, the linker takes a copy that
-    # was optimised by itself, in processes that load from the cache the one beside its caller. Last bits would differ.
+    # A function that is called, not inlined, is a weak symbol. The process that compiles links a copy that was optimised by
+    # itself; processes that load from the cache link the one beside its caller. Last bits would differ.
     "forceinline": True,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
@@ -35,20 +35,20 @@ OPTIONS = {
 
 # A Taylor series with three cumulants stands in for exp as long as |t|^3 max|eta| E[eta^2] stays below this much of
 # `sweep_tol`, or below TAYLOR_LEAST. A sixth of it bounds the error in an entry's share of sum phi, and so in the ELBO, in
-# every sweep: a hundredth of what `sweep_tol` leaves undone. E[eta^2], under the entry's own phi, keeps a topic with a wild
-# coefficient and no mass from spoiling it for all.
+# every sweep: a hundredth of what `sweep_tol` leaves undone. E[eta^2] is under the entry's own phi, so that a topic with a
+# wild coefficient but no mass does no harm.
 TAYLOR_SHARE = 0.06
 TAYLOR_LEAST = 1.25e-7
 # largest |t| max|eta| for that series, and for one of degree 8 for an entry by itself: error x^9 / 9! < 2e-11
 SERIES_LIMIT = 0.25
 # topic weights below this are zero: products of two such factors stay normal numbers
 SMALLEST_WEIGHT = 1e-100
-# a term whose normaliser is below this lives only in topics at the floor of exp_shifted: it gets a shift of its own
+# a term with a normaliser below this lives only in topics at the floor of exp_shifted: it gets a shift of its own
 SMALLEST_NORMALISER = 1e-80
-# With alpha below 1, most topics soon have no part in a document: E[log theta_k] = digamma(alpha) is about -1/alpha. A topic
-# whose exp(h + a_base eta) is this far below the best one's is left out of the tiles. What the topics left out could have
-# of an entry is bounded, weights of terms being at most 1; an entry where that may be more than DEAD_SHARE (before the
-# factor exp(t eta), which is near 1) is updated by itself, from all topics.
+# With alpha below 1, most topics soon have no part in a document: E[log theta_k] = digamma(alpha) is about -1/alpha. Tiles
+# leave out a topic whose exp(h + a_base eta) is this far below the best one's. The share of an entry that these topics could
+# have is bounded, since weights of terms are at most 1. An entry where it may exceed DEAD_SHARE (before the factor
+# exp(t eta), which is near 1) is updated by itself, from all topics.
 DEAD_LIMIT = 1e-20
 DEAD_SHARE = 1e-10
 # doubles of one document's gathered topic weights; longer documents gather tile by tile in every sweep
@@ -62,16 +62,15 @@ WIDEST = 112
 TILE_DOUBLES = 1 << 15
 
 # The numbers of a tile's entries lie in one vector, `tile`, entry i of each kind at offset + i. The offsets are constants,
-# so the compiler knows that kinds do not overlap, and unsigned, as is i (see `span`): a signed index may be negative,
+# so the compiler knows that kinds do not overlap. They are unsigned, as is i (see `span`): a signed index may be negative,
 # which means "from the end" and keeps loops scalar.
 Z, INVERSE, KAPPA1, KAPPA2, KAPPA3, W0, W1, W2, TOKENS, T, T1, T2, M0, M1, M2, CHANGE, LOGS = (
     np.uint64(i * WIDEST) for i in range(17)
 )
 
-
-# A vectorised loop that reads one array and writes another first compares their addresses, and takes another order of
-# summation where they lie closer than a few vectors: the last bits would depend on the allocator. Hence a gap of this
-# many numbers on either side of every array.
+# A vectorised loop that reads one array and writes another first compares their addresses. It sums in another order where
+# they lie closer than a few vectors, so that the last bits would depend on the allocator. Hence a gap of this many numbers
+# on either side of every array.
 _GUARD = 64
 
 
@@ -101,10 +100,10 @@ def matrix(n_rows: int, n_columns: int) -> Matrix:
 
 
 class KernelParameters(NamedTuple):
-    """The parameters, and what follows from them alone.
+    """The parameters, and numbers that follow from them alone.
 
-    eta is centred on its mean, `middle`, which keeps a_n - a_base small; omega gets the mean back as an offset, and since
-    phi sums to 1 nothing else changes.
+    eta is centred on its mean, `middle`, which keeps a_n - a_base small. omega gets the mean back as an offset; nothing else
+    changes, since phi sums to 1.
     """
 
     topics: Matrix
@@ -119,12 +118,12 @@ class KernelParameters(NamedTuple):
 
 
 class Base(NamedTuple):
-    """Where r = exp(h + a eta - top) was taken, and what of it the tiles see."""
+    """The a and top of r = exp(h + a eta - top), and the part of r that tiles see."""
 
     a: float
     top: float
-    n_live: int  # topics in `Scratch.live`; the others are left out
-    floor: float  # entries with a normaliser below may live in topics left out, or overflow
+    n_live: int  # topics in `Scratch.live`; tiles leave out the others
+    floor: float  # an entry with a normaliser below may live in topics left out, or overflow
 
 
 class Scratch(NamedTuple):
@@ -152,7 +151,7 @@ class Scratch(NamedTuple):
     exponents: Vector
     phi: Vector  # of one entry by itself
     r: Vector  # exp(h + a_base eta - top)
-    # by live topic, in ascending order; up to a multiple of 4 filled with a topic at r = 0, to spare loops the odd ones
+    # by live topic, in ascending order; filled up to a multiple of 4 with a topic at r = 0, to spare loops a remainder
     live: NDArray[np.int64]  # the topic
     live_r: Vector
     live_eta: Vector
@@ -200,8 +199,8 @@ def make_scratch(longest: int, n_topics: int) -> Scratch:
 
 
 @njit(**OPTIONS)
-def make_model(topics: Matrix, alpha: Vector, eta: Vector, sweep_tol: float) -> KernelParameters:
-    """Centre eta and sum what every document needs."""
+def prepare_parameters(topics: Matrix, alpha: Vector, eta: Vector, sweep_tol: float) -> KernelParameters:
+    """Centre eta, and sum over topics once for all documents."""
     n_topics = topics.shape[1]
     centred = vector(n_topics)
     middle = 0.0

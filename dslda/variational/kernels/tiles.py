@@ -1,19 +1,16 @@
-"""Sums over the topics and over the entries of a tile: all the work that grows with entries times topics in a sweep.
+"""Sums over the topics and entries of a tile: all the work of a sweep that grows with entries times topics.
 
 phi_n is proportional to beta_n exp(h + a_n eta), and between the entries of a document only the number a_n changes, by
-little. With r = exp(h + a_base eta - top), everything that coordinate ascent needs of a tile of entries follows from
+little. With r = exp(h + a_base eta - top), coordinate ascent needs of each entry only
 
     M_j = sum_k beta_k r_k eta_k^j,   j = 0..3        (`moments`)
 
-which do not depend on each other: vectorised over entries, for a whole tile at once. In return, with t = a_n - a_base,
+Entries do not depend on each other there, so the sums are vectorised over a whole tile. In return, with t = a_n - a_base,
 
     sum_n phi_n = r sum_n beta_n w_n0 + r eta sum_n beta_n w_n1 + r eta^2 sum_n beta_n w_n2        (`accumulate`, `flush`)
     w_n0, w_n1, w_n2 = (1, t, t^2 / 2) c / Z
 
-Only the topics of `live`, the document's own, are summed over: see `DEAD_LIMIT`.
-
-A document's tiles of beta are rows row, ..., row + K - 1 of one matrix of `width` columns, padded with zeros on the right:
-a view made for each tile would cost more than the arithmetic on it.
+Sums run over the topics of `live` alone, the document's own: see `DEAD_LIMIT`. Tiles are laid out by `document_entries`.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ from dslda.variational.special import exp_shifted, log
 
 @njit(**OPTIONS)
 def choose_live(s: Scratch, eta: Vector, limit: float) -> tuple[int, float]:
-    """Write the topics with r above `limit`; returns their number and the normaliser that an entry must have (`Base`)."""
+    """Write the topics with r above `limit`; returns their number and the least normaliser of an entry (`Base.floor`)."""
     r, live, live_r, live_eta = s.r, s.live, s.live_r, s.live_eta
     n_live = 0
     left_out = 0.0
@@ -80,9 +77,9 @@ def set_base(model: KernelParameters, s: Scratch, a: float) -> Base:
 
 @njit(**OPTIONS)
 def moments(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
-    """M_0 to M_3 of every entry. Four topics a pass, to save loads and stores.
+    """M_0 to M_3 of every entry. Four topics a pass save loads and stores.
 
-    r eta^j is multiplied up instead of kept: eight factors stay in registers, sixteen would not.
+    r eta^j is multiplied up, not stored: eight factors stay in registers, sixteen would not.
     """
     width = weights.shape[1]
     live, r, eta, tile = s.live, s.live_r, s.live_eta, s.tile
@@ -116,7 +113,7 @@ def moments(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
 
 @njit(**OPTIONS)
 def normalisers(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
-    """M_0 of every entry: all that a document without response needs."""
+    """M_0 of every entry, for a document without response."""
     width = weights.shape[1]
     live, r, tile = s.live, s.live_r, s.tile
     for e in span(0, width):
@@ -132,7 +129,7 @@ def normalisers(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
 
 @njit(**OPTIONS)
 def accumulate(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
-    """sums[j] += sum_n beta_n w_nj for j = 0..2. Four topics a pass share the loads of w."""
+    """sums[j] += sum_n beta_n w_nj for j = 0..2. Four topics a pass share loads of w."""
     live, tile, sums = s.live, s.tile, s.sums
     for i in range(0, n_live, 4):
         k0, k1, k2, k3 = row + live[i], row + live[i + 1], row + live[i + 2], row + live[i + 3]
@@ -191,7 +188,7 @@ def add_four(to: Vector, i: int, s0: float, s1: float, s2: float, s3: float) -> 
 
 @njit(**OPTIONS)
 def flush(s: Scratch, n_live: int) -> None:
-    """Bring the sums made since r was set into sum_n phi_n, and clear them."""
+    """Move the sums since r was set into sum_n phi_n, and clear them."""
     sums, assigned = s.sums, s.assigned
     for i in range(n_live):
         eta = s.live_eta[i]
@@ -201,7 +198,7 @@ def flush(s: Scratch, n_live: int) -> None:
 
 @njit(**OPTIONS)
 def sum_of_logs(s: Scratch, n: int, top: float) -> float:
-    """sum of c (top + log Z(a_base)) over the first `n` entries, those updated by themselves left out; Z is overwritten."""
+    """Sum of c (top + log Z(a_base)) over the first `n` entries but those updated by themselves; overwrites Z."""
     log(n, s.z, s.logs, s.tile_bits)
     tile = s.tile
     logs = s.logs

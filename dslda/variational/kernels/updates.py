@@ -1,12 +1,12 @@
-"""The update of phi_n, entry after entry: what coordinate ascent asks of each needs all that came before it.
+"""The update of phi_n, entry after entry: that of each depends on all before it.
 
 With t = a_n - a_base and the cumulants kappa_1, kappa_2, kappa_3 of eta under phi at a_base,
 
     m_n = kappa_1 + t kappa_2 + t^2 kappa_3 / 2        log Z(t) = log Z(0) + t kappa_1 + t^2 kappa_2 / 2 + t^3 kappa_3 / 6
 
-so the chain from entry to entry, which cannot be vectorised, is left with two multiply-adds each (`chain`); what comes
-before and after it can. Where t is too large for the series (short documents, small dispersion), `update_alone` takes the
-entry by itself, with exponentials if need be.
+So the chain from entry to entry, which cannot be vectorised, is left with two multiply-adds for each (`chain`); the work
+before and after it is vectorised. Where t is too large for the series (short documents, small dispersion), `update_alone`
+updates the entry by itself, with exponentials if need be.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from dslda.variational.kernels.scratch import (
 )
 from dslda.variational.special import exp_shifted
 
-# of the update of tied occurrences, a quadratic: what its second term may be of the first
+# in the quadratic update of tied occurrences: largest share of the second term in the first
 STRONGEST_BEND = 0.125
 
 
 class Alone(NamedTuple):
-    """One entry's phi in four numbers; all of it is in `Scratch.phi`."""
+    """One entry's phi in four numbers; `Scratch.phi` has all of it."""
 
     a: float
     log_z: float
@@ -83,8 +83,8 @@ def lines(s: Scratch, start: int, first: int, stop: int, slope: float, shift: fl
 
     The exact update of c tied occurrences (a single token is c = 1) solves
     t = shift + slope (change - c old) + slope (c - 1) m(t), with m(t) = kappa_1 + t kappa_2 + t^2 kappa_3 / 2.
-    Its quadratic is that of the root near t = 0, found by one step from the linear one. Where that step is not small the
-    result may be near 0 by accident: T is infinite there. Writes t = T + T1 change + T2 change^2, and
+    The quadratic is that of the root near t = 0, one step from the linear root. Where that step is not small, the result may
+    be near 0 by accident, so that T is infinite there. Writes t = T + T1 change + T2 change^2, and
     c (m - old) = M0 + M1 change + M2 change^2.
     """
     tile, copies, m = s.tile, s.copies, s.m
@@ -114,7 +114,7 @@ def lines(s: Scratch, start: int, first: int, stop: int, slope: float, shift: fl
 
 @njit(**OPTIONS)
 def chain(tile: Vector, first: int, stop: int) -> float:
-    """Coordinate ascent from entry to entry. Returns the whole change of sum_n m_n."""
+    """Coordinate ascent from entry to entry. Returns the total change of sum_n m_n."""
     change = 0.0
     for i in span(first, stop):
         tile[CHANGE + i] = change
@@ -131,7 +131,7 @@ def taylor_serves(t: float, square: float, reach: float, limit: float) -> bool:
 
 @njit(**OPTIONS)
 def bend_of(tile: Vector, i: int) -> float:
-    """Above 0 where t, as a quadratic in `change`, has bent too far from its line."""
+    """A number above 0 where t, a quadratic in `change`, bends too far from its line."""
     return abs(tile[CHANGE + i] * tile[T2 + i]) - 2.0 * STRONGEST_BEND * abs(tile[T1 + i])
 
 
@@ -139,10 +139,10 @@ def bend_of(tile: Vector, i: int) -> float:
 def taylor_steps(
     tile: Vector, first: int, stop: int, reach: float, limit: float, floor: float, change: float
 ) -> tuple[int, float]:
-    """Write t of every entry. Returns the first that the series does not serve, and the change before it.
+    """Write t of every entry. Returns the first that the series does not serve and the change before it.
 
-    That is one whose t is too large, whose t bends too much over the change, or whose normaliser is too small. These are
-    `stop` and `change` where there is none.
+    Such an entry has a t that is too large or bends too much over the change, or too small a normaliser. Without one,
+    returns `stop` and `change`.
     """
     worst = 0.0
     largest = 0.0
@@ -218,7 +218,7 @@ def alone(model: KernelParameters, s: Scratch, term: int, a: float, base: Base) 
             phi[k] = r[k] * p * cut(topics[term, k])
             z += phi[k]
     if z < SMALLEST_NORMALISER:
-        # far from the base, or the term lives only in topics that are all but impossible at the base
+        # far from the base, or a term that lives only in topics all but impossible at the base
         top = -np.inf
         for k in range(n_topics):
             exponents[k] = h[k] + a * eta[k]
@@ -246,10 +246,10 @@ def alone(model: KernelParameters, s: Scratch, term: int, a: float, base: Base) 
 def update_alone(
     model: KernelParameters, s: Scratch, term: int, rest: float, coupling: float, guess: float, base: Base
 ) -> Alone:
-    """Update of one token, or of all tied occurrences of one term: solves m = eta'phi(rest + coupling m) from a guess.
+    """Update one token, or all tied occurrences of one term: solve m = eta'phi(rest + coupling m) from a guess.
 
-    Newton, with bisection where it does not halve the gap; the right side falls in m (coupling <= 0), so the root is
-    unique. A token is coupled to none.
+    Newton, or bisection where Newton does not halve the gap. The right side falls in m (coupling <= 0), so the root is
+    unique. A single token has coupling 0.
     """
     low, high = -model.reach, model.reach
     m = guess if low <= guess <= high else 0.0  # the guess may be NaN
@@ -273,7 +273,7 @@ def update_alone(
 
 @njit(**OPTIONS)
 def keep_alone(s: Scratch, at: int, i: int, c: float, entry: Alone) -> None:
-    """Keep what is left of entry `at` of the document, `i` of the tile, once it has been updated by itself."""
+    """Store entry `at` of the document, `i` of the tile, after an update by itself."""
     tile, assigned, phi = s.tile, s.assigned, s.phi
     for k in range(assigned.shape[0]):
         assigned[k] += c * phi[k]

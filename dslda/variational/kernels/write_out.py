@@ -1,12 +1,12 @@
-"""What a document leaves behind after its last sweep: phi, written once, and everything that is summed over phi.
+"""Sums over phi after a document's last sweep, and its row in each output.
 
-phi is written tile by tile as sqrt(c) phi_n, so that its square is what the second moments need. Only live topics have
-rows in it: row i is topic live[i]. It makes
+phi is written once, tile by tile, as sqrt(c) phi_n: second moments need its square. Only live topics have rows in it: row i
+is topic live[i]. From it come
 
     expected counts       topic_counts[w] += c phi_n
-    sum_n phi_n, sum_n m_n phi_n, and sum_n phi_n phi_n' ("gram"), which make E[zbar], Cov[zbar] eta and E[zbar zbar']
+    sum_n phi_n, sum_n m_n phi_n, and sum_n phi_n phi_n' ("gram"), for E[zbar], Cov[zbar] eta and E[zbar zbar']
 
-and from these one document's part of the score and the information of eta (docs/model.md).
+and from these the document's part of the score and the information of eta (docs/model.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,22 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dslda.variational.kernels.ascent import Ascent
 from dslda.variational.kernels.document_entries import Document, tile_row
+from dslda.variational.kernels.layout import (
+    CONVERGED,
+    DOCUMENT_ELBO,
+    ELBO,
+    KNOWN_TOKENS,
+    LOG_THETA_WEIGHT,
+    MEAN,
+    N_SWEEPS,
+    N_TOKENS,
+    N_UNCONVERGED,
+    SWEEPS,
+    VARIANCE,
+    BlockPosteriors,
+)
 from dslda.variational.kernels.scratch import (
     DEAD_LIMIT,
     KAPPA1,
@@ -37,8 +52,9 @@ from dslda.variational.kernels.scratch import (
 )
 from dslda.variational.kernels.tiles import choose_live
 from dslda.variational.kernels.updates import alone, taylor_serves
+from dslda.variational.special import digamma
 
-# what the rows of the tile's vector hold here: sums of phi, phi eta and phi eta^2, later sqrt(c) / Z, sqrt(c), sqrt(c) m
+# contents of the tile's vector in this module: sums of phi, phi eta and phi eta^2; later sqrt(c) / Z, sqrt(c), sqrt(c) m
 _Z, _FIRST, _SECOND = Z, KAPPA1, KAPPA2
 _FACTOR, _ROOT, _ROOT_M = W0, W1, W2
 
@@ -70,7 +86,7 @@ def write_phi(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
 
 @njit(**OPTIONS)
 def series_serves(s: Scratch, e: int, reach: float, limit: float, floor: float) -> bool:
-    """Whether what `write_phi` has written of an entry is good enough."""
+    """Whether the phi by `write_phi` is good enough for an entry."""
     tile = s.tile
     i = np.uint64(e)
     z = tile[_Z + i]
@@ -79,7 +95,7 @@ def series_serves(s: Scratch, e: int, reach: float, limit: float, floor: float) 
 
 @njit(**OPTIONS)
 def series_serves_up_to(s: Scratch, n: int, reach: float, limit: float, floor: float) -> int:
-    """The first of the `n` entries that has to be written by itself, or n."""
+    """The first of the `n` entries that must be written by itself, or n."""
     for e in range(n):
         if not series_serves(s, e, reach, limit, floor):
             return e
@@ -88,7 +104,7 @@ def series_serves_up_to(s: Scratch, n: int, reach: float, limit: float, floor: f
 
 @njit(**OPTIONS)
 def write_phi_alone(model: KernelParameters, s: Scratch, start: int, e: int, base: Base) -> None:
-    """Replace what `write_phi` has written of an entry."""
+    """Replace the phi by `write_phi` of an entry."""
     tile, phi = s.tile, s.phi_tile
     i = np.uint64(e)
     entry = alone(model, s, s.terms[start + e], s.a[start + e], base)
@@ -128,7 +144,7 @@ def factors(s: Scratch, start: int, n: int, width: int) -> tuple[float, float]:
 
 @njit(**OPTIONS)
 def tilt_factors(s: Scratch, start: int, n: int, length: float) -> float:
-    """After `factors`, with eta tilted: sqrt(c) / kappa in the place of sqrt(c) m. Returns sum c log kappa."""
+    """After `factors`, with eta tilted: replace sqrt(c) m by sqrt(c) / kappa. Returns sum c log kappa."""
     tile, copies = s.tile, s.copies
     at = np.uint64(start)
     product = 0.0
@@ -229,7 +245,7 @@ def add_row(
     s2: float,
     s3: float,
 ) -> None:
-    """Add to the topics live[j], ..., live[j + 3] of row live[i]; j <= i. What lies right of the diagonal is never read."""
+    """Add to the topics live[j], ..., live[j + 3] of row live[i]; j <= i. Nobody reads the right of the diagonal."""
     if i >= n_live:
         return
     k = live[i]
@@ -275,9 +291,9 @@ def add_covariate_statistics(
     score: Vector,
     information: Matrix,
 ) -> None:
-    """The rows of score and information that belong to the covariates x, below those of the topics.
+    """Add to the rows of score and information of the covariates x, below those of the topics.
 
-    `weight` times `assigned` / N is the information that a topic and the constant have in common.
+    `weight` times `assigned` / N is the information that topics share with a constant.
     """
     n_topics = assigned.shape[0]
     for p in range(x.shape[0]):
@@ -290,6 +306,48 @@ def add_covariate_statistics(
 
 
 @njit(**OPTIONS)
+def add_log_theta(
+    model: KernelParameters, s: Scratch, length: float, weight: float, log_theta: Vector, scalars: Vector
+) -> None:
+    """Add one document's E[log theta] times its weight."""
+    total = digamma(model.alpha_sum + length)
+    for k in range(log_theta.shape[0]):
+        log_theta[k] += weight * (s.elog[k] - total)
+    scalars[LOG_THETA_WEIGHT] += weight
+
+
+@njit(**OPTIONS)
+def write_document(
+    model: KernelParameters,
+    s: Scratch,
+    ascent: Ascent,
+    d: int,
+    weight: float,
+    n_tokens: int,
+    mean: float,
+    variance: float,
+    scalars: Vector,
+    posteriors: BlockPosteriors,
+) -> None:
+    """Add document `d` to the scalars, and write its rows of gamma and `per_document` if asked."""
+    scalars[ELBO] += weight * ascent.elbo
+    scalars[N_UNCONVERGED] += 0.0 if ascent.converged else 1.0
+    scalars[N_SWEEPS] += ascent.n_sweeps
+    scalars[N_TOKENS] += n_tokens
+    gamma, per_document = posteriors.gamma, posteriors.per_document
+    if gamma.shape[0] > 0:
+        for k in range(gamma.shape[1]):
+            gamma[d, k] = model.alpha[k] + s.assigned[k]
+    if per_document.shape[0] > 0:
+        per_document[d, MEAN] = mean
+        per_document[d, VARIANCE] = variance
+        per_document[d, DOCUMENT_ELBO] = ascent.elbo
+        per_document[d, SWEEPS] = ascent.n_sweeps
+        per_document[d, KNOWN_TOKENS] = n_tokens
+        per_document[d, CONVERGED] = 1.0 if ascent.converged else 0.0
+
+
+@njit(**OPTIONS)
 def write_out(
     model: KernelParameters,
     s: Scratch,
@@ -299,13 +357,13 @@ def write_out(
     topic_counts: Matrix,
     product: bool,
 ) -> tuple[float, float]:
-    """Write phi of the last sweep and what is summed over it; returns sum_n m_n and sum_n Var(eta).
+    """Write phi of the last sweep and its sums; returns sum_n m_n and sum_n Var(eta).
 
-    The expected counts times `weight` are added to `topic_counts` if it has rows;
-    only then `gram` is made, for a labelled document.
+    Adds the expected counts times `weight` to `topic_counts` if it has rows. Only then, and for a labelled document, makes
+    `gram`.
 
-    With `product`, `model` is tilted (see :mod:`dslda.variational.kernels.exponential`): the first number returned is
-    sum_n log kappa_n, `assigned_m` is sum_n phi_n / kappa_n, and `gram` is made of phi_n / kappa_n.
+    With `product`, `model` is tilted (:mod:`dslda.variational.kernels.exponential`): the first number returned is
+    sum_n log kappa_n, `assigned_m` is sum_n phi_n / kappa_n, and `gram` sums over phi_n / kappa_n.
     """
     n_topics = model.topics.shape[1]
     tile, width, gram = s.tile, document.width, s.gram

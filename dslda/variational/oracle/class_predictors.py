@@ -1,7 +1,7 @@
-"""The E-step of one document for a response of classes, readable: the oracle that tests hold `kernels.classes` to.
+"""The E-step of one document for a response of classes, readable: the oracle of `kernels.class_e_step`.
 
 Formulas are those of :mod:`dslda.variational.kernels.class_e_step`, in matrices: F = E[log p(y)] is a function of phibar,
-the mean of the phi_n, through the predictors m. Nothing is fast.
+the mean of the phi_n, through the predictors m.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassResponse:
-    """The class of a document and what belongs to it.
+    """The class of a document and its companions.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def mean_assignment(state: DocumentState) -> NDArray[np.float64]:
 def predictors(
     phibar: NDArray[np.float64], length: float, parameters: Parameters, response: ClassResponse
 ) -> NDArray[np.float64]:
-    """The numbers whose softmax are the probabilities of the classes, shape (C,)."""
+    """Numbers whose softmax are the probabilities of the classes, shape (C,)."""
     offset = response.x @ parameters.zeta
     m: NDArray[np.float64]
     if response.form == "bound":
@@ -80,7 +80,7 @@ def predictors(
 
 
 def _spread(phibar: NDArray[np.float64], length: float, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """V, the covariance of the predictors if all tokens were drawn from phibar, shape (C, C)."""
+    """V, the covariance of predictors for tokens drawn from phibar, shape (C, C)."""
     mean = phibar @ eta
     covariance: NDArray[np.float64] = ((eta.T * phibar) @ eta - np.outer(mean, mean)) / length
     return covariance
@@ -103,7 +103,7 @@ def expected_log_likelihood(
 def _pull(
     phibar: NDArray[np.float64], length: float, parameters: Parameters, response: ClassResponse
 ) -> NDArray[np.float64]:
-    """Derivative of the delta method's F by m, V being held, shape (C,)."""
+    """Derivative of the delta method's F by m for constant V, shape (C,)."""
     p = special.softmax(predictors(phibar, length, parameters, response))
     covariance = _spread(phibar, length, parameters.eta)
     curvature = np.diag(p) - np.outer(p, p)
@@ -131,7 +131,7 @@ def slope(
 
 def document_elbo(state: DocumentState, parameters: Parameters, response: ClassResponse) -> float:
     """The evidence lower bound, term by term, with F times rho."""
-    # the words' part needs no family
+    # any family will do for the words' part
     elbo = one_predictor.document_elbo(state, np.nan, parameters, family=Gaussian(), rho=response.rho)
     if response.labelled:
         phibar = mean_assignment(state)
@@ -147,7 +147,7 @@ def document_statistics(
     n_topics, n_classes = eta.shape
     m = predictors(phibar, length, parameters, response)
     p = special.softmax(m)
-    # where the tokens are, seen from each class, shape (K, C)
+    # shares of the topics, seen from each class, shape (K, C)
     if response.form == "bound":
         tilted = phibar[:, np.newaxis] * np.exp(eta / length)
         shares = tilted / tilted.sum(axis=0)
@@ -178,11 +178,10 @@ def ascend(
     tol: float,
     max_sweeps: int,
 ) -> tuple[DocumentState, list[float], bool]:
-    """Sweep from equal shares until the ELBO changes by less than `tol` of itself, at most `max_sweeps` times.
+    """The steps of `kernels.ascent`, by sweeps that move h, with phi_n proportional to beta_n exp(h).
 
-    phi_n is proportional to beta_n exp(h). A sweep moves h to E[log theta] + rho slope / N; where that lowers the ELBO, half
-    as far. Until it first does, two sweeps are followed by a :func:`one_predictor.stride`, which is taken back where the ELBO
-    falls after it. Returns the last state, the ELBO after each sweep that was kept, and whether it converged.
+    The target of h is E[log theta] + rho slope / N. After a fall, the share of the way never grows back. Returns the last
+    state, the ELBO after each sweep that was kept, and whether it converged.
     """
     state = one_predictor.cold_start(terms, counts, parameters, granularity="term")
     before = h = target = _target(state, parameters, response)

@@ -1,7 +1,7 @@
-"""The E-step of one document, readable, straight from docs/model.md: the oracle that tests hold the kernel to.
+"""The E-step of one document, readable, straight from docs/model.md: the oracle of the compiled kernels.
 
-phi is kept as an explicit matrix and every update is the exact coordinate update; nothing is fast. Granularity "token"
-passes each occurrence as its own row (copies all 1), "term" a row per distinct term.
+phi is an explicit matrix, and every update is the exact coordinate update; nothing is fast. Granularity "token" has a row
+for each occurrence (copies all 1), "term" a row for each distinct term.
 """
 
 from __future__ import annotations
@@ -30,14 +30,11 @@ __all__ = [
 ]
 
 
-#: a fall of the ELBO below this share of it is rounding
+# as in `kernels.ascent` and `kernels.sweeps`, which import numba
 LEAST_FALL = 1e-10
-#: of the way to where phi would be stationary, however often the ELBO falls
 SHORTEST_SHARE = 2.0**-20
-#: what a response may pull with, as `kernels.sweeps` has it
-LARGEST_PULL = 1e9
-#: times the first of the two steps it extrapolates
 LONGEST_STRIDE = 3.0
+LARGEST_PULL = 1e9
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +79,7 @@ def moments(
 ) -> tuple[float, float]:
     """Mean and variance of omega = eta'zbar under q (model.md, section 1).
 
-    Of a family whose E[exp(omega)] is taken exactly, the v for which that is exp(m + v / 2).
+    If the family's E[exp(omega)] is exact, v is the number that makes it exp(m + v / 2).
     """
     m_n = state.phi @ eta
     variances = state.phi @ (eta * eta) - m_n**2
@@ -96,7 +93,7 @@ def moments(
 def slopes(
     y: float, omega: float, parameters: Parameters, *, family: Family, aux: float = 1.0
 ) -> tuple[float, float, float]:
-    """l1, l2, l3 at omega; where l bends upwards its bend is left out."""
+    """l1, l2, l3 at omega, without the bend of l where it is upwards."""
     arguments = y, omega, parameters.delta, aux
     l1, l2 = family.first_derivative(*arguments), family.second_derivative(*arguments)
     return (l1, l2, family.third_derivative(*arguments)) if l2 < 0.0 else (l1, 0.0, 0.0)
@@ -114,7 +111,7 @@ def pull_of(
 ) -> NDArray[np.float64]:
     """The response's pull at the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2.
 
-    Where l is not quadratic, no more than leaves a_n eta, with eta from its mean, below about `LARGEST_PULL`.
+    Where l is not quadratic, the pull keeps a_n eta, with eta from its mean, below about `LARGEST_PULL`.
     """
     n = state.length
     m, v = moments(state, parameters.eta)
@@ -137,8 +134,8 @@ def sweep(
 ) -> DocumentState:
     """One pass of coordinate ascent over the rows of phi, then gamma.
 
-    l1 is linearised, and l2, l3 and v are held, within the sweep: exact where l is quadratic (Gaussian), and with the
-    same fixed point for every family. A family whose E[exp(omega)] is taken exactly has exact updates, and no pull.
+    Within the sweep, l1 is linear and l2, l3 and v are constant: exact where l is quadratic (Gaussian), and with the
+    same fixed point for every family. A family with an exact E[exp(omega)] has exact updates, and no pull.
     """
     eta, beta = parameters.eta, parameters.topics
     phi = state.phi.copy()
@@ -179,7 +176,7 @@ def sweep(
             row = special.softmax(base + (rest + coupling * m_i) * eta + b * eta * eta)
             return row, float(row @ eta) - m_i
 
-        # m = eta'phi(m): the right side falls in m, so there is one root (it is explicit for a single token)
+        # m = eta'phi(m): the right side falls in m, so there is one root, explicit for a single token
         low, high = float(eta.min()), float(eta.max())
         if high > low:
             m_i = optimize.brentq(
@@ -202,9 +199,9 @@ def sweep_part_of_the_way(
     offset: float = 0.0,
     aux: float = 1.0,
 ) -> DocumentState:
-    """Move log phi a `share` of the way to where its gradient at `state` would have it, then gamma.
+    """Move log phi a `share` of the way to the stationary point of its gradient at `state`, then gamma.
 
-    All rows move at once: a step along the natural gradient, on which the ELBO rises for any l if the step is short enough.
+    All rows move at once: a step along the natural gradient. If it is short enough, the ELBO rises for any l.
     """
     eta = parameters.eta
     elog_theta = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
@@ -253,7 +250,7 @@ def expected_log_likelihood(
     offset: float = 0.0,
     aux: float = 1.0,
 ) -> float:
-    """F: E[log p(y)] by the delta method, its bend left out where it is upwards, or exactly (`Family.is_exact_product`)."""
+    """F: E[log p(y)] by the delta method, without an upward bend, or exactly (`Family.is_exact_product`)."""
     m, v = moments(state, eta, family)
     if family.is_exact_product:
         free = family.log_likelihood(y, 0.0, delta, aux) + 1.0 / float(delta[0])
@@ -301,7 +298,7 @@ def curvatures(
     offset: float = 0.0,
     aux: float = 1.0,
 ) -> tuple[float, float]:
-    """The document's weight in the information, and the largest bend of l at the mean of omega and one deviation off."""
+    """The document's weight in the information, and the largest curvature of l near the mean of omega."""
     if family.is_quadratic:
         return 0.0, 0.0
     m, v = moments(state, parameters.eta)
@@ -323,12 +320,7 @@ def update_until_converged(
     offset: float = 0.0,
     aux: float = 1.0,
 ) -> tuple[DocumentState, list[float]]:
-    """Sweeps until the ELBO changes by less than `tol` of itself; returns the ELBO of the state kept after each.
-
-    Two sweeps that rise are followed by a :func:`stride` of gamma. A sweep that lowers the ELBO is taken back: one after a
-    stride, and one where l is not quadratic, so that v or l2 may move too far for the linearisation. After one of these the
-    next goes half as far, and after one that is kept, twice as far again.
-    """
+    """The steps of `kernels.ascent`; returns the last state kept, and after each sweep the ELBO of the state kept."""
     response: dict[str, Any] = {"family": family, "rho": rho, "offset": offset, "aux": aux}
     may_fall = not (np.isnan(y) or family.is_quadratic or family.is_exact_product)
     trace: list[float] = []
@@ -344,7 +336,6 @@ def update_until_converged(
             trial = sweep_part_of_the_way(state, y, parameters, share=share, **response)
         before = trace[-1] if trace else -np.inf
         elbo = document_elbo(trial, y, parameters, **response)
-        # what a stride gains and what it overshoots may cancel
         converged = not strode and abs(elbo - before) <= share * tol * abs(elbo)
         if (strode and elbo < before) or (may_fall and elbo < before - LEAST_FALL * abs(before)):
             trace.append(before)
@@ -375,10 +366,10 @@ def stride(
     gamma: NDArray[np.float64],
     alpha: NDArray[np.float64],
 ) -> NDArray[np.float64] | None:
-    """Where two sweeps from gamma = older to old and on to gamma point, not below alpha; None if they came as far themselves.
+    """The end that two sweeps point to, from older to old to gamma, not below alpha; None if it is no farther than gamma.
 
-    SQUAREM, step length S3 (Varadhan and Roland, 2008): with r the first step and v what the second differs from it by,
-    older + 2 s r + s^2 v, s = |r| / |v|.
+    SQUAREM, step length S3 (Varadhan and Roland, 2008): older + 2 s r + s^2 v, with the first step r, the second r + v, and
+    s = |r| / |v|.
     """
     r = old - older
     v = (gamma - old) - r

@@ -1,6 +1,6 @@
-"""E[exp(omega)] of one document as the product over its tokens, readable: the exact form for Poisson responses.
+"""E[exp(omega)] of one document as a product over its tokens, readable: the exact form for Poisson responses.
 
-For :mod:`dslda.variational.oracle.one_predictor`, of which these are the parts that differ; docs/model.md has the formulas.
+These are the parts of :mod:`dslda.variational.oracle.one_predictor` that differ; docs/model.md has the formulas.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def log_kappa(phi: NDArray[np.float64], eta: NDArray[np.float64], length: float)
 
 
 def expected_exp(log_a: float) -> float:
-    """exp, bounded as in the kernel."""
+    """exp with the bound of the kernel."""
     return float(np.exp(min(log_a, _LARGEST_EXPONENT)))
 
 
@@ -59,12 +59,12 @@ def update_rows(
         def assign(
             x: float, i: int = i, c: float = c, others: float = others
         ) -> tuple[NDArray[np.float64], float]:
-            # a constant in the exponents is free: with expm1 they stay small where eta / N does
+            # a constant in the exponents is free; with expm1 they stay small where eta / N is small
             pull = -rho * expected_exp(others + high + (c - 1.0) * x) * np.expm1(eta / n - high)
             row = special.softmax(exponents[i] + rho * y * eta / n + pull)
             return row, float(log_kappa(row[np.newaxis], eta, n)[0]) - x
 
-        # x = log kappa: what the row has falls in x, so there is one root (it is explicit for a single token)
+        # x = log kappa: that of the row falls in x, so there is one root, explicit for a single token
         x = low
         if high > low and c > 1.0:
             x = optimize.brentq(lambda x, f=assign: f(x)[1], low - 1e-9, high + 1e-9, xtol=1e-15, rtol=1e-15)

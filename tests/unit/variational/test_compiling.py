@@ -1,4 +1,4 @@
-"""The kernel of each family, where it is compiled, and what is said meanwhile."""
+"""The kernel of each family, its compilation, and the line in the log meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dslda.engine.progress import telling_after
 from dslda.families.registry import FAMILIES, get_family
 from dslda.ingestion.ingest import ingest
 from dslda.variational.compiling import kernel_of, telling_of_compilation
-from dslda.variational.kernels import block_kernel
+from dslda.variational.kernels.block_e_step import block_kernel
 from dslda.variational.kernels.class_e_step import class_block
 from tests.helpers.files import write_records
 
@@ -38,7 +38,7 @@ def test_each_family_has_one_kernel_for_training_and_one_for_prediction(name: st
 def test_one_line_tells_of_a_compilation_that_takes_long(
     caplog: pytest.LogCaptureFixture, level: int
 ) -> None:
-    """Also where nobody has asked for information, as in a notebook."""
+    """Also where INFO is hidden, as in a notebook."""
     with caplog.at_level(level, logger="dslda.engine"), telling_of_compilation(patience=0.0):
         for function in (lambda x: x + 1, lambda x: x + 2):
             numba.njit("int64(int64)")(function)
@@ -49,7 +49,7 @@ def test_one_line_tells_of_a_compilation_that_takes_long(
     caplog.clear()
     with telling_of_compilation(patience=3600.0):
         numba.njit("int64(int64)")(lambda x: x + 3)
-    # nothing waits any more
+    # no timer is left
     assert not any(
         isinstance(thread, threading.Timer) and not thread.finished.is_set()
         for thread in threading.enumerate()
@@ -103,7 +103,7 @@ PROGRAM = """
 
 
 def test_the_client_compiles_once_before_its_own_workers_start(tmp_path: Path) -> None:
-    """Each of them would compile the same; a cluster of the user's own has its own processor and cache."""
+    """Our own workers would compile the same; a cluster of the user has its own processor and cache."""
     rows = [{"text": "apple pear plum " * (1 + i % 3), "y": i % 3} for i in range(30)]
     write_records(tmp_path / "a.jsonl", rows)
     ingest(tmp_path / "a.jsonl", tmp_path / "a.corpus", text="text", response="y", min_df=1, max_df=1.0)

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
 from dslda.variational.estep import infer
-from dslda.variational.kernels import strides
-from dslda.variational.kernels.strides import Trail
+from dslda.variational.kernels import ascent
+from dslda.variational.kernels.ascent import Trail
 from dslda.variational.oracle import one_predictor
 from dslda.variational.parameters import FitSpec, Parameters
 from tests.helpers.problems import Documents, documents_of, random_document
@@ -19,7 +19,7 @@ N_TERMS, N_TOPICS = 60, 6
 
 
 def overlapping_topics(rng: np.random.Generator) -> tuple[Documents, Parameters]:
-    """Topics that share most of their words, which is where sweeps creep."""
+    """Topics that share most of their words, so that sweeps creep."""
     common = rng.dirichlet(np.ones(N_TERMS))
     topics = np.array([0.7 * common + 0.3 * rng.dirichlet(np.full(N_TERMS, 0.1)) for _ in range(N_TOPICS)]).T
     eta = rng.normal(size=N_TOPICS)
@@ -72,12 +72,12 @@ def test_where_it_stops_a_sweep_changes_nothing(gaussian: Family) -> None:
 
 
 def compiled_stride(older: np.ndarray, old: np.ndarray, gamma: np.ndarray, alpha: np.ndarray) -> bool:
-    """The kernel's, as Python: what is compiled has no wrapper."""
+    """The kernel's stride as Python, since the compiled one has no wrapper."""
     nothing = np.zeros(len(gamma))
     trail = Trail(nothing.copy(), nothing.copy(), *(nothing,) * 5)
     for before in (older, old):
-        strides.mark.py_func(trail, before)
-    return bool(strides.stride.py_func(trail, gamma, alpha))
+        ascent.mark.py_func(trail, before)
+    return bool(ascent.stride.py_func(trail, gamma, alpha))
 
 
 def test_a_stride_goes_to_the_end_of_a_geometric_series() -> None:
@@ -103,7 +103,7 @@ def test_a_stride_goes_to_the_end_of_a_geometric_series() -> None:
             [1.0, 1.0],
             [2.0, 1.0],
             [3.0, 1.0],
-            [1.0 + 2.0 * strides.LONGEST_STRIDE, 1.0],
+            [1.0 + 2.0 * ascent.LONGEST_STRIDE, 1.0],
         ),  # steps that do not shrink
     ],
 )
@@ -111,13 +111,13 @@ def test_strides_are_bounded(
     older: list[float], old: list[float], gamma: list[float], expected: list[float] | None
 ) -> None:
     alpha = np.full(2, 0.5)
-    found = one_predictor.stride(np.array(older), np.array(old), np.array(gamma), alpha)
+    strode = one_predictor.stride(np.array(older), np.array(old), np.array(gamma), alpha)
     moved = np.array(gamma)
     assert compiled_stride(np.array(older), np.array(old), moved, alpha) == (expected is not None)
     if expected is None:
-        assert found is None
+        assert strode is None
         assert moved.tolist() == gamma
     else:
-        assert found is not None
-        assert_allclose(found, expected)
+        assert strode is not None
+        assert_allclose(strode, expected)
         assert_allclose(moved, expected)
