@@ -1,4 +1,4 @@
-"""How fast is the E-step, in token*topic/s, beside the bare kernel of unsupervised LDA?
+"""Speed of the E-step, in token*topic/s, beside the bare kernel of unsupervised LDA.
 
 Both run in this process, in turn, over the same documents with the same topics; each in CPU seconds of one thread. A
 "token" is an entry with its own variational distribution: a distinct term of a document (granularity
@@ -160,7 +160,7 @@ def _measure(
 def _trained(
     indptr: np.ndarray, terms: np.ndarray, data: np.ndarray, y: np.ndarray, n_terms: int, spec: FitSpec
 ) -> Parameters:
-    """Parameters after ten EM iterations: topics as the E-step meets them for most of a fit."""
+    """Parameters after ten EM iterations, with topics like those of most of a fit."""
     family = get_family("gaussian")
     parameters = initial_parameters(n_terms, spec=spec, family=family, moments=STANDARDISED)
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Which columns of a corpus a response model uses, and how: from a document's columns to what the E-step reads."""
+"""The columns of a corpus in a response model: from a document's columns to the `extras` of the E-step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dslda.variational.parameters import Parameters, Scaling
 
 UNSCALED = Scaling()
 
-# names of the columns of a document's extras that come before the covariates, in order
+# columns of a document's extras before the covariates
 EXTRAS = ("offset", "aux", "weight", "emphasis")
 OFFSET, AUX, WEIGHT, EMPHASIS = range(len(EXTRAS))
 FIRST_COVARIATE = len(EXTRAS)
-# of a document that lacks one, whose response is left out; without a weight it is left out altogether
+# for a missing value: the response is left out then, and without a weight the document
 NEUTRAL = (0.0, 1.0, 0.0, 1.0)
 
 __all__ = ["EXTRAS", "ROLES", "CovariateColumn", "Design", "outside_of_role"]
@@ -28,11 +28,11 @@ ROLES = {
     "trials": Interval(1.0, low_closed=True, integer=True),
     "event": Interval(0.0, 1.0, low_closed=True, high_closed=True, integer=True),
 }
-"""What the columns beside the response may hold; missing values are none of these."""
+"""Values that the columns beside the response may hold; missing values count as none of these."""
 
 
 def outside_of_role(role: str, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether each value is one that a column of this role must not hold; NaN (missing) is none."""
+    """Whether a column of this role must not hold a value; it may hold NaN (missing)."""
     return ~(ROLES[role].contains(values) | np.isnan(values))
 
 
@@ -62,7 +62,7 @@ class CovariateColumn:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The columns of a fit. Small: it travels with tasks and is stored with models.
+    """The columns of a fit. Small, since it travels with tasks and is stored with models.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Design:
     scaling : Scaling
         From the user's response to the one that is fitted.
     exposure : str or None
-        Covariate that the expected response is proportional to: its logarithm is an offset of the linear predictor.
+        Covariate to which the expected response is proportional: its logarithm is an offset of the linear predictor.
     auxiliary : str or None
         Covariate that holds the trials or the event (see :attr:`~dslda.families.base.Family.auxiliary`).
     weight : str or None
@@ -78,11 +78,11 @@ class Design:
     trials : bool
         `auxiliary` holds trials, not events.
     classes : tuple of float or None
-        The values that a response of classes takes, in rising order: its code is the position. None where the response is
-        no class, or a code already.
+        The values of a response of classes, in rising order: a code is a position. None where the response is no class, or
+        a code already.
     class_weight : tuple of float or None
-        Weight of each class by its code. A class of weight 0 is left out of the fit; the others shift the log-odds of what
-        the fit has found (:meth:`weighed`), and take no part in it.
+        Weight of each class by its code. A class of weight 0 is left out of the fit. Other weights play no part in the fit,
+        but shift its log-odds (:meth:`weighed`).
     covariates : tuple of CovariateColumn
     """
 
@@ -98,20 +98,20 @@ class Design:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The covariates of the corpus that must be read."""
-        named = [self.exposure, self.auxiliary, self.weight, *(c.name for c in self.covariates)]
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        """The covariates of the corpus to read."""
+        names = [self.exposure, self.auxiliary, self.weight, *(c.name for c in self.covariates)]
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
     def lacking(self, columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_] | None:
         """Documents without a value in one of :attr:`columns`, shape (D,); None where there are no columns.
 
-        Their response says nothing: training takes it for missing.
+        Training takes their response for missing.
         """
-        found = [np.isnan(columns[name]) for name in self.columns]
-        return np.logical_or.reduce(found) if found else None
+        missing = [np.isnan(columns[name]) for name in self.columns]
+        return np.logical_or.reduce(missing) if missing else None
 
     def to_model(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The response that is fitted, NaN where missing."""
+        """The response on the scale of the fit, NaN where missing."""
         if self.classes is None:
             return self.scaling.to_model(y)
         codes = np.searchsorted(self.classes, y).astype(np.float64)
@@ -119,10 +119,10 @@ class Design:
         return codes
 
     def weighed(self, parameters: Parameters, *, back: bool = False) -> Parameters:
-        """Parameters for classes that are as frequent as `class_weight` makes them; `back` for those of the fit.
+        """Parameters for classes as frequent as `class_weight` makes them; with `back`, from those to the fit's.
 
-        Where classes are drawn at other rates than they have, the log-odds change by the logarithms of the rates and nothing
-        else does (Prentice and Pyke 1979). zbar sums to 1, so that they are added to the coefficients of all topics.
+        Sampling classes at different rates changes the log-odds by the logarithms of the rates, and nothing else (Prentice
+        and Pyke 1979). Since zbar sums to 1, the logarithms are added to the coefficients of all topics.
         """
         if self.class_weight is None:
             return parameters
@@ -137,14 +137,14 @@ class Design:
         y: NDArray[np.float64],
         weight: NDArray[np.float64] | None,
     ) -> NDArray[np.float64] | None:
-        """What the E-step is told of each document beside its words and response, shape (D, 4 + P).
+        """Inputs of the E-step beside words and responses, shape (D, 4 + P); None if all are neutral.
 
-        None where there is nothing to tell. See :func:`dslda.variational.estep.e_step`.
+        See :func:`dslda.variational.estep.e_step`.
 
         Parameters
         ----------
         columns : mapping of str to ndarray of float64, shape (D,)
-            Holds :attr:`columns`; NaN where missing, which is then without effect (a weight: 0).
+            With :attr:`columns`. NaN, a missing value, has no effect (a missing weight is 0).
         y : ndarray of float64, shape (D,)
             Responses in the user's units.
         weight : ndarray of float64, shape (D,), optional

@@ -1,4 +1,4 @@
-"""Where EM starts."""
+"""Starting values of EM."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["initial_parameters"]
 
 # relative size of the random perturbation of the uniform topics
 _PERTURBATION = 0.01
-# Dirichlet parameter of a term in every topic, where topics are distributions: so much above 1 that exp(E[log beta]) has
-# the perturbation of the means. (With counts of 0.1, digamma would make 10% of that 1%.)
+# Dirichlet parameter of a term in every topic, for topics that are distributions: so far above 1 that exp(E[log beta]) has
+# the perturbation of the means. (With counts of 0.1, digamma would turn 1% into 10%.)
 _CERTAINTY = 100.0
 
 
@@ -21,10 +21,10 @@ def initial_parameters(
 ) -> Parameters:
     """Starting values of Blei and McAuliffe (2010, section 3.2), a pure function of the arguments.
 
-    Topics are uniform with a perturbation of 1%: while they are nearly equal the response decides how documents first
-    split (movie reviews, K = 10, five folds: predictive R2 0.40 against 0.32 with a perturbation of 100%). eta is a grid
-    around the family's starting point, [-1, 1] for a standardised response, and delta the family's. Topics that are
-    distributions have these means, and next to no variance.
+    Topics are uniform with a perturbation of 1%. While they are nearly equal, the response decides how documents first
+    split (movie reviews, K = 10, five folds: predictive R2 0.40, against 0.32 with a perturbation of 100%). eta is a grid
+    around the family's starting point, [-1, 1] for a standardised response; delta is the family's. Topics that are
+    distributions have these means and hardly any variance.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def initial_parameters(
     spec : FitSpec
     family : Family
     moments : ResponseMoments
-        Of the responses on the scale that the model is fitted to.
+        Moments of the responses on the scale of the fit.
     n_covariates : int
     """
     rng = np.random.default_rng([spec.seed, n_terms, spec.n_topics])

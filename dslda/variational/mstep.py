@@ -1,26 +1,29 @@
-"""The M-step: new parameters from the sums of the E-step."""
+"""The M-step: new parameters from the sums of the E-step, and the objective that EM raises."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, special
 
 from dslda.families.answers import asked, checked_delta
 from dslda.families.base import Family
-from dslda.variational.dirichlet import update_alpha
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import topic_divergence
 
-__all__ = ["m_step", "objective", "prior_precision", "topic_log_prior"]
+__all__ = ["m_step", "objective", "prior_precision", "topic_log_prior", "update_alpha"]
 
-# eigenvalues of the information below this fraction of the largest are directions the data say nothing about
+# data say nothing about directions whose eigenvalue of the information is below this fraction of the largest
 _RANK_TOLERANCE = 1e-12
 _BLOCK_NUMBERS = 1 << 22
+# range of alpha in which every number of the E-step stays finite (see FitSpec)
+_LOWEST_ALPHA, _HIGHEST_ALPHA = 1e-10, 1e6
+_MOST_ALPHA_STEPS = 100
+_ALPHA_TOLERANCE = 1e-10
 
 
-# what falls below the smallest double is 0, whatever the caller has asked numpy to raise
+# numbers below the smallest double are 0, even where the caller has numpy raise
 @np.errstate(under="ignore")
 def m_step(
     parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
@@ -38,7 +41,7 @@ def m_step(
     parameters : Parameters
         Those of the E-step.
     statistics : SufficientStatistics
-        Of all documents.
+        Sums over all documents.
     family : Family
     spec : FitSpec
     """
@@ -66,7 +69,7 @@ def m_step(
 def _coefficient_step(
     parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
 ) -> tuple[NDArray[np.float64], float]:
-    """The step of (eta, zeta), shape (K + P,) or (K + P, C), and by how much it raises F to second order."""
+    """The step of (eta, zeta), shape (K + P,) or (K + P, C), and its gain in F to second order."""
     coefficients = np.concatenate([parameters.eta, parameters.zeta])
     penalty = prior_precision(parameters, family, spec)
     score = statistics.score - penalty @ coefficients
@@ -74,14 +77,14 @@ def _coefficient_step(
     if coefficients.ndim == 1:
         step = _solve(information, score)
         if statistics.curvature > 0.0:
-            # near the optimum a step too long by half swings to and fro, and by more runs away
+            # near the optimum, a step twice too long swings to and fro, and a longer one runs away
             step *= min(statistics.curvature / statistics.curvature_bound, 1.0)
         if not family.is_quadratic:
             step *= _damping(step)
         gain = float(statistics.score @ step - 0.5 * step @ (statistics.information @ step))
         return step, gain
     step = np.column_stack([_solve(h, g) for h, g in zip(information, score.T, strict=True)])
-    # what all classes have in common, which F does not see; in its bound it does (see `kernels.classes`), but for one number
+    # a part common to all classes leaves F as it is; its bound only if it is one number (see `kernels.class_e_step`)
     common = step.mean(axis=1, keepdims=True)
     if family.uses_bound:
         common[: parameters.n_topics] = common[: parameters.n_topics].mean()
@@ -91,9 +94,9 @@ def _coefficient_step(
 
 
 def prior_precision(parameters: Parameters, family: Family, spec: FitSpec) -> NDArray[np.float64]:
-    """Of the prior of (eta, zeta), shape (K + P, K + P).
+    """Precision of the prior of (eta, zeta), shape (K + P, K + P).
 
-    It pulls covariates' coefficients towards 0 and topics' towards their mean, which stands for the intercept.
+    It pulls the coefficients of covariates towards 0, and those of topics towards their mean, which acts as the intercept.
     """
     n_topics = parameters.n_topics
     ridge = _ridge(family, spec)
@@ -116,15 +119,15 @@ def _ridge(family: Family, spec: FitSpec) -> float:
 def objective(
     statistics: SufficientStatistics, parameters: Parameters, *, family: Family, spec: FitSpec
 ) -> float:
-    """What EM ascends: the documents' ELBO plus the log densities of topics and coefficients under their priors.
+    """The documents' ELBO plus the log densities of topics and coefficients under their priors, up to a constant.
 
-    Up to a constant. Of topics that are distributions it is minus their divergence from the prior, with all constants:
-    without a prior of the coefficients the objective is then a lower bound of the log evidence.
+    Topics that are distributions enter by minus their divergence from the prior, with all constants. Then, without a prior
+    of the coefficients, the objective is a lower bound of the log evidence.
 
     Parameters
     ----------
     statistics : SufficientStatistics
-        Of the E-step at `parameters` (as :func:`~dslda.variational.topics.in_e_step` has them).
+        Sums of the E-step at `parameters` (by way of :func:`~dslda.variational.topics.in_e_step`).
     parameters : Parameters
     family : Family
     spec : FitSpec
@@ -140,7 +143,7 @@ def objective(
 
 
 def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
-    """topic_prior * sum log beta over the terms the model knows; 0 without a prior."""
+    """topic_prior * sum log beta over known terms; 0 without a prior."""
     if topic_prior == 0.0:
         return 0.0
     total = 0.0
@@ -156,14 +159,11 @@ def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
 def _topics(
     topic_counts: NDArray[np.float64], topic_prior: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Normalised topics, shape (V, K), and the sums they were divided by.
-
-    A term that no document has stays without mass, and so unknown, everywhere.
-    """
+    """Normalised topics, shape (V, K), and the sums before. A term in no document stays without mass, and so unknown."""
     seen = topic_counts.sum(axis=1) > 0.0
     topics = topic_counts + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
     totals = topics.sum(axis=0)
-    # without a prior a topic may die: uniform over the terms seen keeps it harmless and finite
+    # without a prior a topic may die: one that is uniform over the terms seen is finite and harmless
     dead = ~(totals > 0.0)
     if dead.any():
         topics[:, dead] = np.where(seen, 1.0, 0.0)[:, np.newaxis]
@@ -179,3 +179,74 @@ def _solve(information: NDArray[np.float64], score: NDArray[np.float64]) -> NDAr
     vectors = vectors[:, keep]
     step: NDArray[np.float64] = vectors @ ((vectors.T @ score) / values[keep])
     return step
+
+
+def update_alpha(
+    alpha: NDArray[np.float64], log_theta: NDArray[np.float64], weight: float, *, symmetric: bool
+) -> NDArray[np.float64]:
+    """Maximise weight (log Gamma(sum alpha) - sum log Gamma(alpha_k)) + sum (alpha_k - 1) log_theta_k.
+
+    Newton with the linear-time inverse of Blei, Ng and Jordan (2003, appendix A.4.2), on log alpha, so that alpha stays
+    above 0; a step that does not ascend is halved.
+
+    Parameters
+    ----------
+    alpha : ndarray of float64, shape (K,)
+        Start of the search.
+    log_theta : ndarray of float64, shape (K,)
+        Sum of E[log theta] over documents.
+    weight : float
+        Sum of the weights of these documents; 0 leaves alpha as it is.
+    symmetric : bool
+        Keep all entries equal.
+    """
+    # a single topic has all of every document, whatever alpha is
+    if not weight > 0.0 or len(alpha) == 1:
+        return alpha
+    mean_log = log_theta / weight
+    if symmetric:
+        mean_log = np.full_like(mean_log, mean_log.mean())
+        alpha = np.full_like(alpha, alpha.mean())
+    logs = np.log(alpha)
+    value = _alpha_objective(logs, mean_log)
+    for _ in range(_MOST_ALPHA_STEPS):
+        step = _alpha_step(np.exp(logs), mean_log)
+        size = 1.0
+        while size > 1e-8:
+            trial = np.clip(
+                logs + size * np.clip(step, -2.0, 2.0), np.log(_LOWEST_ALPHA), np.log(_HIGHEST_ALPHA)
+            )
+            new = _alpha_objective(trial, mean_log)
+            if new >= value:
+                break
+            size *= 0.5
+        else:
+            break
+        moved = float(np.abs(trial - logs).max())
+        logs, value = trial, new
+        if moved < _ALPHA_TOLERANCE:
+            break
+    new_alpha: NDArray[np.float64] = np.exp(logs)
+    return new_alpha
+
+
+def _alpha_objective(logs: NDArray[np.float64], mean_log: NDArray[np.float64]) -> float:
+    alpha = np.exp(logs)
+    return float(
+        special.gammaln(alpha.sum()) - special.gammaln(alpha).sum() + ((alpha - 1.0) * mean_log).sum()
+    )
+
+
+def _alpha_step(alpha: NDArray[np.float64], mean_log: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Uphill step in log alpha. The Hessian is a diagonal plus a constant times alpha alpha'."""
+    slope = special.digamma(alpha.sum()) - special.digamma(alpha) + mean_log
+    common = special.polygamma(1, alpha.sum())
+    gradient = alpha * slope
+    # leave out the slope's share of the curvature where it would bend upwards
+    diagonal = -(alpha**2) * special.polygamma(1, alpha) + np.minimum(gradient, 0.0)
+    inverse = 1.0 / diagonal
+    denominator = 1.0 / common + (alpha**2 * inverse).sum()
+    along = (alpha * inverse * gradient).sum() / denominator
+    step: NDArray[np.float64] = -(inverse * gradient - inverse * alpha * along)
+    # an indefinite curvature may point downhill
+    return step if step @ gradient > 0.0 else gradient

@@ -1,7 +1,7 @@
-"""The E-step of a partition by the rows of the topics that it needs, where it needs few.
+"""Parameters in parts, and the E-step of a partition on the rows of topics that it needs.
 
-The vocabulary of a partition is often a small part of V. Its E-step then runs on a table of the topics of its
-own terms, and its statistics have rows for these alone: less memory to fill with zeros, to hold and to send.
+The vocabulary of a partition is often a small part of V. Then its E-step runs on a table of the topics of its own terms,
+and its statistics have rows for these alone: less memory to fill with zeros, to hold and to send.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ __all__ = ["ParameterParts", "as_sent", "borders", "e_step_of_parts", "split"]
 
 
 def borders(n_terms: int, n_parts: int) -> list[int]:
-    """Where `n_parts` nearly equal ranges of the terms begin, and the end: `n_parts` + 1 numbers."""
+    """Borders of `n_parts` nearly equal ranges of the terms: `n_parts` + 1 numbers."""
     return [n_terms * i // n_parts for i in range(n_parts + 1)]
 
 
 def split(parameters: Parameters, n_parts: int) -> list[Parameters]:
-    """Parameters of consecutive, nearly equal ranges of the terms; all but the topics come with each.
-
-    The arrays are views.
+    """Parameters of consecutive, nearly equal ranges of the terms. Each has all parameters but topics; arrays are views.
 
     Parameters
     ----------
@@ -42,12 +40,12 @@ def split(parameters: Parameters, n_parts: int) -> list[Parameters]:
 
 
 class ParameterParts:
-    """Parameters as they come to a worker: in one piece, or in parts that are never put together.
+    """Parameters as a worker gets them: in one piece, or in parts that are never put together.
 
     Parameters
     ----------
     parts : sequence of Parameters
-        Of consecutive ranges of the terms; topics may be of float32, and lie at odd addresses.
+        Those of consecutive ranges of the terms; topics may be of float32, and lie at odd addresses.
     """
 
     def __init__(self, parts: Sequence[Parameters]) -> None:
@@ -64,7 +62,7 @@ class ParameterParts:
         return len(self._parts) == 1
 
     def whole(self) -> Parameters:
-        """With all topics, fit for the kernels; made once, since arrays arrive at odd addresses (xgboost#8690)."""
+        """All topics, fit for the kernels; made once, since arrays arrive at odd addresses (xgboost#8690)."""
         if self._whole is None:
             topics = [part.topics for part in self._parts]
             joined = topics[0] if self.in_one_piece else np.concatenate(topics)
@@ -73,7 +71,7 @@ class ParameterParts:
         return self._whole
 
     def of_terms(self, terms: NDArray[np.int64]) -> Parameters:
-        """With the topics of some terms only, which are given in ascending order."""
+        """Parameters with the topics of `terms` alone, which ascend."""
         topics = np.empty((len(terms), self._parts[0].n_topics))
         rows = [0, *np.searchsorted(terms, self._ends).tolist()]
         first = 0
@@ -94,15 +92,15 @@ def e_step_of_parts(
     spec: FitSpec,
     extras: NDArray[np.float64] | None = None,
 ) -> SufficientStatistics:
-    """As :func:`~dslda.variational.estep.e_step`, with the same bits, by rows of the terms that are there.
+    """:func:`~dslda.variational.estep.e_step`, with the same bits, on rows of the terms in the block.
 
-    Where these are most of the vocabulary, and the parameters in one piece, it is that function.
+    Takes all rows if the block has most of the vocabulary and the parameters are in one piece.
     """
-    there = np.zeros(parameters.n_terms, dtype=np.bool_)
-    there[terms] = True
-    # without a row the kernels would learn nothing at all
-    there[0] |= not len(terms)
-    used = np.flatnonzero(there)
+    occurs = np.zeros(parameters.n_terms, dtype=np.bool_)
+    occurs[terms] = True
+    # without a row the kernels would sum nothing
+    occurs[0] |= not len(terms)
+    used = np.flatnonzero(occurs)
     if parameters.in_one_piece and is_dense(len(used), parameters.n_terms):
         return e_step(indptr, terms, counts, y, parameters.whole(), family=family, spec=spec, extras=extras)
     row = np.empty(parameters.n_terms, dtype=np.int32)
@@ -116,9 +114,9 @@ def e_step_of_parts(
 
 
 def as_sent(parameters: Parameters, n_parts: int, *, float32: bool) -> Iterator[Parameters]:
-    """The parts in which parameters travel; with `float32` the topics lose their last digits.
+    """The parts in which parameters travel; with `float32`, topics lose their last digits.
 
-    An executor without workers goes through this as well, so that it gets the same bits.
+    An executor without workers does the same, to get the same bits.
     """
     for part in split(parameters, n_parts):
         yield replace(part, topics=part.topics.astype(np.float32)) if float32 else part

@@ -1,4 +1,4 @@
-"""What EM estimates and what it is told: frozen records, checked when made."""
+"""The parameters that EM estimates, and its settings: frozen records, checked when made."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dslda.settings import SETTINGS, Granularity, TopicEstimation
 __all__ = ["FitSpec", "Parameters", "Scaling"]
 
 LEAST_VARIATIONAL_PRIOR = 0.005
-"""exp(digamma(0.005)) is 1e-87, and the E-step takes weights below 1e-100 for 0: every term stays known to every topic."""
+"""exp(digamma(0.005)) is 1e-87. The E-step takes weights below 1e-100 for 0, so every term stays known to every topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The affine map between the user's response and the one the model is fitted to: ``(y - center) / scale``."""
+    """The affine map from the user's response to the one of the fit: ``(y - center) / scale``."""
 
     center: float = 0.0
     scale: float = 1.0
@@ -40,7 +40,7 @@ class Parameters:
     ----------
     topics : ndarray of float64, shape (V, K)
         The paper's beta, transposed so that one term's K weights lie together: columns sum to 1. A row of zeros is a
-        term the model does not know. With `concentration`, the means of the topics' distributions.
+        term unknown to the model. With `concentration`, the means of the topics' distributions.
     alpha : ndarray of float64, shape (K,)
         Dirichlet parameter of the topic proportions.
     eta : ndarray of float64, shape (K,), or (K, C) for a response of C classes
@@ -50,7 +50,7 @@ class Parameters:
     zeta : ndarray of float64, shape (P,) or (P, C)
         Coefficients of the standardised covariates.
     concentration : ndarray of float64, shape (K,), or None
-        Where topics are distributions, q(beta_k) = Dirichlet(concentration[k] * topics[:, k]); None where they are points.
+        For topics that are distributions, q(beta_k) = Dirichlet(concentration[k] * topics[:, k]); None for points.
     """
 
     topics: NDArray[np.float64]
@@ -96,8 +96,8 @@ class FitSpec:
     topic_prior : float
         Pseudo-count added to every expected topic-word count in the M-step, at most 1e6. With `topic_estimation` "map" it
         makes beta the posterior mode under a symmetric Dirichlet(1 + topic_prior), and 0 is the paper's maximum likelihood;
-        with "variational" it is the parameter of the Dirichlet itself, at least 0.005. The default keeps terms that were
-        not seen in a topic from being impossible in it.
+        with "variational" it is the parameter of the Dirichlet itself, at least 0.005. With the default, no term is
+        impossible in a topic that lacks it.
     topic_estimation : {"map", "variational"}
         Whether the topics are points, the posterior mode, or distributions q(beta_k) = Dirichlet(topic_prior + expected
         counts), as in the smoothed model of Blei, Ng and Jordan (2003, section 5.4).
@@ -110,21 +110,21 @@ class FitSpec:
     max_iter : int
         Cap on EM iterations.
     tol : float
-        EM stops when the corpus ELBO has changed by less than this fraction, 0 to 1, twice in a row, and its changes have
-        come down (:meth:`~dslda.engine.em.EMState.has_settled`): they begin small, on a plateau.
+        EM stops when the corpus ELBO has changed by less than this fraction, 0 to 1, twice in a row, after larger changes
+        (:meth:`~dslda.engine.em.EMState.has_settled`): changes begin small, on a plateau.
     max_sweeps : int
         Cap on the coordinate-ascent sweeps over one document; documents that reach it are counted.
     sweep_tol : float
         A document stops when its ELBO changes by less than this fraction, 0 to 1 (1e-4: the paper's).
     dispersion_floor : float
-        Lower bound of the dispersion as a fraction of the variance of the response, 1e-12 to 1, without which it falls
-        towards 0 with a response_weight above 1. (Movie reviews, K = 10, rho = 3, one split: it settles at the bound;
-        predictive R2 0.51 with 0.1, 0.41 with rho = 4 and 0.3. With rho = 1 it ends far above.)
+        Lower bound of the dispersion as a fraction of the variance of the response, 1e-12 to 1. Without it, the dispersion
+        falls towards 0 where response_weight is above 1. (Movie reviews, K = 10, rho = 3, one split: it settles at the
+        bound; predictive R2 0.51 with 0.1, 0.41 with rho = 4 and 0.3. With rho = 1 it ends far above.)
     ridge : float or None
         Precision of the Gaussian prior on the coefficients (topics' around their mean, covariates' around 0), 0 to 1e6, on
         the scale of the standardised response; None means the family's default, 0 where coefficients cannot run away.
     seed : int
-        Seed of the random perturbation that the topics start from.
+        Seed of the random perturbation of the first topics.
     """
 
     n_topics: int = SETTINGS["n_topics"].default

@@ -1,7 +1,7 @@
-"""Special functions over whole arrays, written so that the compiler vectorises them.
+"""Special functions over whole arrays, in a form that the compiler vectorises.
 
-The E-step needs exp, digamma and log-gamma of K numbers once a sweep. numba calls the C library for each number; these
-loops hold no calls and no branches and run four lanes at a time. Digamma and log-gamma share the recurrence
+The E-step needs exp, digamma and log-gamma of K numbers in every sweep. numba calls the C library for each number; these
+loops have no calls and no branches, and run four lanes at a time. Digamma and log-gamma share the recurrence
 f(x) = f(x + 6) - ... and the asymptotic series at x + 6 (Abramowitz and Stegun 6.3.18, 6.1.41, with 6.3.5 and 6.1.15).
 Accuracy is tested against scipy: 4e-16 relative for exp and log, 1e-13 for the others.
 """
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 __all__ = ["digamma", "exp_shifted", "log", "log_gamma_sum_and_digamma"]
 
-# error_model="numpy": a division that may raise keeps a loop scalar.
-# `nnan`/`ninf` are left out: results must be right, or NaN, also at the ends of the range.
+# error_model="numpy" below: a division that may raise keeps a loop scalar.
+# No `nnan` and `ninf`: results must be right, or NaN, also at the ends of the range.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 _LOG2E = 1.4426950408889634
@@ -33,7 +33,7 @@ _TWO52 = 4503599627370496.0
 _SQRT2 = 1.4142135623730951
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
-# exponents below are raised to it: e**-230 = 1e-100, so that a product with another such factor is still normal
+# floor of exponents: e**-230 = 1e-100, and a product of two such factors is still normal
 LOWEST_EXPONENT = -230.0
 
 
@@ -85,7 +85,7 @@ def exp_shifted(
 def log(
     n: int, x: NDArray[np.float64], out: NDArray[np.float64], bits: NDArray[np.uint64]
 ) -> None:  # pragma: no cover - compiled
-    """Write the natural logarithms of the first `n` entries of `x`, positive normal numbers; `x` is overwritten."""
+    """Write the natural logarithms of the first `n` entries of `x`, positive normal numbers; overwrites `x`."""
     raw = x.view(np.uint64)
     exponents = bits.view(np.float64)
     for k in range(n):

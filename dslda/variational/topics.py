@@ -1,12 +1,11 @@
 """Topics that are distributions: q(beta_k) = Dirichlet(lambda_k), with lambda = topic_prior + expected counts.
 
-A :class:`Parameters` keeps their means and the sums of their parameters, from which lambda follows: what users see as topics
-are the means, and no second array of K x V numbers has to be stored. The compiled E-step needs
-exp(E[log beta]) = exp(digamma(lambda) - digamma(sum of lambda)) in the place of beta; columns of it sum to less than 1, which
-it does not mind.
+:class:`Parameters` hold their means and the sums of their parameters, from which lambda follows. Users see the means as
+topics, and there is no second array of K x V numbers to store. Instead of beta, the compiled E-step takes
+exp(E[log beta]) = exp(digamma(lambda) - digamma(sum of lambda)); its columns sum to less than 1, which does no harm.
 
-A term that no document has is not in the Dirichlet at all, neither in q nor in the prior: it is unknown, as it is where
-topics are points.
+A term in no document is no part of the Dirichlet, neither in q nor in the prior. It is unknown, as with topics that are
+points.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ __all__ = ["in_e_step", "topic_divergence"]
 
 
 def in_e_step(parameters: Parameters) -> Parameters:
-    """The parameters with exp(E[log beta]) as topics; themselves where topics are points.
+    """Parameters with exp(E[log beta]) as topics; the same ones if topics are points.
 
-    A pass over K x V numbers: made once for all documents of an iteration, and of a model.
+    A pass over K x V numbers, once for all documents of an iteration or a model.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ def in_e_step(parameters: Parameters) -> Parameters:
     Returns
     -------
     Parameters
-        Without concentration. 0 stays 0, other weights are at least 1e-100.
+        Without concentration. 0 stays 0; other weights are at least 1e-100.
     """
     if parameters.concentration is None:
         return parameters
@@ -44,7 +43,7 @@ def in_e_step(parameters: Parameters) -> Parameters:
 
 
 def topic_divergence(parameters: Parameters, topic_prior: float) -> float:
-    """Sum over topics of KL(q(beta_k) || Dirichlet(topic_prior, ..., topic_prior)), over the terms known.
+    """Sum over topics of KL(q(beta_k) || Dirichlet(topic_prior, ..., topic_prior)), over known terms.
 
     Parameters
     ----------
@@ -69,11 +68,11 @@ def _expected_logs(
     topic_prior: float,
     weights: NDArray[np.float64],
 ) -> tuple[int, float]:
-    # here, so that those whose topics are points do not wait for it to be compiled
+    # imported here: importing compiles it, and topics that are points do not need it
     from dslda.variational.kernels.expected_logs import expected_logs
 
     topics = np.require(parameters.topics, dtype=np.float64, requirements=["C", "A"])
-    # of a topic without any term, which only a corpus without any term has
+    # 0 if the corpus has no term at all
     known = np.where(concentration > 0.0, concentration, 1.0)
     n_known, total = expected_logs(topics, concentration, special.digamma(known), topic_prior, weights)
     return int(n_known), float(total)

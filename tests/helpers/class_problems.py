@@ -41,7 +41,7 @@ def class_parameters(
     scale: float = 1.0,
     alpha: float | None = None,
 ) -> Parameters:
-    """Peaked topics, random coefficients, which sum to 0 over the classes as those do that EM starts from."""
+    """Peaked topics, and random coefficients that sum to 0 over the classes, as at the start of EM."""
     plain = random_parameters(rng, n_terms, n_topics, alpha=alpha)
     eta = centred(scale * rng.normal(size=(n_topics, n_classes)))
     zeta = centred(scale * rng.normal(size=(n_covariates, n_classes)))
@@ -51,7 +51,7 @@ def class_parameters(
 def documents_of_classes(
     rng: np.random.Generator, n_terms: int, n_documents: int, n_classes: int, **options: float
 ) -> Documents:
-    """Documents with a class each, whatever their words; some without."""
+    """Documents with classes independent of their words; some without a class."""
     documents = random_documents(rng, n_terms, n_documents, **options)
     codes = rng.integers(0, n_classes, n_documents).astype(np.float64)
     return documents.with_response(np.where(np.isnan(documents.y), np.nan, codes))
@@ -68,7 +68,7 @@ def random_extras(rng: np.random.Generator, n_documents: int, n_covariates: int)
 def responses_of(
     documents: Documents, family: Categorical, *, rho: float, extras: NDArray[np.float64]
 ) -> list[ClassResponse]:
-    """What the oracle is told of each document."""
+    """The oracle's response of each document."""
     return [
         ClassResponse(float(y), family.form, rho * row[3], row[4:])
         for y, row in zip(documents.y, extras, strict=True)
@@ -83,7 +83,7 @@ def class_statistics(
     weights: Sequence[float],
     rho: float,
 ) -> SufficientStatistics:
-    """What the E-step would send to the M-step from explicit variational distributions."""
+    """Sufficient statistics of explicit variational distributions."""
     sums = SufficientStatistics.zeros(
         parameters.n_terms,
         parameters.n_topics,
@@ -135,5 +135,5 @@ def assert_rises(trace: Sequence[float], *, slack: float, what: str = "objective
 
 
 def centred(eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Coefficients without what the classes have in common, which nobody can know."""
+    """Coefficients without the part common to all classes, which data cannot determine."""
     return eta - eta.mean(axis=-1, keepdims=True)

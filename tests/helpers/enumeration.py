@@ -23,7 +23,7 @@ __all__ = [
 
 
 def tokens_of(rows: NDArray, counts: NDArray[np.integer]) -> NDArray:
-    """What belongs to each entry of a document (its term, its phi), written out for every token."""
+    """Values of a document's entries (term, phi), repeated for every token."""
     return np.repeat(rows, counts, axis=0)
 
 

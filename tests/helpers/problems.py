@@ -139,7 +139,7 @@ def reference_statistics(
     family: Family,
     spec: FitSpec,
 ) -> SufficientStatistics:
-    """What the E-step would send to the M-step from explicit variational distributions."""
+    """Sufficient statistics of explicit variational distributions."""
     deltas = family.delta_probes(parameters.delta)
     sums = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics, n_probes=len(deltas))
     for state, y_d in zip(states, y, strict=True):
@@ -171,7 +171,7 @@ def reference_statistics(
 def fit_in_a_loop(
     documents: Documents, n_terms: int, *, family: Family, spec: FitSpec
 ) -> tuple[Parameters, list[float]]:
-    """EM as the engine runs it, for tests that need no engine: the parameters of the last E-step, and the trace."""
+    """EM as the engine runs it, without the engine: the parameters of the last E-step, and the trace."""
     parameters = initial_parameters(n_terms, spec=spec, family=family, moments=STANDARDISED)
     state, trace = EMState(), []
     while True:

@@ -1,4 +1,4 @@
-"""What must only rise: the ELBO over sweeps, and what EM maximises over iterations."""
+"""Numbers that only rise: the ELBO over sweeps, and the objective over EM iterations."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_em_from_the_last_phi_never_lowers_the_objective(
     topic_estimation: str,
     gaussian: Family,
 ) -> None:
-    """Neither half of an iteration does: not the sweeps, and not the M-step at the same phi."""
+    """Neither half of an iteration lowers the objective: not the sweeps, nor the M-step at the same phi."""
     rng = np.random.default_rng(6)
     documents = random_documents(rng, 12, 15, longest=6)
     spec = FitSpec(

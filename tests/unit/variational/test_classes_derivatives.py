@@ -1,4 +1,4 @@
-"""F of a response of classes: its derivatives against finite differences, its value against all assignments of topics."""
+"""F of a response of classes: derivatives against finite differences, values against all assignments of topics."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def problem(
 
 def numeric(function: Callable[[np.ndarray], float], at: np.ndarray, h: float = 1e-5) -> np.ndarray:
     """Central differences, in the shape of `at`."""
-    found = np.empty_like(at)
+    derivative = np.empty_like(at)
     for i in np.ndindex(at.shape):
         move = np.zeros_like(at)
         move[i] = h
-        found[i] = (function(at + move) - function(at - move)) / (2 * h)
-    return found
+        derivative[i] = (function(at + move) - function(at - move)) / (2 * h)
+    return derivative
 
 
 @FORMS
@@ -54,8 +54,8 @@ def test_slope_is_the_derivative_by_phibar(form: str, seed: int) -> None:
     expected = numeric(
         lambda p: class_predictors.expected_log_likelihood(p, length, parameters, response), phibar
     )
-    found = class_predictors.slope(phibar, length, parameters, response)
-    assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    derivative = class_predictors.slope(phibar, length, parameters, response)
+    assert_allclose(derivative, expected, rtol=1e-6, atol=1e-7)
 
 
 @FORMS
@@ -79,7 +79,7 @@ def test_score_is_the_derivative_by_the_coefficients(form: str, seed: int) -> No
 def test_information_of_the_bound_is_no_less_than_minus_its_second_derivative(
     seed: int, scale: float
 ) -> None:
-    """What makes a step of the M-step safe."""
+    """The information bounds the curvature, which makes the M-step safe."""
     state, parameters, response = problem(seed, "bound", scale=scale)
     n_topics, n_classes = parameters.eta.shape
     n = n_topics + 2
@@ -128,7 +128,7 @@ def test_the_bound_is_one_under_any_phi(seed: int, scale: float) -> None:
     phibar, length = class_predictors.mean_assignment(state), state.length
     bound = class_predictors.expected_log_likelihood(phibar, length, parameters, response)
     assert bound <= exact + 1e-12 * abs(exact)
-    # also with what the coefficients have in common, which leaves log p(y) alone
+    # also after a change common to all classes, which leaves log p(y) alone
     shifted = replace(
         parameters, eta=parameters.eta + np.random.default_rng(seed).normal(size=(len(phibar), 1))
     )
@@ -182,7 +182,7 @@ def test_elbo_is_below_the_evidence(seed: int, scale: float) -> None:
 
 @FORMS
 def test_what_all_classes_have_in_common_changes_nothing(form: str) -> None:
-    """One number for every topic and class, one for each covariate; for each topic in the delta form only."""
+    """Common changes: one number for all topics and classes, one for each covariate; in the delta form one for each topic."""
     state, parameters, response = problem(3, form)
     phibar, length = class_predictors.mean_assignment(state), state.length
     rng = np.random.default_rng(0)

@@ -39,8 +39,8 @@ def assert_kernel_equals_reference(
     extras: NDArray[np.float64] | None = None,
 ) -> None:
     family = Categorical(parameters.n_classes, form)
-    told = neutral_extras(len(documents), len(parameters.zeta)) if extras is None else extras
-    responses = responses_of(documents, family, rho=spec.response_weight, extras=told)
+    all_extras = neutral_extras(len(documents), len(parameters.zeta)) if extras is None else extras
+    responses = responses_of(documents, family, rho=spec.response_weight, extras=all_extras)
     posterior = infer(*documents.csr, parameters, spec=spec, y=documents.y, family=family, extras=extras)
     states = []
     for d, response in enumerate(responses):
@@ -68,7 +68,9 @@ def assert_kernel_equals_reference(
             assert posterior.converged[d] == converged
 
     statistics = e_step(*documents.arrays, parameters, family=family, spec=spec, extras=extras)
-    expected = class_statistics(states, responses, parameters, weights=told[:, 2], rho=spec.response_weight)
+    expected = class_statistics(
+        states, responses, parameters, weights=all_extras[:, 2], rho=spec.response_weight
+    )
     for name in ("topic_counts", "score", "information", "log_theta", "profile"):
         wanted = getattr(expected, name)
         assert_allclose(
@@ -173,7 +175,7 @@ def test_a_term_without_mass_in_any_topic_is_left_out(form: str) -> None:
 @pytest.mark.parametrize(("scale", "rho"), [(1.0, 1.0), (20.0, 1.0), (20.0, 30.0), (3.0, 1000.0)])
 @pytest.mark.parametrize("longest", [1, 3, 20])
 def test_sweeps_never_lower_the_elbo(form: str, scale: float, rho: float, longest: int) -> None:
-    """Whatever the cap: a document that is stopped while it tries a shorter step is left where it was."""
+    """At any cap: a document that stops while it tries a shorter step stays where it was."""
     rng = np.random.default_rng(longest)
     parameters = class_parameters(rng, N_TERMS, 6, 4, scale=scale)
     documents = documents_of_classes(rng, N_TERMS, 25, 4, longest=longest)
@@ -187,7 +189,7 @@ def test_sweeps_never_lower_the_elbo(form: str, scale: float, rho: float, longes
         gamma.append(posterior.gamma)
     for one_document in np.array(elbo).T:
         assert_rises(one_document, slack=2e-12, what="ELBO")
-    # the ELBO that is told is that of the posterior that is told: same document, same gamma
+    # the ELBO belongs to the posterior: same document, same gamma
     for before, after, first, second in zip(elbo[:-1], elbo[1:], gamma[:-1], gamma[1:], strict=True):
         same = np.all(first == second, axis=1)
         assert_allclose(before[same], after[same], rtol=1e-12)
@@ -195,7 +197,7 @@ def test_sweeps_never_lower_the_elbo(form: str, scale: float, rho: float, longes
 
 @FORMS
 def test_steps_are_halved_where_full_ones_swing(form: str) -> None:
-    """Word and class contradict each other: the pull of the class is strong until it has won, and then gone."""
+    """Word and class contradict each other: the class pulls hard until it has won, and then no more."""
     parameters = Parameters(
         np.array([[0.999, 0.1], [0.001, 0.9]]),
         np.full(2, 0.5),
@@ -237,7 +239,7 @@ def test_a_converged_document_is_at_a_stationary_point(form: str, scale: float, 
         response = class_predictors.ClassResponse(y, form, rho)
         state = one_predictor.cold_start(terms, counts, parameters, granularity="term")
         state.gamma = posterior.gamma[d]
-        # phi from where the document is, and from where one more sweep would lead
+        # phi of the last state, and of one more sweep
         state.phi = np.tile((state.gamma - parameters.alpha) / state.length, (len(terms), 1))
         again = class_predictors._assign(
             state, class_predictors._target(state, parameters, response), parameters
@@ -261,7 +263,7 @@ def test_convergence_is_told_as_it_is(form: str) -> None:
     assert 0 < (~capped.converged).sum() < len(documents)
     assert np.all(capped.n_sweeps[~capped.converged] == 4)
     assert np.all(capped.n_sweeps[capped.converged] <= 4)
-    # where it says so, little is left to gain
+    # little is left to gain where it has converged
     assert np.all(end.elbo - free.elbo <= 1e-3 * np.abs(end.elbo))
     assert after(1).n_sweeps.tolist() == [1] * len(documents)
 

@@ -1,4 +1,4 @@
-"""The M-step of classes, and of the ridge of all families: ascent, fixed points, and what others find on the same data."""
+"""The M-step of classes, and the ridge of all families: ascent, fixed points, and other programs on the same data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FORMS = pytest.mark.parametrize("form", ["bound", "delta"])
 def test_no_step_lowers_the_objective_and_the_last_is_stationary(
     form: str, longest: int, n_covariates: int, scale: float, ridge: float | None
 ) -> None:
-    """At the same phi, of short documents, whatever the classes."""
+    """At the same phi, of short documents, with any classes."""
     rng = np.random.default_rng(longest)
     n_topics, n_classes = 3, 4
     parameters = class_parameters(rng, 12, n_topics, n_classes, n_covariates=n_covariates, scale=scale)
@@ -101,7 +101,7 @@ def test_the_penalised_slope_is_zero_where_steps_end(name: str, ridge: float) ->
 def documents_of_sure_topics(
     rng: np.random.Generator, n_documents: int, n_topics: int, length: int
 ) -> tuple[Documents, Parameters, np.ndarray]:
-    """Every term is possible in one topic only, so that zbar is what the words say: its rows come last."""
+    """Every term is possible in one topic only, so that words decide zbar: its rows come last."""
     shares = rng.dirichlet(np.ones(n_topics), n_documents)
     counts = np.maximum(np.rint(length * shares), 1).astype(np.int64)
     documents = documents_of([(np.arange(n_topics), row, 0.0) for row in counts])
@@ -153,7 +153,7 @@ def test_coefficients_are_those_of_logistic_regression_where_topics_are_sure(
 @FORMS
 @pytest.mark.parametrize("seed", [0, 1])
 def test_em_does_not_fall_on_a_simulated_corpus(form: str, seed: int) -> None:
-    """Although every E-step starts afresh."""
+    """The objective rises although every E-step starts afresh."""
     eta = np.array([[3.0, 0.0, -3.0], [-3.0, 3.0, 0.0], [0.0, -3.0, 3.0], [1.0, 1.0, 1.0]])
     _, documents = simulated_classes(eta, 300, 80, seed=seed, mean_tokens=40)
     spec = FitSpec(n_topics=4, max_iter=40, tol=0.0, sweep_tol=1e-8, max_sweeps=500)

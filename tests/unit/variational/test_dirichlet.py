@@ -14,7 +14,7 @@ from scipy import optimize, special
 
 from dslda.datasets.simulate import simulate_corpus
 from dslda.families.base import Family
-from dslda.variational.dirichlet import update_alpha
+from dslda.variational.mstep import update_alpha
 from dslda.variational.parameters import FitSpec
 from tests.helpers.class_problems import assert_rises
 from tests.helpers.problems import Documents, fit_in_a_loop
@@ -26,7 +26,7 @@ def log_likelihood(alpha: NDArray[np.float64], log_theta: NDArray[np.float64], w
 
 
 def drawn(alpha: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    """Sum of log theta over draws; by log Gamma draws, since theta itself underflows where alpha is small."""
+    """Sum of log theta over draws, from logs of Gamma draws: theta itself underflows where alpha is small."""
     rng = np.random.default_rng(0)
     logs = np.log(rng.gamma(alpha + 1.0, size=(n, len(alpha))))
     logs += np.log(rng.random((n, len(alpha)))) / alpha
@@ -39,28 +39,28 @@ def test_alpha_of_draws_is_recovered_from_anywhere(truth: list[float], start: fl
     alpha = np.array(truth)
     log_theta = drawn(alpha, 20_000)
     with np.errstate(all="raise", under="ignore"):
-        found = update_alpha(np.full(len(alpha), start), log_theta, 20_000.0, symmetric=False)
-    assert_allclose(found, alpha, rtol=0.1)
+        estimate = update_alpha(np.full(len(alpha), start), log_theta, 20_000.0, symmetric=False)
+    assert_allclose(estimate, alpha, rtol=0.1)
     best = optimize.minimize(
         lambda logs: -log_likelihood(np.exp(logs), log_theta, 20_000.0) / 20_000.0, np.log(alpha), tol=1e-14
     )
-    assert_allclose(found, np.exp(best.x), rtol=1e-3)
+    assert_allclose(estimate, np.exp(best.x), rtol=1e-3)
     # the slope is zero
-    slope = special.digamma(found.sum()) - special.digamma(found) + log_theta / 20_000.0
-    assert_allclose(found * slope, 0.0, atol=1e-7 * max(1.0, found.max()))
+    slope = special.digamma(estimate.sum()) - special.digamma(estimate) + log_theta / 20_000.0
+    assert_allclose(estimate * slope, 0.0, atol=1e-7 * max(1.0, estimate.max()))
 
 
 @pytest.mark.parametrize("start", [[1e-10] * 6, [0.1, 5.0, 0.01, 2.0, 0.3, 0.3]])
 def test_symmetric_alpha_is_the_best_of_the_equal_ones(start: list[float]) -> None:
     log_theta = drawn(np.array([0.1, 0.2, 0.3, 0.4, 0.5, 2.0]), 5000)
-    found = update_alpha(np.array(start), log_theta, 5000.0, symmetric=True)
-    assert_array_equal(found, found[0])
+    estimate = update_alpha(np.array(start), log_theta, 5000.0, symmetric=True)
+    assert_array_equal(estimate, estimate[0])
     best = optimize.minimize_scalar(
         lambda log: -log_likelihood(np.full(6, np.exp(log)), log_theta, 5000.0),
         bounds=(-8, 3),
         method="bounded",
     )
-    assert_allclose(found[0], np.exp(best.x), rtol=1e-4)
+    assert_allclose(estimate[0], np.exp(best.x), rtol=1e-4)
 
 
 @given(
@@ -74,15 +74,15 @@ def test_symmetric_alpha_is_the_best_of_the_equal_ones(start: list[float]) -> No
 def test_the_objective_never_falls_and_alpha_stays_where_the_e_step_is_finite(
     n_topics: int, means: list[float], starts: list[float], weight: float, symmetric: bool
 ) -> None:
-    """Also for sums that no documents can have."""
+    """Also for sums beyond those of any documents."""
     alpha = np.exp(np.array(starts[:n_topics]))
     if symmetric:
         alpha[:] = alpha[0]
     log_theta = weight * np.array(means[:n_topics])
     with np.errstate(all="raise", under="ignore"):
-        found = update_alpha(alpha, log_theta, weight, symmetric=symmetric)
-    assert np.all((found >= 0.999e-10) & (found <= 1.001e6))
-    before, after = (log_likelihood(a, log_theta, weight) for a in (alpha, found))
+        estimate = update_alpha(alpha, log_theta, weight, symmetric=symmetric)
+    assert np.all((estimate >= 0.999e-10) & (estimate <= 1.001e6))
+    before, after = (log_likelihood(a, log_theta, weight) for a in (alpha, estimate))
     rounding = weight * (special.gammaln(alpha).sum() + special.gammaln(alpha.sum()))
     assert after >= before - 1e-12 * (abs(before) + abs(rounding))
 

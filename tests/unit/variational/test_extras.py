@@ -1,4 +1,4 @@
-"""What documents carry beside words and response: offsets, trials, weights, emphasis, covariates."""
+"""Columns of documents beside words and response: offsets, trials, weights, emphasis, covariates."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
         )
         expected.score[:N_TOPICS] += share * score
         expected.information[:N_TOPICS, :N_TOPICS] += share * information
-        # the rows of the covariates: a covariate moves the offset, and is known for certain
+        # rows of covariates: a covariate moves the offset, and has no variance
         h = 1e-5
         up, down = (
             one_predictor.document_elbo(
@@ -180,7 +180,7 @@ def test_emphasis_is_the_rho_of_one_document(name: str) -> None:
         assert_array_equal(getattr(by_rho, field.name), getattr(by_emphasis, field.name))
     assert sums_by_rho.elbo == sums_by_emphasis.elbo
     assert_array_equal(sums_by_rho.topic_counts, sums_by_emphasis.topic_counts)
-    # rho does not weigh the M-step's sums, since it weighs all alike; emphasis does
+    # rho is not in the M-step's sums, since it is the same for all; emphasis is
     for field in ("score", "information", "profile", "labelled_weight"):
         wanted = 2.5 * np.asarray(getattr(sums_by_rho, field))
         atol = 1e-13 * np.abs(wanted).max()
@@ -196,9 +196,9 @@ def test_nothing_told_is_nothing_special(name: str) -> None:
         documents = documents.with_response(np.minimum(documents.y, 1.0))
     for n_covariates in (0, 2):
         fewer = replace(parameters, zeta=parameters.zeta[:n_covariates])
-        told = neutral_extras(N_DOCUMENTS, n_covariates)
+        explicit = neutral_extras(N_DOCUMENTS, n_covariates)
         one, two = (
-            e_step(*documents.arrays, fewer, family=family, spec=spec, extras=e) for e in (None, told)
+            e_step(*documents.arrays, fewer, family=family, spec=spec, extras=e) for e in (None, explicit)
         )
         for field, wanted in sums_of(two).items():
             assert_array_equal(getattr(one, field), wanted)

@@ -1,4 +1,4 @@
-"""Problems at the edge of what may come: every number stays finite, in the statistics, the posterior and the M-step."""
+"""Problems at the edge of the possible: every number of statistics, posterior and M-step stays finite."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ PROBLEMS = [
 def assert_finite(record: object) -> None:
     for field in dataclasses.fields(record):
         values = getattr(record, field.name)
-        # what points have none of
+        # None for points
         assert values is None or np.all(np.isfinite(values)), field.name
 
 
@@ -208,7 +208,7 @@ def test_empty_documents_get_the_prior_and_are_counted(gaussian: Family) -> None
 
 
 def test_a_sure_token_follows_its_response(gaussian: Family) -> None:
-    """N = 1 and delta = 1e-8: the topic whose coefficient is y takes the token, whatever the words say."""
+    """N = 1 and delta = 1e-8: the topic with coefficient y takes the token, against all words."""
     topics = np.full((2, 3), 0.5)
     topics[0] = [1e-6, 0.9, 1e-6]
     parameters = Parameters(topics, np.full(3, 1 / 3), np.array([-1.0, 0.0, 1.0]), np.array([1e-8]))

@@ -1,4 +1,4 @@
-"""What must not matter to the E-step and to a fit."""
+"""Invariances of the E-step and of a fit."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_bits_do_not_depend_on_where_scratch_memory_lies(granularity: str, n_top
 
 
 def unaligned(array: NDArray) -> NDArray:
-    """The same values one byte off, and read-only: what arrives over the wire."""
+    """The same values one byte off, and read-only, as they arrive over the wire."""
     buffer = bytes(1) + array.tobytes()
     return np.frombuffer(buffer, dtype=array.dtype, offset=1).reshape(array.shape)
 

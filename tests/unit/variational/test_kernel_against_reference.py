@@ -147,7 +147,7 @@ def test_a_response_whose_expected_exponential_is_a_product(
 
 @GRANULARITIES
 def test_documents_that_would_swing_between_two_states_settle(granularity: str) -> None:
-    """A heavy response on few words: unless they are taken back, sweeps overshoot to and fro until the cap."""
+    """A heavy response on few words: without steps back, sweeps overshoot to and fro until the cap."""
     rng = np.random.default_rng(5)
     parameters = random_parameters(rng, 30, 5, delta=1.0, eta_scale=2.5)
     rows = [random_document(rng, 30, distinct=int(rng.integers(1, 5)), most=3) for _ in range(60)]
@@ -178,7 +178,7 @@ def test_documents_that_would_swing_between_two_states_settle(granularity: str) 
 @GRANULARITIES
 @pytest.mark.parametrize("name", ["weibull", "gamma", "inverse_gaussian", "negative_binomial"])
 def test_what_a_document_leaves_is_of_the_state_it_went_back_to(name: str, granularity: str) -> None:
-    """Cut off after every sweep, some of which were taken back."""
+    """Cut off after every sweep; some were taken back."""
     rng = np.random.default_rng(3)
     rows = [random_document(rng, 10, distinct=int(rng.integers(1, 4)), most=2) for _ in range(12)]
     documents = documents_of(rows).with_response(np.round(1.0 + 3.0 * rng.exponential(size=12)))
@@ -274,7 +274,7 @@ def test_documents_too_long_to_keep_their_topic_weights_gathered(labelled: bool)
 def test_a_term_possible_only_in_topics_the_response_rejects(
     granularity: str, delta: float, possible: int
 ) -> None:
-    """Its topics lie hundreds below the best one, which the term cannot take."""
+    """Topics of the term have exponents hundreds below the best topic, which the term cannot take."""
     eta = np.array([-50.0, -49.0, 50.0])
     topics = np.full((4, 3), 0.25)
     topics[0, possible:] = 0.0
@@ -310,7 +310,7 @@ def test_most_topics_end_without_a_part_in_the_document(granularity: str, labell
 def test_a_term_all_but_impossible_in_the_topics_that_the_response_leaves(
     granularity: str, delta: float
 ) -> None:
-    """Of the topic left out it may have as much as of the others."""
+    """An entry may have as much of the topic left out as of the others."""
     topics = np.array([[0.5, 1e-30, 1e-28], [0.25, 0.5, 0.5], [0.25, 0.5, 0.5]])
     parameters = Parameters(topics, np.full(3, 0.5), np.array([-2.0, 2.0, 1.9]), np.array([delta]))
     documents = documents_of([([0, 1], [1, 1], 3.0), ([0, 1], [1, 4], 4.0), ([0, 1, 2], [2, 1, 1], 5.0)])
@@ -322,7 +322,7 @@ def test_a_term_all_but_impossible_in_the_topics_that_the_response_leaves(
 def test_a_rare_term_of_an_unlabelled_document_does_not_see_the_response_of_the_one_before(
     granularity: str,
 ) -> None:
-    """So rare in every topic that its phi is written by itself, at the a_n of its own document: none here."""
+    """A term so rare in every topic that its phi is written by itself, at the a_n of its document: none in this one."""
     topics = np.array([[1e-90, 1e-90, 1e-90], [0.5, 0.4, 0.1], [0.5, 0.6, 0.9]])
     parameters = Parameters(topics, np.full(3, 0.5), np.array([2.0, -2.0, 0.1]), np.array([0.02]))
     documents = documents_of([([0, 1], [1, 30], 3.0), ([0, 1], [1, 30], np.nan)])
@@ -338,7 +338,7 @@ def test_a_rare_term_of_an_unlabelled_document_does_not_see_the_response_of_the_
 @GRANULARITIES
 @pytest.mark.parametrize("prior", [0.005, 0.1])
 def test_weights_of_topics_that_are_distributions(prior: float, granularity: str) -> None:
-    """Their columns sum to less than 1, and a term may weigh 1e-90 in all topics but one."""
+    """Columns sum to less than 1, and a term may weigh 1e-90 in all topics but one."""
     rng = np.random.default_rng(13)
     plain = random_parameters(rng, 60, 12, delta=0.2, eta_scale=2.0, alpha=0.05)
     parameters = in_e_step(as_distributions(rng, plain, prior=prior))

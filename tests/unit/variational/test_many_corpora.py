@@ -81,6 +81,6 @@ def test_fifty_corpora_of_every_family(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_many_corpora_of_every_family(name: str) -> None:
-    """DSLDA_TEST_CORPORA=1000 tries a thousand of each family, which takes some five minutes."""
+    """DSLDA_TEST_CORPORA=1000 tries a thousand for each family, in some five minutes."""
     for seed in range(50, int(os.environ.get("DSLDA_TEST_CORPORA", "300"))):
         run(family_of(name, seed), seed)

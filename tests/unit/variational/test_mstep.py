@@ -1,4 +1,4 @@
-"""The M-step against the paper's closed forms, computed by themselves."""
+"""The M-step against independent computations of the paper's closed forms."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_singular_information_matrix_gives_a_finite_step_upwards(case: str, ga
     assert np.all(np.isfinite(new.eta))
     assert np.abs(new.eta).max() < 1e3
     assert spec.dispersion_floor <= new.delta < 10
-    # no direction the data speak of is left to climb
+    # no direction that data determine is left to climb
     slope = statistics.score - statistics.information @ (new.eta - parameters.eta)
     assert np.abs(slope).max() <= 1e-6 * np.abs(statistics.score).max()
     if case == "two identical topics":
@@ -179,7 +179,7 @@ def test_objective_adds_the_log_prior_of_known_terms() -> None:
 
 @pytest.mark.parametrize("name", ["poisson", "negative_binomial", "gamma", "weibull", "binomial", "ordinal"])
 def test_no_step_lowers_the_objective_of_few_short_documents(name: str) -> None:
-    """omega scatters so widely under q there that full steps near the optimum would swing to and fro."""
+    """omega scatters so widely under q that full steps near the optimum would swing to and fro."""
     family = get_family(name)
     for seed in (8, 33, 46, 51):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""No sweep that is kept lowers a document's ELBO: short documents, heavy responses, every family."""
+"""No kept sweep lowers a document's ELBO: short documents, heavy responses, every family."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def elbo_by_sweeps(
     granularity: str,
     tolerance: float,
 ) -> np.ndarray:
-    """What documents end with when they may sweep once, twice, ..., shape (sweeps, documents)."""
+    """The last ELBO of documents that may sweep once, twice, ..., shape (sweeps, documents)."""
     return np.array(
         [
             infer(

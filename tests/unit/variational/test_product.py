@@ -91,7 +91,7 @@ def test_statistics_and_prediction_agree_with_enumeration(d: int, n_topics: int)
 
 
 def test_erratum_1_would_be_seen_in_predictions() -> None:
-    """The print's kappa has an additional K - 1."""
+    """The printed kappa has an additional K - 1."""
     rng = np.random.default_rng(0)
     parameters = random_parameters(rng, N_TERMS, 3, delta=1.0)
     documents = documents_of([([0, 1, 4], [1, 3, 2], np.nan)])
@@ -120,7 +120,7 @@ def test_predictions_with_a_log_link_are_exact_and_never_beyond_the_largest_coef
     phi = tokens_of(statistics.topic_counts[[0, 1, 4]] / counts[:, np.newaxis], counts)
     zbar, probability, _ = moments_of_assignments(phi)
     mean = family.mean(posterior.mean, posterior.variance, parameters.delta)[0]
-    # exp(omega) is all that the mean depends on
+    # the mean depends on exp(omega) alone
     of_one = family.mean(np.zeros(1), np.zeros(1), parameters.delta)[0]
     assert mean / of_one == pytest.approx(probability @ np.exp(zbar @ parameters.eta), rel=1e-9)
     assert mean / of_one < np.exp(3.0)
@@ -146,13 +146,13 @@ def test_the_update_of_a_token_is_the_derivative_of_the_enumerated_response_term
             step = np.zeros((4, 3))
             step[n, k] = 1e-4
             slopes.append((enumerated(phi + step) - enumerated(phi - step)) / 2e-4)
-        # the same for all topics is no pull at all
+        # equal coefficients do not pull
         assert_allclose(np.array(slopes) - slopes[0], pull - pull[0], rtol=1e-8, atol=1e-9)
 
 
 @GRANULARITIES
 def test_the_fixed_point_is_the_exact_coordinate_update(granularity: str) -> None:
-    """Of one to twelve tokens, where 1 / kappa is far from 1 - m / N, and of terms that occur many times."""
+    """Documents of one to twelve tokens, where 1 / kappa is far from 1 - m / N, and with terms that occur many times."""
     rng = np.random.default_rng(4)
     rows = [([2], [1]), ([0, 5], [1, 1]), ([0, 1, 3, 6], [1, 1, 1, 1])]
     if granularity == "term":  # occurrences by themselves need not end with the same phi
@@ -195,7 +195,7 @@ def test_elbo_is_a_bound_of_the_log_evidence(granularity: str, rho: float) -> No
 
 @GRANULARITIES
 def test_no_sweep_lowers_the_elbo(granularity: str) -> None:
-    """Of many documents: short and long, with counts from 0 to thousands and coefficients from 0.3 to 5."""
+    """Documents short and long, with counts from 0 to thousands and coefficients from 0.3 to 5."""
     for seed in range(24):
         rng = np.random.default_rng(seed)
         parameters = random_parameters(
@@ -258,10 +258,10 @@ def test_a_fit_finds_topics_coefficients_and_rates() -> None:
     spec = FitSpec(n_topics=3, max_iter=60)
     parameters, trace = fit_in_a_loop(documents, 200, family=FAMILY, spec=spec)
     distance = 0.5 * np.abs(drawn.topics[:, np.newaxis] - parameters.topics.T).sum(axis=2)
-    found = distance.argmin(axis=1)
-    assert sorted(found) == [0, 1, 2]
+    nearest = distance.argmin(axis=1)
+    assert sorted(nearest) == [0, 1, 2]
     assert distance.min(axis=1).max() < 0.06
-    assert np.abs(parameters.eta[found] - truth).max() < 0.15
+    assert np.abs(parameters.eta[nearest] - truth).max() < 0.15
     # a sure start may fall into other optima, so that the trace may fall: hardly ever, and by little
     assert np.diff(trace).min() > -1e-5 * abs(trace[-1])
 
@@ -306,7 +306,7 @@ class Divided(Poisson):
 
 
 def test_a_dispersion_divides_the_response() -> None:
-    """What rho does in the E-step, and the sums of the M-step too."""
+    """As rho in the E-step, and in the sums of the M-step too."""
     rng = np.random.default_rng(8)
     documents = small_documents(rng)
     plain = random_parameters(rng, N_TERMS, 3, delta=1.0)

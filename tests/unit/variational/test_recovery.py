@@ -1,4 +1,4 @@
-"""A fit to documents drawn from the model finds the parameters they were drawn with."""
+"""A fit to documents drawn from the model recovers its parameters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_topics_coefficients_and_predictions_are_recovered(
     coefficients = scaling.to_user(parameters.eta)
     assert np.abs(coefficients[found] - drawn.coefficients[truth]).max() < 0.2
 
-    # the best possible knows each token's topic
+    # the best possible prediction knows each token's topic
     y = drawn.y[600:]
     predicted = scaling.to_user(infer(*test.csr, parameters, spec=spec).mean)
     best = drawn.topic_shares[600:] @ drawn.coefficients

@@ -1,4 +1,4 @@
-"""Topics that are Dirichlet distributions: their closed forms, the bound that they give, and what they change."""
+"""Topics that are Dirichlet distributions: closed forms, the bound on the evidence, and effects on a fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.helpers.problems import Documents, documents_of, fit_in_a_loop, momen
 
 
 def distributions(*, prior: float = 0.01) -> tuple[Parameters, np.ndarray]:
-    """Topics over 30 terms, of which the model knows 25, and their Dirichlet parameters, some at the prior alone."""
+    """Topics over 30 terms, 25 of them known to the model, and their Dirichlet parameters, some at the prior alone."""
     rng = np.random.default_rng(0)
     counts = rng.gamma(0.1, 20.0, (30, 4)) * (rng.random((30, 4)) < 0.7)
     counts[:, 2] *= 1e5
@@ -139,7 +139,7 @@ def test_the_objective_is_a_lower_bound_of_the_evidence_of_the_corpus(
 
 
 def test_topics_that_the_data_do_not_need_are_emptied(gaussian: Family) -> None:
-    """Documents of three topics, fitted with eight: points share the words out among all, distributions do not."""
+    """Documents of three topics, fitted with eight: points spread the words over all, distributions do not."""
     drawn = simulate_corpus(400, 3, 2000, mean_tokens=60, seed=4)
     scaling = Scaling(*gaussian.scaling(moments_of(drawn.y)))
     block = drawn.block
