@@ -82,49 +82,28 @@ class Parameters:
 class FitSpec:
     """Settings of one fit. The result is a pure function of (corpus, these settings).
 
+    :data:`dslda.settings.SETTINGS` has the domain of each setting, and :func:`dslda.train` its meaning.
+
     Attributes
     ----------
-    n_topics : int
-        K.
     family : str
         Name of the response family.
     family_options : mapping
-        Its options, as plain values.
+        Options of the family, as plain values.
     doc_topic_prior : float, None, "auto" or "asymmetric"
-        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha), 1e-10 to 1e6; None means 1/K, as in the
-        paper's study. "auto" estimates one number for all topics, "asymmetric" one for each; both start at 1/K.
+        None means 1/K, as in the paper's study; "auto" and "asymmetric" start there.
     topic_prior : float
-        Pseudo-count added to every expected topic-word count in the M-step, at most 1e6. With `topic_estimation` "map" it
-        makes beta the posterior mode under a symmetric Dirichlet(1 + topic_prior), and 0 is the paper's maximum likelihood;
-        with "variational" it is the parameter of the Dirichlet itself, at least 0.005. With the default, no term is
-        impossible in a topic that lacks it.
-    topic_estimation : {"map", "variational"}
-        Whether the topics are points, the posterior mode, or distributions q(beta_k) = Dirichlet(topic_prior + expected
-        counts), as in the smoothed model of Blei, Ng and Jordan (2003, section 5.4).
-    response_weight : float
-        Weight of the response (rho in formulas) in the E-step, 1e-6 to 1e6. 1 is the model of the paper. A document
-        has hundreds of words and one response: where words say much of it, a weight of 2 or 3 trades their likelihood
-        for prediction; where they say little, it predicts worse.
-    granularity : {"term", "token"}
-        Whether the occurrences of a term in a document share one variational distribution.
-    max_iter : int
-        Cap on EM iterations.
-    tol : float
-        EM stops when the corpus ELBO has changed by less than this fraction, 0 to 1, twice in a row, after larger changes
-        (:meth:`~dslda.engine.em.EMState.has_settled`): changes begin small, on a plateau.
-    max_sweeps : int
-        Cap on the coordinate-ascent sweeps over one document; documents that reach it are counted.
-    sweep_tol : float
-        A document stops when its ELBO changes by less than this fraction, 0 to 1 (1e-4: the paper's).
+        Pseudo-count added to every expected topic-word count in the M-step. With `topic_estimation` "map", beta is the
+        posterior mode under a symmetric Dirichlet(1 + topic_prior), and 0 is the paper's maximum likelihood. With
+        "variational", topics are distributions q(beta_k) = Dirichlet(topic_prior + expected counts), as in the smoothed
+        model of Blei, Ng and Jordan (2003, section 5.4). With the default, no term is impossible in a topic that lacks it.
     dispersion_floor : float
-        Lower bound of the dispersion as a fraction of the variance of the response, 1e-12 to 1. Without it, the dispersion
-        falls towards 0 where response_weight is above 1. (Movie reviews, K = 10, rho = 3, one split: it settles at the
-        bound; predictive R2 0.51 with 0.1, 0.41 with rho = 4 and 0.3. With rho = 1 it ends far above.)
+        Without it, the dispersion falls towards 0 where response_weight is above 1. (Movie reviews, K = 10, rho = 3, one
+        split: it settles at the bound; predictive R2 0.51 with 0.1, 0.41 with rho = 4 and 0.3. With rho = 1 it ends far
+        above.)
     ridge : float or None
-        Precision of the Gaussian prior on the coefficients (topics' around their mean, covariates' around 0), 0 to 1e6, on
-        the scale of the standardised response; None means the family's default, 0 where coefficients cannot run away.
-    seed : int
-        Seed of the random perturbation of the first topics.
+        Precision of the Gaussian prior on the coefficients (topics' around their mean, covariates' around 0), on the scale
+        of the standardised response. None means the family's default, 0 where coefficients cannot run away.
     """
 
     n_topics: int = SETTINGS["n_topics"].default

@@ -24,12 +24,7 @@ from dslda.variational.kernels.layout import (
     block_signature,
 )
 from dslda.variational.kernels.scratch import OPTIONS, Vector, make_scratch, prepare_parameters, vector
-from dslda.variational.kernels.sweeps import (
-    Response,
-    expected_log_likelihood,
-    largest_curvature,
-    slopes_at,
-)
+from dslda.variational.kernels.sweeps import Response, expected_log_likelihood, largest_curvature, slopes_at
 from dslda.variational.kernels.write_out import (
     add_covariate_statistics,
     add_log_theta,
