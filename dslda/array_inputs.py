@@ -52,9 +52,9 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
         at = int(np.argmax(bad))
         row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
         raise InputError(
-            f"{what} must hold counts, whole numbers from 0 to {MAX_COUNT}, got {values[at]} in row {row}, "
-            f"column {csr.indices[at]} ({int(bad.sum())} such values in all); give counts, not TF-IDF or "
-            "frequencies"
+            f"{what} must hold counts, whole numbers from 0 to {MAX_COUNT}, got {values[at]} in row "
+            f"{row}, column {csr.indices[at]} ({int(bad.sum())} such values in all)",
+            remedy="give counts, not TF-IDF or frequencies",
         )
     kept = values != 0
     rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
@@ -85,14 +85,17 @@ def response_array(
     try:
         given = np.asarray(values)
     except ValueError:  # of lists of different lengths
-        raise InputError(f"{what} must have one number for each of {n_documents} rows, got lists") from None
+        raise InputError(
+            f"must have one number for each of {n_documents} rows, got lists", parameter=what
+        ) from None
     if given.ndim == 0:
         raise InputError(
-            f"{what} must be an array with a number for each of {n_documents} rows, got {type(values).__name__}"
+            f"must be an array with a number for each of {n_documents} rows, got {type(values).__name__}",
+            parameter=what,
         )
     if given.shape != (n_documents,):
         raise InputError(
-            f"{what} must have one number for each of {n_documents} rows, got shape {given.shape}"
+            f"must have one number for each of {n_documents} rows, got shape {given.shape}", parameter=what
         )
     missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
     if given.dtype.kind == "O":
@@ -105,7 +108,9 @@ def response_array(
         y[missing] = np.nan
     if np.isinf(y).any():
         row = int(np.argmax(np.isinf(y)))
-        raise InputError(f"{what} must be finite, or NaN where missing, got {given[row]} in row {row}")
+        raise InputError(
+            f"must be finite, or NaN where missing, got {given[row]} in row {row}", parameter=what
+        )
     return y
 
 
@@ -134,7 +139,7 @@ def _no_number(value: object, row: int, what: str, advice: str | None) -> InputE
         advice = "give a number for each document, NaN where it is missing"
         if what in ("response", "y"):
             advice += "; names of classes are for family categorical (binomial, where there are two)"
-    return InputError(f"{what} must hold numbers, got {plain!r:.60} in row {row}; {advice}")
+    return InputError(f"must hold numbers, got {plain!r:.60} in row {row}", parameter=what, remedy=advice)
 
 
 def vocabulary_of(terms: Any) -> Vocabulary:
@@ -148,5 +153,5 @@ def vocabulary_of(terms: Any) -> Vocabulary:
     if isinstance(terms, Vocabulary):
         return terms
     if isinstance(terms, (str, bytes, Mapping)) or not isinstance(terms, Iterable):
-        raise InputError(f"terms must be a list of strings, got {terms!r:.60}")
+        raise InputError(f"must be a list of strings, got {terms!r:.60}", parameter="terms")
     return Vocabulary(str(term) if isinstance(term, np.str_) else term for term in terms)

@@ -105,7 +105,9 @@ def run_demo(
     from dslda.training.train import train
 
     if os.path.exists(out) and not os.path.isdir(out):
-        raise InputError(f"{os.fspath(out)} must be a folder, got a file; choose another with --out")
+        raise InputError(
+            "must be a folder, got a file", place=os.fspath(out), remedy="choose another with {out=}"
+        )
     corpus_path, model_path = os.path.join(out, "clothing.corpus"), os.path.join(out, "clothing.model")
     check_corpus_output(corpus_path, overwrite=overwrite)
     check_model_output(model_path, overwrite=overwrite)

@@ -21,10 +21,10 @@ from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
+from dslda.settings import Granularity, TopicEstimation
 from dslda.training.response import chosen_family
-from dslda.training.roles import ClassWeight
 from dslda.training.train import DEFAULTS, train
-from dslda.variational.parameters import Granularity, TopicEstimation
+from dslda.training.training_set import ClassWeight
 from dslda.wording import number_name, number_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["SLDAClassifier", "SLDARegressor"]
 
 
-class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class _SLDA(TransformerMixin, BaseEstimator):
     """What both estimators share: counts in, topic proportions out."""
 
     model_: Model
@@ -50,7 +50,7 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on counts that have been checked; `numbers` are those that stand for classes, by code."""
         if counts.nnz == 0:
-            raise InputError("X must hold counts of words, got no value above 0.5 in any row")
+            raise InputError("must hold counts of words, got no value above 0.5 in any row", parameter="X")
         names = getattr(self, "feature_names_in_", None)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, counts, ensure_non_negative=True)
@@ -105,19 +105,22 @@ class _SLDA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         needed, _ = wanted_columns(record)
         if covariates is None and needed:
             raise InputError(
-                f"covariates must be given, as the estimator was fitted with {', '.join(map(repr, needed))}"
+                f"must be given, as the estimator was fitted with {', '.join(map(repr, needed))}",
+                parameter="covariates",
             )
         columns = {} if covariates is None else _table_columns(covariates, counts.shape[0])
         if not needed and columns:
-            raise InputError("covariates must be left out: the estimator was fitted without them")
+            raise InputError(
+                "must be left out: the estimator was fitted without them", parameter="covariates"
+            )
         codes = columns_of_arrays(columns, record, counts.shape[0])
         strange = np.flatnonzero(undetermined(record, codes, counts.shape[0]) != "")
         if len(strange):
             row = int(strange[0])
             got = {name: np.asarray(values, dtype=object)[row] for name, values in columns.items()}
             raise InputError(
-                f"covariates must be levels that fit has seen, and are not in {number_of(len(strange), 'row')}; row {row}: "
-                f"{got}"
+                f"must be levels that fit has seen, and are not in {number_of(len(strange), 'row')}; row {row}: {got}",
+                parameter="covariates",
             )
         return columns
 
@@ -441,12 +444,15 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.classes_, codes = np.unique(y, return_inverse=True)
         n_classes = len(self.classes_)
         if n_classes < 2:
-            raise InputError(f"y must have at least 2 classes, got 1 class, {self.classes_.tolist()[0]!r}")
+            raise InputError(
+                f"must have at least 2 classes, got 1 class, {self.classes_.tolist()[0]!r}", parameter="y"
+            )
         of_numbers = self.classes_.dtype.kind in "iuf"
         names = [number_name(v) if of_numbers else encodable(str(v)) for v in self.classes_.tolist()]
         if len(set(names)) < len(names):
             raise InputError(
-                f"y must have classes whose names differ as UTF-8, got {self.classes_.tolist()!r:.60}"
+                f"must have classes whose names differ as UTF-8, got {self.classes_.tolist()!r:.60}",
+                parameter="y",
             )
         settings = self.get_params(deep=False)
         if settings["family"] == "auto":
@@ -467,7 +473,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
             name_of = dict(zip(self.classes_.tolist(), names, strict=True))
             unknown = [label for label in self.class_weight if label not in name_of]
             if unknown:
-                raise InputError(f"class_weight must name classes of y, got {unknown[0]!r}")
+                raise InputError(f"must name classes of y, got {unknown[0]!r}", parameter="class_weight")
             settings["class_weight"] = {name_of[label]: w for label, w in self.class_weight.items()}
         labels = Categorical.from_codes(codes, categories=names)
         self._fit(
@@ -513,7 +519,8 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         ndarray, shape (n_documents,)
         """
         best = self.predict_proba(X, covariates=covariates).argmax(axis=1)
-        return self.classes_[best]
+        classes: NDArray[Any] = self.classes_[best]
+        return classes
 
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None, *, covariates: Any = None) -> float:
         """Accuracy of the predictions; parameters as in :meth:`fit`."""
@@ -537,8 +544,10 @@ def _table_columns(covariates: Any, n_documents: int) -> dict[str, Any]:
     if not isinstance(covariates, DataFrame):
         if isinstance(covariates, Mapping) or sparse.issparse(covariates) or np.ndim(covariates) != 2:
             raise InputError(
-                "covariates must be a DataFrame or a dense two-dimensional array with a row for each document, got "
-                f"{type(covariates).__name__}; of named arrays make a pandas.DataFrame"
+                "must be a DataFrame or a dense two-dimensional array with a row for each document, "
+                f"got {type(covariates).__name__}",
+                parameter="covariates",
+                remedy="of named arrays make a pandas.DataFrame",
             )
         values = covariates if hasattr(covariates, "dtype") else np.asarray(covariates, dtype=object)
         covariates = DataFrame(values)
@@ -546,16 +555,21 @@ def _table_columns(covariates: Any, n_documents: int) -> dict[str, Any]:
     names = [str(name) for name in covariates.columns]
     if len(covariates) != n_documents or len(set(names)) < len(names):
         raise InputError(
-            f"covariates must have a row for each of {n_documents} documents and columns of different names, got "
-            f"{len(covariates)} rows of {', '.join(map(repr, names))}"
+            f"must have a row for each of {n_documents} documents and columns of different names, got "
+            f"{len(covariates)} rows of {', '.join(map(repr, names))}",
+            parameter="covariates",
         )
     missing = covariates.isna().to_numpy()
     if missing.any():
         row, column = np.argwhere(missing)[0].tolist()
         raise InputError(
-            f"covariates contain NaN, which scikit-learn's estimators refuse: {names[column]!r} in row {row} "
-            f"({int(missing.any(axis=1).sum())} such rows); fill them in, or use dslda.train(X, response=y, "
-            "covariates=...), which leaves the responses of such documents out"
+            f"covariates contain NaN, which scikit-learn's estimators refuse: {names[column]!r} in "
+            f"row {row} ({int(missing.any(axis=1).sum())} such rows)",
+            remedy=(
+                "fill them in",
+                "use dslda.train(X, response=y, covariates=...), which leaves the responses of "
+                "such documents out",
+            ),
         )
     return {name: covariates.iloc[:, i] for i, name in enumerate(names)}
 
@@ -572,8 +586,12 @@ def _explain(estimator: _SLDA, error: ValueError, X: Any, y: Any = None) -> None
         isinstance(value, str) for value in np.ravel(np.asarray(X, dtype=object))
     ):
         raise InputError(
-            "X must be a matrix of counts, got texts; put a CountVectorizer in front: "
-            f"make_pipeline(CountVectorizer(), {type(estimator).__name__}())"
+            "must be a matrix of counts, got texts",
+            parameter="X",
+            remedy=(
+                "put a CountVectorizer in front: make_pipeline(CountVectorizer(), "
+                f"{type(estimator).__name__}())"
+            ),
         ) from error
     # the rest is as clear as it can be in scikit-learn's words, which its checks insist on
     if y is not None and str(error).startswith(("Input y contains NaN", "could not convert")):
@@ -587,7 +605,9 @@ def _check_classes(y: Any) -> None:
     if given.ndim == 1 and missing.any():
         row = int(np.argmax(missing))
         raise InputError(
-            f"y must have a class for each document, got {given[row]!r} in row {row}; leave these documents out"
+            f"must have a class for each document, got {given[row]!r} in row {row}",
+            parameter="y",
+            remedy="leave these documents out",
         )
 
 
@@ -602,8 +622,11 @@ def _responses(y: Any) -> NDArray[np.float64]:
     if np.isnan(responses).any():
         # begins as scikit-learn's own message does
         raise InputError(
-            "Input y contains NaN, which scikit-learn's estimators refuse; leave these documents out, or let "
-            "them help to learn the topics with dslda.train(X, response=y), for which NaN is a missing response"
+            "Input y contains NaN, which scikit-learn's estimators refuse",
+            remedy=(
+                "leave these documents out, or let them help to learn the topics with "
+                "dslda.train(X, response=y), for which NaN is a missing response"
+            ),
         )
     return responses
 
@@ -627,13 +650,17 @@ def _counts(X: Any) -> Any:
         return csr
     if n_changed > 0.9 * csr.nnz and _of_length_one(csr):
         raise InputError(
-            f"X must hold counts, got weights: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers, "
-            "and rows have length 1, as TfidfVectorizer makes them; use CountVectorizer"
+            f"must hold counts, got weights: {n_changed} of its {csr.nnz} values that are not 0 are "
+            "not whole numbers, and rows have length 1, as TfidfVectorizer makes them",
+            parameter="X",
+            remedy="use CountVectorizer",
         )
     warn(
         DataWarning(
-            f"X must hold counts: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers and "
-            "were rounded; give counts (CountVectorizer), not TF-IDF or frequencies"
+            f"must hold counts: {n_changed} of its {csr.nnz} values that are not 0 are not whole numbers "
+            "and were rounded",
+            parameter="X",
+            remedy="give counts (CountVectorizer), not TF-IDF or frequencies",
         )
     )
     rounded = sparse.csr_array((whole, csr.indices, csr.indptr), shape=csr.shape)

@@ -65,7 +65,7 @@ class Note(str):
         return Note, (self.template,)
 
 
-class _Message:
+class _Message(Exception):
     """The fields of an error or warning.
 
     Attributes
@@ -141,7 +141,7 @@ def _unpickled(
     return kind(reason, parameter=parameter, place=place, remedy=remedy)
 
 
-class DsldaError(_Message, Exception):
+class DsldaError(_Message):
     """Root of all errors raised on purpose by dslda."""
 
 

@@ -2,7 +2,7 @@
 
 :class:`~dslda.variational.parameters.FitSpec` checks its values by it, `dslda.train` and the estimators take their defaults
 from it, the command line makes its options of it, and stored models and checkpoints their keys. A new setting is one entry
-here, one field of `FitSpec` and one keyword of `train`.
+here, one field of `FitSpec` and one keyword of `train` and of the estimators, since scikit-learn reads their signatures.
 """
 
 from __future__ import annotations

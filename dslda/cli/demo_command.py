@@ -75,11 +75,12 @@ def _show(result: DemoResult, seconds: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from dslda.cli.topics_command import notes, topic_table
+    from dslda.cli.topics_command import shown_topics
+    from dslda.report.tables import notes
 
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     console.print()
-    console.print(topic_table(result.model, top=TOP_WORDS))
+    console.print(shown_topics(result.model, top=TOP_WORDS))
     click.echo("A coefficient is the number of stars expected of a review that is all about the topic.")
     click.echo("\n".join(notes(result.model)) + "\n")
 

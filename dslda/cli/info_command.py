@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslda.cli.option_wording import called, raising, scatter
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.exceptions import FormatError
 from dslda.persistence.training_profile import LEFT_OUT
@@ -64,8 +63,8 @@ def _describe(path: str, family: str | None) -> Iterator[tuple[str, Any]]:
     if kind == "dslda-checkpoint":
         return _checkpoint(read_checkpoint(path), path)
     raise FormatError(
-        f"{path} is neither a corpus nor a model nor a checkpoint nor scores of dslda; make one with dslda ingest, train or "
-        "score"
+        f"{path} is neither a corpus nor a model nor a checkpoint nor scores of dslda",
+        remedy="make one with dslda ingest, train or score",
     )
 
 
@@ -97,6 +96,8 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
+    from dslda.report.tables import covariate_name, pearson_words, raising_words
+
     training = model.training
     yield "model", path
     options = ", ".join(f"{name}={value}" for name, value in model.spec.family_options.items())
@@ -113,18 +114,18 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     if model.classes is not None:
         yield "classes", _classes(model.classes, model.response_summary, model.record.design.classes)
     if model.record.parameters.n_classes is not None:
-        for name, raised in model.class_topics().items():
-            yield "class", f"{name}: {raising(raised)}"
+        for name, topics in model.class_topics().items():
+            yield "class", f"{name}: raised by {raising_words(topics)}"
     if model.dispersion is not None:
         floor = " (at its floor)" if model.dispersion_at_floor else ""
         yield "dispersion", f"{model.dispersion:.4g}{floor}"
-    if (told := scatter(model)) is not None:
-        yield "Pearson dispersion", told
+    if (dispersion := pearson_words(model)) is not None:
+        yield "Pearson dispersion", dispersion
     for each in model.covariate_coefficients():
         of_class = "" if each.class_name is None else f" for {each.class_name}"
         yield (
             "covariate",
-            f"{called(each)}{of_class}: {each.coefficient:.4g} (s.e. {each.standard_error:.2g})",
+            f"{covariate_name(each)}{of_class}: {each.coefficient:.4g} (s.e. {each.standard_error:.2g})",
         )
     yield (
         "trained on",

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dslda.model import Coefficient, CovariateCoefficient, Model
-
-__all__ = ["called", "in_options", "raising", "scatter"]
+__all__ = ["in_options"]
 
 RENAMED = {
     "n_topics": "topics",
@@ -96,37 +91,6 @@ def in_options(message: str) -> str:
         message = options + message[subject.end() :]
     message = WITH_A_VALUE.sub(lambda found: f"{_option(found[1])} {found[2]}", message)
     return ANYWHERE.sub(lambda found: _option(found[1] or found[2]), message)
-
-
-def raising(topics: Sequence[Coefficient]) -> str:
-    """The topics that raise a class, with their coefficients and standard errors."""
-    told = [
-        f"topic {each.topic} {each.coefficient:+.2f}"
-        + ("" if each.standard_error != each.standard_error else f" ± {each.standard_error:.2f}")
-        for each in topics
-    ]
-    return "raised by " + ", ".join(told) if told else "raised by no topic"
-
-
-def called(covariate: CovariateCoefficient) -> str:
-    """A column of the covariates: ``age``, or ``party=R`` for a level."""
-    return covariate.covariate if covariate.level is None else f"{covariate.covariate}={covariate.level}"
-
-
-def scatter(model: Model) -> str | None:
-    """The Pearson dispersion of a model, or why it has none; None for families that do not ask."""
-    from dslda.variational.pearson import has_pearson
-
-    if not has_pearson(model.family, trials=model.record.design.trials):
-        return None
-    if model.record.pearson is None:
-        return "not known, the model was made by an earlier release"
-    dispersion = model.pearson_dispersion
-    return (
-        "not known, there are no more documents than coefficients"
-        if dispersion is None
-        else f"{dispersion:.4g}"
-    )
 
 
 def _option(parameter: str) -> str:

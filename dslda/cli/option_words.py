@@ -10,7 +10,11 @@ from dslda.exceptions import DsldaError, DsldaWarning, Note, Words
 __all__ = ["option_words", "shown"]
 
 QUOTES = "'\""
-FUNCTIONS = {"open_corpus()": "dslda info", "load_model()": "dslda info"}
+FUNCTIONS = {
+    "open_corpus()": "dslda info",
+    "load_model()": "dslda info",
+    "class_topics()": "dslda topics --by-class",
+}
 """Commands that do what functions of Python do."""
 
 

@@ -70,7 +70,8 @@ def named_family(given: str) -> str | Family:
     if isinstance(found, type) and issubclass(found, Family) and found is not Family:
         if missing := missing_members(found):
             raise InputError(
-                f"--family {given}: the class must define {', '.join(missing)}; docs/families.md has an example"
+                f"--family {given}: the class must define {', '.join(missing)}",
+                remedy="docs/families.md has an example",
             )
         found = _made(found, given, module_name)
     if not isinstance(found, Family):
@@ -88,8 +89,8 @@ def _made(kind: type[Family], given: str, module_name: str) -> Family:
         signature(kind).bind()
     except TypeError as error:
         raise InputError(
-            f"--family {given}: the class needs arguments ({error}); name an instance, such as one that you make in "
-            f"{module_name}"
+            f"--family {given}: the class needs arguments ({error})",
+            remedy=f"name an instance, such as one that you make in {module_name}",
         ) from None
     try:
         return kind()
@@ -127,13 +128,13 @@ def load_own_model(path: str, family: str | None) -> Model:
         name = named if isinstance(named, str) else named.name
         if name != model.spec.family:
             raise InputError(
-                f"--family must be that of the model, {model.spec.family!r}, got {name!r}; the families of dslda need "
-                "not be named"
+                f"--family must be that of the model, {model.spec.family!r}, got {name!r}",
+                remedy="the families of dslda need not be named",
             )
     if model.spec.family not in FAMILIES:  # here, before any document is read
         raise InputError(
-            f"the family of {path} must be one of dslda's, got {model.spec.family!r}; if it is your own, name it with "
-            "--family MODULE:CLASS"
+            f"the family of {path} must be one of dslda's, got {model.spec.family!r}",
+            remedy="if it is your own, name it with --family MODULE:CLASS",
         )
     _ = model.family  # with its options
     return model

@@ -137,8 +137,9 @@ def _run(given: Sequence[str], session: Session, fail: Callable[[str, int], int]
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return EXIT_USAGE
     except click.ClickException as error:
-        where = "" if getattr(error, "ctx", None) is None else f" (see {error.ctx.command_path} --help)"
-        return fail(error.format_message().rstrip(".") + where, EXIT_USAGE)
+        context_of_error = getattr(error, "ctx", None)
+        see = "" if context_of_error is None else f" (see {context_of_error.command_path} --help)"
+        return fail(error.format_message().rstrip(".") + see, EXIT_USAGE)
     except click.Abort:
         return fail("interrupted", session.interrupts.exit_code)
     except KeyboardInterrupt as interrupt:

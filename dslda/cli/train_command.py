@@ -2,57 +2,72 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import os
 import tempfile
-import warnings
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, names_in
+from dslda.cli.options import OUTPUT, Command, chosen_client, cluster_options, json_option, names_in
 from dslda.cli.own_family import named_family
 from dslda.cli.program import Interrupted, Session
-from dslda.exceptions import DataWarning, DsldaError, InputError
-from dslda.variational.parameters import FitSpec, Granularity, TopicEstimation
+from dslda.exceptions import DsldaError, InputError
+from dslda.settings import SETTINGS, Setting
+from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dslda.cluster.opening import ClusterOptions
-    from dslda.corpus.store import Corpus
-    from dslda.families.base import Family
     from dslda.model import Model
-    from dslda.persistence.model_record import ModelRecord, TrainingSummary
-    from dslda.training.roles import Roles
 
 __all__ = ["command"]
 
-logger = logging.getLogger("dslda.train")
 
-DEFAULTS = FitSpec()
+class _Number(click.ParamType):
+    """A number, or one of the names that a setting takes: ``1/K|X|auto|asymmetric``."""
 
-
-class _Alpha(click.ParamType):
-    """A number, ``1/K``, ``auto`` or ``asymmetric``."""
-
-    name = "1/K|X|auto|asymmetric"
+    def __init__(self, setting: Setting) -> None:
+        self.name = "|".join(filter(None, [setting.none, "X", *setting.choices]))
+        self._setting = setting
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | str | None:
-        if value is None or value == "1/K":
+        if value is None or value == self._setting.none:
             return None
-        if value in ("auto", "asymmetric"):
+        if value in self._setting.choices:
             return str(value)
         try:
             return float(value)
         except ValueError:
-            self.fail(f"must be 1/K, auto, asymmetric or a number above 0, got {value!r}", param, ctx)
+            self.fail(f"must be one of {self.name}, where X is a number, got {value!r}", param, ctx)
+
+
+def _type_of(setting: Setting) -> Any:
+    if setting.lowest is None:
+        return click.Choice(setting.choices)
+    if setting.choices:
+        return _Number(setting)
+    return int if setting.whole else float
+
+
+def settings_options(command: Command) -> Command:
+    """Add an option for each setting of a fit that has one; its name in Python is the name of its argument."""
+    for setting in reversed(list(SETTINGS.values())):
+        if setting.option == "":
+            continue
+        is_number = setting.lowest is not None and not setting.choices
+        command = click.option(
+            f"--{setting.option or setting.name.replace('_', '-')}",
+            setting.name,
+            type=_type_of(setting),
+            metavar=("N" if setting.whole else "X") if is_number else None,
+            default=setting.none if setting.choices and setting.default is None else setting.default,
+            show_default=setting.default is not None or bool(setting.choices),
+            help=setting.help,
+        )(command)
+    return command
 
 
 @click.command(
@@ -84,7 +99,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 )
 @click.option(
     "--family",
-    default=DEFAULTS.family,
+    default=FitSpec().family,
     show_default=True,
     metavar="NAME|MODULE:CLASS",
     help="Of the response: gaussian, student_t, poisson, negative_binomial, binomial, categorical, ordinal, gamma, "
@@ -109,81 +124,13 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 @click.option(
     "--class-weight", type=click.Choice(["balanced"]), help="Predict as if all classes were equally frequent."
 )
-@click.option(
-    "--ridge",
-    type=float,
-    metavar="X",
-    help="Precision of the prior of the coefficients; by default that of the family.",
-)
-@click.option(
-    "--topics",
-    "n_topics",
-    type=int,
-    default=DEFAULTS.n_topics,
-    show_default=True,
-    metavar="K",
-    help="Topics.",
-)
-@click.option(
-    "--rho",
-    type=float,
-    default=DEFAULTS.response_weight,
-    show_default=True,
-    help="Weight of the response against the words. Where words say much of it, 2 or 3 predict better than 1; where they "
-    "say little, worse, often far: compare with --hold-out.",
-)
-@click.option(
-    "--alpha",
-    type=_Alpha(),
-    default="1/K",
-    show_default=True,
-    help="Dirichlet parameter of the topic proportions.",
-)
-@click.option(
-    "--topic-prior",
-    type=float,
-    default=DEFAULTS.topic_prior,
-    show_default=True,
-    metavar="X",
-    help="Pseudo-count of every term in every topic.",
-)
-@click.option(
-    "--topic-estimation",
-    type=click.Choice(get_args(TopicEstimation)),
-    default=DEFAULTS.topic_estimation,
-    show_default=True,
-    help="Topics as points (posterior mode), or as distributions (full variational Bayes).",
-)
-@click.option(
-    "--granularity",
-    type=click.Choice(get_args(Granularity)),
-    default=DEFAULTS.granularity,
-    show_default=True,
-    help="What of a document has its own distribution over topics.",
-)
-@click.option(
-    "--max-iter", type=int, default=DEFAULTS.max_iter, show_default=True, help="Cap on EM iterations."
-)
-@click.option(
-    "--tol",
-    type=float,
-    default=DEFAULTS.tol,
-    show_default=True,
-    help="EM stops when the ELBO has changed by less than this fraction twice in a row, and its changes are falling.",
-)
+@settings_options
 @click.option(
     "--hold-out",
     type=float,
     metavar="SHARE",
     help="Keep this share of the documents from training, at most 0.5, chosen at random, the same whatever --seed: the model "
     "is judged on them, and scores with prediction intervals (family gaussian or student_t, 100 documents).  [default: none]",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=DEFAULTS.seed,
-    show_default=True,
-    help="Of the start. Another one may find other topics and coefficients: compare a few.",
 )
 @click.option(
     "--checkpoint",
@@ -211,6 +158,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 @click.pass_obj
 def command(
     session: Session,
+    /,
     corpus_path: str,
     *,
     response: str,
@@ -222,23 +170,14 @@ def command(
     trials: str | None,
     event: str | None,
     class_weight: Any,
-    ridge: float | None,
-    n_topics: int,
-    rho: float,
-    alpha: Any,
-    topic_prior: float,
-    topic_estimation: TopicEstimation,
-    granularity: Granularity,
-    max_iter: int,
-    tol: float,
     hold_out: float | None,
-    seed: int,
     checkpoint: str | None,
     checkpoint_every: int | None,
     resume: bool,
     overwrite: bool,
     cluster: ClusterOptions,
     json_logs: bool,
+    **settings: Any,
 ) -> None:
     """Learn topics that explain the words and the response of the documents in C.corpus.
 
@@ -252,59 +191,41 @@ def command(
         from dslda.engine.progress import default_progress
         from dslda.persistence.model_store import check_model_output
         from dslda.storage.location import Location
-        from dslda.training.checkpoint import CheckpointOptions
-        from dslda.training.roles import named_roles
+        from dslda.training.checkpoint import is_unfinished, model_of_fit
         from dslda.training.train import train
 
-        chosen = named_family(family)
+        family_of_response = named_family(family)
         _check_apart(out, checkpoint)
         corpus = open_corpus(corpus_path)
-        documents = None if hold_out is None else _kept(corpus, hold_out)
-        here = _model_of_fit(out, checkpoint) if resume and checkpoint is not None and not overwrite else None
-        replace = overwrite or here is not None or (resume and _is_interrupted(out, corpus))
+        earlier = model_of_fit(out, checkpoint) if resume and checkpoint and not overwrite else None
+        replace = overwrite or earlier is not None or (resume and is_unfinished(out, corpus))
         check_model_output(out, overwrite=replace)
-        # now, and not when a cluster has started
-        anew = overwrite and not resume and checkpoint is not None
-        options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=anew)
-        if options is not None and here is not None and _is_complete(here, max_iter):
-            options = dataclasses.replace(options, before_going_on=_end)
-        if documents is not None:
-            roles = named_roles(names_in(covariates), weight, exposure, trials, event, class_weight)
-            _check_kept_and_held_out(corpus, response, chosen, roles, documents)
         progress = JsonProgress() if json_logs else default_progress()
-        try:
-            model = train(
-                corpus,
-                response=response,
-                family=chosen,
-                covariates=names_in(covariates),
-                weight=weight,
-                exposure=exposure,
-                trials=trials,
-                event=event,
-                class_weight=class_weight,
-                ridge=ridge,
-                n_topics=n_topics,
-                seed=seed,
-                client=chosen_client(cluster),
-                documents=documents,
-                doc_topic_prior=alpha,
-                topic_prior=topic_prior,
-                topic_estimation=topic_estimation,
-                response_weight=rho,
-                granularity=granularity,
-                max_iter=max_iter,
-                tol=tol,
-                progress=HoldWhenDone(progress, session.interrupts, json_logs=json_logs),
-                checkpoint=options,
-            )
-        except _CompleteAlready:
-            assert here is not None
-            told = _outcome(here.parameters.n_topics, here.training)
-            # what training has said at its end
-            measured = here.training.held_out
-            known = "" if measured is None else f"; {measured.in_words}"
-            click.echo(f"{Location.of(out).url}: complete already: {told}{known}")
+        model = train(
+            corpus,
+            response=response,
+            family=family_of_response,
+            covariates=names_in(covariates),
+            weight=weight,
+            exposure=exposure,
+            trials=trials,
+            event=event,
+            class_weight=class_weight,
+            client=chosen_client(cluster),
+            hold_out=hold_out,
+            progress=HoldWhenDone(progress, session.interrupts, json_logs=json_logs),
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            # with --resume it is the model that is replaced
+            overwrite=overwrite and not resume and checkpoint is not None,
+            earlier=earlier,
+            **settings,
+        )
+        if model is earlier:
+            measured = model.training.held_out
+            quality = "" if measured is None else f"; {measured.in_words}"
+            click.echo(f"{Location.of(out).url}: complete already: {_outcome(model)}{quality}")
             return
         path = _save(model, out, overwrite=replace)
     training = model.training
@@ -315,100 +236,26 @@ def command(
         )
     if session.interrupts.seen is not None:
         raise Interrupted(f"after training had ended; the complete model is saved in {path}")
-    click.echo(f"{path}: {_outcome(model.n_topics, training)}")
+    click.echo(f"{path}: {_outcome(model)}")
 
 
-def _kept(corpus: Corpus, share: float) -> NDArray[np.bool_]:
-    """The documents to train on, where a share of them is kept from it: whatever the start, the same."""
-    from dslda.evaluation.metrics import held_out
-
-    chosen = held_out(corpus.n_documents, share)
-    logger.info("%s of %s kept from training", f"{chosen.sum():,}", number_of(len(chosen), "document"))
-    return ~chosen
-
-
-def _check_kept_and_held_out(
-    corpus: Corpus, response: str, family: str | Family, roles: Roles, kept: NDArray[np.bool_]
-) -> None:
-    """Refuse in all documents what training refuses in its own: those that are kept from it are measured."""
-    from dslda.training.checks import check_response
-    from dslda.training.response import response_model
-    from dslda.training.training_set import training_set_of_corpus
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # training warns of its own documents
-        for documents in (None, kept):
-            chosen = training_set_of_corpus(corpus, response, documents, roles)
-            try:
-                check_response(chosen)
-                response_model(family, chosen, roles)
-            except InputError as error:
-                if documents is not None:
-                    error.add_note("all documents together would do: keep fewer of them with --hold-out")
-                raise
-
-
-class _CompleteAlready(Exception):
-    """The checkpoint is of this fit, and its model is there: there is nothing to do."""
-
-
-def _end() -> None:
-    raise _CompleteAlready
-
-
-def _outcome(n_topics: int, training: TrainingSummary) -> str:
-    how = "converged" if training.converged else "not converged"
-    return f"{number_of(n_topics, 'topic')}, {number_of(training.n_iterations, 'iteration')} ({how})"
-
-
-def _is_complete(model: ModelRecord, max_iter: int) -> bool:
-    """Whether a fit with this cap ends with such a model, and could measure it when it had ended."""
+def _outcome(model: Model) -> str:
     training = model.training
-    at_its_end = training.converged or (not training.interrupted and training.n_iterations >= max_iter)
-    return at_its_end and model.reference is not None
-
-
-def _model_of_fit(out: str, checkpoint: str) -> ModelRecord | None:
-    """The model that is there already, if it is of the fit that the checkpoint is of: it is in nobody's way."""
-    from dslda.persistence.checkpoint_store import read_checkpoint
-    from dslda.persistence.model_store import read_model
-    from dslda.training.identity import is_of_fit
-
-    try:
-        model, kept = read_model(out), read_checkpoint(checkpoint)
-    except (DsldaError, OSError):
-        return None  # whatever is there is judged by who writes
-    return model if is_of_fit(model, kept) else None
-
-
-def _is_interrupted(out: str, corpus: Corpus) -> bool:
-    """Whether there is a model of a fit of this corpus that was interrupted: it is in nobody's way when that goes on."""
-    from dslda.persistence.model_manifest import ENCODING_TYPE
-    from dslda.storage.location import Location
-
-    try:
-        found = Location.of(out).read_attributes()
-    except (DsldaError, OSError):
-        return False
-    training = found.get("training")
-    return (
-        found.get("encoding-type") == ENCODING_TYPE
-        and isinstance(training, dict)
-        and training.get("interrupted") is True
-        and found.get("corpus_sha256") == corpus.content_hash
-    )
+    how = "converged" if training.converged else "not converged"
+    return f"{number_of(model.n_topics, 'topic')}, {number_of(training.n_iterations, 'iteration')} ({how})"
 
 
 def _check_apart(out: str, checkpoint: str | None) -> None:
-    """Refuse a model and a checkpoint of which one would lie in the other."""
+    """Refuse a model and a checkpoint that would lie one in the other."""
     from dslda.storage.location import Location
 
     if checkpoint is None:
         return
-    model, kept = (f"{Location.of(path).url}/" for path in (out, checkpoint))
-    if model.startswith(kept) or kept.startswith(model):
+    model, other = (f"{Location.of(path).url}/" for path in (out, checkpoint))
+    if model.startswith(other) or other.startswith(model):
         raise InputError(
-            f"checkpoint must be another folder than the model's, and neither inside the other, got {checkpoint} and {out}"
+            f"must be another folder than the model's, and neither inside the other, got {checkpoint} and {out}",
+            parameter="checkpoint",
         )
 
 

@@ -110,11 +110,12 @@ def simulate_corpus(
         if not value >= least:
             raise InputError(f"{name} must be {'positive' if least < 1 else 'at least 1'}, got {value}")
     if not 0 <= missing <= 1:
-        raise InputError(f"missing must be a share between 0 and 1, got {missing}")
+        raise InputError(f"must be a share between 0 and 1, got {missing}", parameter="missing")
     coefficients = np.linspace(-2, 2, n_topics) if eta is None else np.array(eta, dtype=np.float64)
     if coefficients.shape != (n_topics,):
         raise InputError(
-            f"eta must have one coefficient for each of {n_topics} topics, got shape {coefficients.shape}"
+            f"must have one coefficient for each of {n_topics} topics, got shape {coefficients.shape}",
+            parameter="eta",
         )
 
     generator = np.random.default_rng(seed)

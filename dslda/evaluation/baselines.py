@@ -160,6 +160,7 @@ def _counts(X: Any) -> Any:
     X = csr_array(X)
     if X.nnz > np.iinfo(np.int32).max:
         raise InputError(
-            f"a baseline must have fewer than 2**31 counts, got {X.nnz}; take a sample of the documents"
+            f"a baseline must have fewer than 2**31 counts, got {X.nnz}",
+            remedy="take a sample of the documents",
         )
     return csr_array((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numbers
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.exceptions import InputError
 
 __all__ = [
+    "check_share",
     "correlation",
     "folds",
     "held_out",
@@ -49,7 +52,8 @@ def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
     variation = float(np.sum((y - y.mean()) ** 2))
     if variation == 0.0:
         raise InputError(
-            f"predictive R2: responses must differ, got {len(y)} times {y[0]:g}; hold out more documents"
+            f"predictive R2: responses must differ, got {len(y)} times {y[0]:g}",
+            remedy="hold out more documents",
         )
     return 1.0 - float(np.sum((y - predicted) ** 2)) / variation
 
@@ -167,7 +171,7 @@ def folds(
     """
     if not 2 <= n_folds <= n_documents:
         raise InputError(
-            f"folds must be between 2 and the number of documents ({n_documents}), got {n_folds}"
+            f"must be between 2 and the number of documents ({n_documents}), got {n_folds}", parameter="folds"
         )
     fold_of = np.random.default_rng(seed).permutation(np.arange(n_documents) % n_folds)
     return tuple(
@@ -197,17 +201,15 @@ def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.boo
         The share is none, none of the documents would be chosen, or fewer than two would be left; or the seed is below 0.
     """
     if seed < 0:
-        raise InputError(f"seed must be a whole number of at least 0, got {seed}")
-    if not 0.0 < share <= MOST_HELD_OUT:  # not a number too
-        raise InputError(
-            f"hold_out must be a share above 0 and at most {MOST_HELD_OUT:g}, got {share:g}; 0.1 keeps a tenth of the "
-            "documents from training"
-        )
+        raise InputError(f"must be a whole number of at least 0, got {seed}", parameter="seed")
+    check_share(share)
     n_chosen = round(share * n_documents)
     if n_chosen < 1 or n_documents - n_chosen < 2:
         raise InputError(
-            f"hold_out must keep at least 1 document from training and leave 2, got {share:g} of {n_documents:,}: "
-            f"{n_chosen:,} kept, {n_documents - n_chosen:,} left; give another share, or more documents"
+            f"must keep at least 1 document from training and leave 2, got {share:g} of {n_documents:,}: {n_chosen:,} kept, "
+            f"{n_documents - n_chosen:,} left",
+            parameter="hold_out",
+            remedy=("give another share", "more documents"),
         )
     # the third number: not the stream that topics start from
     rng = np.random.default_rng([seed, _TOGETHER, 1])
@@ -217,6 +219,22 @@ def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.boo
         n = round(share * stop) - round(share * start)
         chosen[start + np.argsort(rng.random(stop - start), kind="stable")[:n]] = True
     return chosen
+
+
+def check_share(share: float) -> None:
+    """Refuse a share of documents that cannot be kept from training.
+
+    Raises
+    ------
+    InputError
+    """
+    is_number = isinstance(share, numbers.Real) and not isinstance(share, bool)
+    if not (is_number and 0.0 < share <= MOST_HELD_OUT):  # not a number too
+        raise InputError(
+            f"must be a share above 0 and at most {MOST_HELD_OUT:g}, got {share}",
+            parameter="hold_out",
+            remedy="0.1 keeps a tenth of the documents from training",
+        )
 
 
 def _pair(y: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -232,6 +250,7 @@ def _pair(y: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDAr
         if bad.any():
             raise InputError(
                 f"{name} must be finite, got {values[bad][0]} at document {int(np.argmax(bad))} "
-                f"({int(bad.sum())} in all); leave out documents without a response"
+                f"({int(bad.sum())} in all)",
+                remedy="leave out documents without a response",
             )
     return observed, guess

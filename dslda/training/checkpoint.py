@@ -1,47 +1,52 @@
-"""The checkpoint of a fit that :func:`dslda.train` makes: what a user says of it, and to and from what EM needs."""
+"""The checkpoint of a fit: a user's options, going on from it, and the model that an earlier run has left."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dslda.engine.checkpoint_schedule import Checkpoints
 from dslda.engine.em import IterationRecord, Position, trace_columns
-from dslda.exceptions import FormatError, InputError
-from dslda.persistence.checkpoint_store import CheckpointRecord, CheckpointStore
+from dslda.exceptions import DsldaError, FormatError, InputError
+from dslda.model import Model, load_model
+from dslda.persistence.checkpoint_store import CheckpointRecord, CheckpointStore, read_checkpoint
+from dslda.persistence.model_manifest import ENCODING_TYPE
+from dslda.persistence.model_record import ModelRecord
+from dslda.storage.location import Location
 from dslda.storage.lock import UNLOCKED, Lock
-from dslda.training.identity import check_same_fit
+from dslda.training.identity import check_same_fit, is_of_fit
 from dslda.variational.parameters import Parameters
 from dslda.wording import number_of
 
-__all__ = ["CheckpointOptions", "FitCheckpoint", "alone"]
+if TYPE_CHECKING:
+    from dslda.corpus.store import Corpus
+
+__all__ = ["CheckpointOptions", "FitCheckpoint", "alone", "is_complete", "is_unfinished", "model_of_fit"]
 
 logger = logging.getLogger("dslda.training")
+
+FROM_THE_BEGINNING = "train from the beginning"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
-    """What the user says of a fit's checkpoint.
+    """A user's wishes about the checkpoint of a fit.
 
     Attributes
     ----------
     path : str or path
-        Where.
     every : int or None
         Iterations between two, or None for as often as it costs little.
     resume : bool
         Go on from the one that is there, or begin where there is none.
     overwrite : bool
         Begin anew, and replace the one that is there.
-    before_going_on : callable, optional
-        Called without arguments when the checkpoint that is there is known to be of the fit, and before any work: what it
-        raises ends the fit.
     lock : Lock
         On the place, while the fit is entered.
     """
@@ -50,21 +55,13 @@ class CheckpointOptions:
     every: int | None = None
     resume: bool = False
     overwrite: bool = False
-    before_going_on: Callable[[], None] | None = None
     lock: Lock = UNLOCKED
 
     @classmethod
     def of(
-        cls,
-        path: str | os.PathLike[str] | CheckpointOptions | None,
-        *,
-        every: int | None,
-        resume: bool,
-        overwrite: bool,
+        cls, path: str | os.PathLike[str] | None, *, every: int | None, resume: bool, overwrite: bool
     ) -> CheckpointOptions | None:
-        """The options, None where there is to be no checkpoint; refuses a place that cannot be used.
-
-        Those that are options already are given back as they are.
+        """The options, None where the fit has no checkpoint; refuses a place that cannot be used.
 
         Raises
         ------
@@ -73,24 +70,29 @@ class CheckpointOptions:
         OutputExistsError
             Something is there, and neither `resume` nor `overwrite` says that it may be used.
         FormatError
-            What is to be resumed is damaged.
+            The checkpoint to go on from is damaged.
         """
-        if isinstance(path, CheckpointOptions):
-            return path
         if path is None:
-            given = {"resume": resume, "overwrite": overwrite, "checkpoint_every": every is not None}
-            if any(given.values()):
-                names = ", ".join(name for name, value in given.items() if value)
-                raise InputError(f"checkpoint must be a path for {names}, got none; say where it is")
+            wishes = {"resume": resume, "overwrite": overwrite, "checkpoint_every": every is not None}
+            if any(wishes.values()):
+                raise InputError(
+                    "must come with a checkpoint, got none",
+                    parameter=[name for name, is_set in wishes.items() if is_set],
+                    remedy="give its path with {checkpoint=}",
+                )
             return None
         if resume and overwrite:
             raise InputError(
-                "resume and overwrite must not both be set: go on from the checkpoint, or begin anew"
+                "exclude each other",
+                parameter=("resume", "overwrite"),
+                remedy=("go on from the checkpoint", "begin anew"),
             )
         if every is not None and (
             not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1
         ):
-            raise InputError(f"checkpoint_every must be a whole number of at least 1, or None, got {every!r}")
+            raise InputError(
+                f"must be a whole number of at least 1, or None, got {every!r}", parameter="checkpoint_every"
+            )
         options = cls(path, every, resume, overwrite)
         options.store().check(resume=resume, overwrite=overwrite)
         return options
@@ -120,6 +122,37 @@ def alone(options: CheckpointOptions | None) -> Iterator[CheckpointOptions | Non
         yield replace(options, lock=lock)
 
 
+def model_of_fit(path: str | os.PathLike[str], checkpoint: str | os.PathLike[str]) -> Model | None:
+    """Load the model at a path, if it is of the fit that a checkpoint is of; None for anything else."""
+    try:
+        model, record = load_model(path), read_checkpoint(checkpoint)
+    except (DsldaError, OSError):
+        return None
+    return model if is_of_fit(model.record, record) else None
+
+
+def is_complete(model: ModelRecord, max_iter: int) -> bool:
+    """Tell whether a fit with this cap ends with such a model, and has measured it at its end."""
+    training = model.training
+    at_its_end = training.converged or (not training.interrupted and training.n_iterations >= max_iter)
+    return at_its_end and model.reference is not None
+
+
+def is_unfinished(path: str | os.PathLike[str], corpus: Corpus) -> bool:
+    """Tell whether a path holds the model of an interrupted fit of a corpus, which a fit that goes on may replace."""
+    try:
+        attributes = Location.of(path).read_attributes()
+    except (DsldaError, OSError):
+        return False
+    training = attributes.get("training")
+    return (
+        attributes.get("encoding-type") == ENCODING_TYPE
+        and isinstance(training, dict)
+        and training.get("interrupted") is True
+        and attributes.get("corpus_sha256") == corpus.content_hash
+    )
+
+
 class FitCheckpoint:
     """The checkpoint of one fit.
 
@@ -128,31 +161,34 @@ class FitCheckpoint:
     options : CheckpointOptions
     identity : mapping
         As :func:`~dslda.training.identity.fit_identity` has it.
+
+    Raises
+    ------
+    InputError
+        The checkpoint to go on from is that of another fit: all that differs, with both values.
     """
 
     def __init__(self, options: CheckpointOptions, identity: Mapping[str, Any]) -> None:
         self._options = options
         self._identity = identity
         self._store = options.store()
+        self._store.check(resume=options.resume, overwrite=options.overwrite)
+        self._record = self._store.read() if options.resume else None
+        if self._record is not None:
+            check_same_fit(self._record, identity, self._store.url)
+
+    def is_of(self, model: ModelRecord) -> bool:
+        """Tell whether a model is of the fit to go on with."""
+        return self._record is not None and is_of_fit(model, self._record)
 
     def start(self, initial: Parameters) -> Position:
-        """Where to begin: where the checkpoint is, or at the beginning.
-
-        Raises
-        ------
-        InputError
-            The checkpoint is that of another fit: all that differs, with both values.
-        """
-        self._store.check(resume=self._options.resume, overwrite=self._options.overwrite)
-        record = self._store.read() if self._options.resume else None
+        """The position to begin at: that of the checkpoint, or the beginning."""
+        record = self._record
         if record is None:
             if self._options.resume:
                 logger.info("there is no checkpoint at %s yet: training from the beginning", self._store.url)
             return Position(initial)
-        check_same_fit(record, self._identity, self._store.url)
         position = Position(_parameters(record, initial, self._store.url), _trace(record, self._store.url))
-        if self._options.before_going_on is not None:
-            self._options.before_going_on()
         n = len(position.trace)
         # one of a fit that converged is of before its last iteration too, and cannot know it
         capped = record.fit["settings"].get("max_iter") == n + 1
@@ -167,7 +203,7 @@ class FitCheckpoint:
         return position
 
     def schedule(self, start: Position) -> Checkpoints:
-        """What EM tells its position; a fit that begins anew replaces what is there with its first checkpoint."""
+        """The schedule that EM reports to; a fit that begins anew replaces an old checkpoint by its first."""
         return Checkpoints(
             self._write, self._store.url, every=self._options.every, n_written=len(start.trace)
         )
@@ -182,20 +218,22 @@ class FitCheckpoint:
 
 
 def _parameters(record: CheckpointRecord, like: Parameters, url: str) -> Parameters:
-    """Those of the checkpoint; they must be of the shape that such a fit begins with."""
+    """The parameters of the checkpoint, in the shapes that such a fit begins with."""
     values: dict[str, Any] = {}
     for field in fields(like):
         expected = getattr(like, field.name)
         if expected is None or not expected.size:
             values[field.name] = expected
             continue
-        found = record.parameters.get(field.name)
-        if found is None or found.shape != expected.shape:
+        stored = record.parameters.get(field.name)
+        if stored is None or stored.shape != expected.shape:
             raise FormatError(
-                f"{url}: array {field.name!r} must be there in the shape {expected.shape} of this fit, got "
-                f"{'none' if found is None else found.shape}; train from the beginning"
+                f"array {field.name!r} must be there in the shape {expected.shape} of this fit, got "
+                f"{'none' if stored is None else stored.shape}",
+                place=url,
+                remedy=FROM_THE_BEGINNING,
             )
-        values[field.name] = found
+        values[field.name] = stored
     return Parameters(**values)
 
 
@@ -203,13 +241,15 @@ def _trace(record: CheckpointRecord, url: str) -> tuple[IterationRecord, ...]:
     names = [field.name for field in fields(IterationRecord)]
     if sorted(record.trace) != sorted(names):
         raise FormatError(
-            f"{url}: field 'trace' must name {', '.join(names)}, got {', '.join(record.trace)}; train from the beginning"
+            f"field 'trace' must name {', '.join(names)}, got {', '.join(record.trace)}",
+            place=url,
+            remedy=FROM_THE_BEGINNING,
         )
     whole = {field.name for field in fields(IterationRecord) if field.type == "int"}
     trace = []
     for i in range(record.n_iterations):
         row = {name: float(record.trace[name][i]) for name in names}
         if row["iteration"] != i + 1 or not all(row[name].is_integer() for name in whole):
-            raise FormatError(f"{url}: array 'trace' must count iterations; train from the beginning")
+            raise FormatError("array 'trace' must count iterations", place=url, remedy=FROM_THE_BEGINNING)
         trace.append(IterationRecord(**{n: int(v) if n in whole else v for n, v in row.items()}))  # type: ignore[arg-type]
     return tuple(trace)

@@ -1,4 +1,4 @@
-"""What is refused, or told, of the documents and columns of a fit before any long work."""
+"""Checks of the documents and columns of a fit, before any long work."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from dslda.engine.data.response_survey import Survey
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.base import Family
 from dslda.families.registry import FAMILIES
-from dslda.training.roles import Roles
-from dslda.training.training_set import TrainingSet
+from dslda.training.training_set import Roles, TrainingSet
 from dslda.wording import number_of
 
 __all__ = ["ROUNDING", "check_response", "check_roles", "check_values", "report_left_out"]
@@ -32,11 +31,11 @@ RULES = {
     "trials": "whole numbers of at least 1",
     "event": "1 where the duration ended and 0 where it was cut off",
 }
-"""What the column of a role must hold."""
+"""The values that the column of a role must hold."""
 
 
 def check_response(training_set: TrainingSet) -> None:
-    """Refuse a response that there is nothing to learn from, or whose size no double can hold the square of.
+    """Refuse a response without anything to learn, or whose square no double can hold.
 
     Raises
     ------
@@ -48,8 +47,8 @@ def check_response(training_set: TrainingSet) -> None:
     if summary.n == 0:
         columns = ", ".join(map(repr, training_set.source.design.columns))
         raise InputError(
-            f"{what} is missing in all documents to train on{f' that have {columns}' if columns else ''}; it must be "
-            "known in at least two"
+            f"{what} is missing in all documents to train on{f' that have {columns}' if columns else ''}",
+            remedy="it must be known in at least two",
         )
     low, high = summary.minimum, summary.maximum
     if low == high:
@@ -61,18 +60,20 @@ def check_response(training_set: TrainingSet) -> None:
     deviation = math.sqrt(summary.variance)
     if not LOWEST_DEVIATION <= deviation <= HIGHEST_DEVIATION:
         raise InputError(
-            f"{what} must have a standard deviation from {LOWEST_DEVIATION:g} to {HIGHEST_DEVIATION:g}, got "
-            f"{deviation:.3g} for values from {low:g} to {high:g}; give it in other units"
+            f"{what} must have a standard deviation from {LOWEST_DEVIATION:g} to "
+            f"{HIGHEST_DEVIATION:g}, got {deviation:.3g} for values from {low:g} to {high:g}",
+            remedy="give it in other units",
         )
     if high - low <= ROUNDING * max(abs(low), abs(high)):
         raise InputError(
             f"{what} must differ between documents by more than rounding, got values from {low!r} to "
-            f"{high!r}; subtract a constant where it is computed"
+            f"{high!r}",
+            remedy="subtract a constant where it is computed",
         )
 
 
 def report_left_out(training_set: TrainingSet) -> None:
-    """Say of which documents the response is left out, as they lack a covariate.
+    """Report the documents whose response is left out because they lack a covariate.
 
     Warns
     -----
@@ -88,15 +89,16 @@ def report_left_out(training_set: TrainingSet) -> None:
     missing = ", ".join(f"{name!r} in {n:,}" for name, n in lacking.items() if n)
     warn(
         DataWarning(
-            f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack a covariate "
-            f"(missing: {missing}): their response is left out, their words still count; the first: {shown}"
-            f"{', ...' if len(rows) > SHOWN else ''}; fill it in to use them"
+            f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack "
+            f"a covariate (missing: {missing}): their response is left out, their words still count; the "
+            f"first: {shown}{', ...' if len(rows) > SHOWN else ''}",
+            remedy="fill it in to use them",
         )
     )
 
 
 def check_roles(family: Family, training_set: TrainingSet, roles: Roles) -> None:
-    """Refuse roles that the family has no use for, or whose columns hold names.
+    """Refuse roles that the family cannot use, and columns of names for them.
 
     Raises
     ------
@@ -104,22 +106,28 @@ def check_roles(family: Family, training_set: TrainingSet, roles: Roles) -> None
     """
     if training_set.column in roles.columns:
         raise InputError(
-            f"covariates, weight, exposure, trials and event must be other columns than the response, got "
-            f"{training_set.column!r}; new documents have no response to go by"
+            f"must be other columns than the response, got {training_set.column!r}",
+            parameter=("covariates", "weight", "exposure", "trials", "event"),
+            remedy="new documents have no response to go by",
         )
     if roles.exposure is not None and not family.takes_exposure:
         takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.takes_exposure))
         raise InputError(
-            f"exposure must be left out for family {family.name}; families with an exposure: {takers}"
+            f"must be left out for family {family.name}; families with an exposure: {takers}",
+            parameter="exposure",
         )
     for role, named in (("trials", roles.trials), ("event", roles.event)):
         if named is not None and family.auxiliary != role:
             takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.auxiliary == role))
-            raise InputError(f"{role} must be left out for family {family.name}; it belongs to {takers}")
+            raise InputError(
+                f"must be left out for family {family.name}; it belongs to {takers}", parameter=role
+            )
     for role, rule in RULES.items():
         named = getattr(roles, role)
         if named in training_set.levels and role != "event":
-            raise InputError(f"{role} {named!r} must hold {rule}, got names; ingest it as a number")
+            raise InputError(
+                f"{named!r} must hold {rule}, got names", parameter=role, remedy="ingest it as a number"
+            )
 
 
 def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey: Survey) -> None:
@@ -134,10 +142,11 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
         name = getattr(roles, role)
         if (wrong := survey.wrong.get(role)) is not None:
             where = training_set.source.name_of(wrong.row)
-            raise InputError(f"{role} {name!r} must hold {rule}, got {wrong.value:g} in {where}")
+            raise InputError(f"{name!r} must hold {rule}, got {wrong.value:g} in {where}", parameter=role)
         if role == "weight" and name is not None and not survey.moments[name].weight > 0.0:
             raise InputError(
-                f"weight {name!r} must be above 0 for some document with {training_set.what}, got 0 for all"
+                f"{name!r} must be above 0 for some document with {training_set.what}, got 0 for all",
+                parameter=role,
             )
         if role == "event" and name is not None and not survey.moments[name].maximum > 0.0:
             raise InputError(f"event {name!r} must be 1 for some document, got 0 for all")
@@ -146,8 +155,8 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
         raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
     if survey.moments[column].minimum == survey.moments[column].maximum:
         raise InputError(
-            f"{what} must have at least two distinct values or classes in documents with a weight above 0, got one; there "
-            "is nothing to learn"
+            f"{what} must have at least two distinct values or classes in documents with a weight "
+            "above 0, got one; there is nothing to learn"
         )
     if (wrong := survey.wrong.get("response")) is None:
         return
@@ -155,8 +164,8 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
     where = f"in {training_set.source.name_of(wrong.row)}"
     if not family.domain.contains(y).all():
         raise InputError(
-            f"{what} must be {family.domain} for family {family.name}, got {wrong.value:g} {where}"
-            f"{_other_family(family, summary)}"
+            f"{what} must be {family.domain} for family {family.name}, got {wrong.value:g} {where}",
+            remedy=_other_family(family, summary),
         )
     if family.auxiliary == "trials" and roles.trials is not None:
         raise InputError(
@@ -164,13 +173,13 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
         )
     if family.auxiliary == "trials":
         raise InputError(
-            f"{what} must be 0 or 1 for family {family.name} without trials, got {wrong.value:g} {where}; "
-            f"name the column of the trials with trials={_other_family(family, summary)}"
+            f"{what} must be 0 or 1 for family {family.name} without trials, got {wrong.value:g} {where}",
+            remedy=("name the column of the trials with {trials=}", _other_family(family, summary)),
         )
     raise InputError(f"{what} must be one that family {family.name} takes, got {wrong.value:g} {where}")
 
 
 def _other_family(family: Family, summary: ResponseSummary) -> str:
     if not family.has_classes or summary.minimum < 0 or not summary.whole:
-        return "; family gaussian takes any number"
-    return "; family categorical takes numbers that stand for classes"
+        return "use {family='gaussian'}, which takes any number"
+    return "use {family='categorical'}, which takes numbers for classes"

@@ -1,4 +1,4 @@
-"""Responses of classes: which numbers stand for them, which are too rare to be learned, and what each weighs."""
+"""Responses of classes: the numbers that stand for them, their frequencies and their weights."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 from dslda.corpus.levels import level_name
 from dslda.corpus.summary import ResponseSummary
 from dslda.exceptions import DataWarning, InputError, warn
-from dslda.training.roles import ClassWeight
-from dslda.training.training_set import TrainingSet
+from dslda.training.training_set import ClassWeight, TrainingSet
 from dslda.wording import first_few, number_name, number_of
 
 __all__ = ["class_counts", "class_weights", "report_rare_classes", "values_of_classes"]
 
 MANY_CLASSES = 50
-"""Numbers with more distinct values than this are rather measured than names of classes."""
+"""Numbers with more distinct values than this look like measurements, not like names of classes."""
 
 RARE_CLASS = 0.1
-"""A class with a smaller part of the documents than this of its equal share, 1 / C, is learned badly: of two, below 5%."""
+"""Fraction of its equal share, 1 / C, below which a class is learned badly: below 5% of the documents, of two classes."""
 
 
 def values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]:
@@ -39,14 +38,15 @@ def values_of_classes(what: str, summary: ResponseSummary) -> tuple[float, ...]:
     """
     if summary.distinct is None:
         raise InputError(
-            f"family categorical needs classes, and {what} has hundreds of different numbers; choose a family "
-            "of numbers"
+            f"family categorical needs classes, and {what} has hundreds of different numbers",
+            remedy="choose a family of numbers",
         )
     if len(summary.distinct) > MANY_CLASSES or not summary.whole:
         warn(
             DataWarning(
-                f"{what} has {len(summary.distinct)} different numbers, which are taken for classes without order; "
-                "a family of numbers needs one coefficient a topic, not one for each class"
+                f"{what} has {len(summary.distinct)} different numbers, which are taken for classes without "
+                "order",
+                remedy="a family of numbers needs one coefficient a topic, not one for each class",
             )
         )
     return summary.distinct
@@ -79,7 +79,7 @@ def class_counts(
 def report_rare_classes(
     training_set: TrainingSet, names: Sequence[str], values: tuple[float, ...] | None
 ) -> None:
-    """Tell of classes with few documents; `names` and `values` as in :func:`class_counts`.
+    """Report classes with few documents; `names` and `values` as in :func:`class_counts`.
 
     Warns
     -----
@@ -92,9 +92,11 @@ def report_rare_classes(
     if none:
         warn(
             DataWarning(
-                f"{what}: {number_of(len(none), 'class', 'classes')} of no document trained on ({_some(names, none)}) cannot "
-                "be learned, and their share of each prediction comes from nowhere; train with documents of them, or leave "
-                "them out of the corpus"
+                f"{number_of(len(none), 'class', 'classes')} of no document trained on "
+                f"({_some(names, none)}) cannot be learned, and their share of each prediction comes from "
+                "nowhere",
+                place=what,
+                remedy="train with documents of them, or leave them out of the corpus",
             )
         )
     single = np.flatnonzero(counts == 1).tolist()
@@ -104,8 +106,10 @@ def report_rare_classes(
         where = "" if row is None else f"; the first in {training_set.source.name_of(row)}"
         warn(
             DataWarning(
-                f"{what}: {number_of(len(single), 'class', 'classes')} of a single document ("
-                f"{_some(names, single)}{where}) cannot be learned; merge or leave them out"
+                f"{number_of(len(single), 'class', 'classes')} of a single document "
+                f"({_some(names, single)}{where}) cannot be learned",
+                place=what,
+                remedy="merge or leave them out",
             )
         )
         return
@@ -115,8 +119,13 @@ def report_rare_classes(
         each = "" if len(rare) == 1 else " at most, each,"
         warn(
             DataWarning(
-                f"{what}: only {counts[rare].max() / counts.sum():.1%} of the documents{each} are {_some(names, rare)}; "
-                "judge by probabilities, or give rare classes more weight with class_weight ('balanced')"
+                f"only {counts[rare].max() / counts.sum():.1%} of the documents{each} are "
+                f"{_some(names, rare)}",
+                place=what,
+                remedy=(
+                    "judge by probabilities",
+                    "give rare classes more weight with {class_weight} ('balanced')",
+                ),
             )
         )
 
@@ -124,7 +133,7 @@ def report_rare_classes(
 def class_weights(
     given: ClassWeight | None, masses: NDArray[np.float64] | None, names: Sequence[str] | None
 ) -> tuple[float, ...] | None:
-    """What a user gives as `class_weight`, as one weight for each class.
+    """One weight for each class, from a user's `class_weight`.
 
     Parameters
     ----------
@@ -136,21 +145,21 @@ def class_weights(
     Returns
     -------
     tuple of float, length C, or None
-        None where none is given.
+        None without a `class_weight`.
 
     Raises
     ------
     InputError
-        The response has no classes, one that is named is none of them, or a weight is not a number of at least 0.
+        The response has no classes, a name is none of theirs, or a weight is not a number of at least 0.
     """
     if given is None:
         return None
     if names is None or masses is None:
-        raise InputError("class_weight must be left out: the response has no classes")
+        raise InputError("must be left out: the response has no classes", parameter="class_weight")
     if isinstance(given, str):
         if given != "balanced":
             raise InputError(
-                f"class_weight must be 'balanced' or a mapping of class to weight, got {given!r}"
+                f"must be 'balanced' or a mapping of class to weight, got {given!r}", parameter="class_weight"
             )
         of_each = masses.sum() / np.count_nonzero(masses)
         # a class of no document cannot be made as frequent as the others
@@ -159,12 +168,15 @@ def class_weights(
     unknown = set(weights) - set(names)
     if unknown:
         raise InputError(
-            f"class_weight must name classes of the response, got {', '.join(map(repr, sorted(unknown)))}; they "
-            f"are {', '.join(map(repr, names[:10]))}{', ...' if len(names) > 10 else ''}"
+            f"must name classes of the response, got {', '.join(map(repr, sorted(unknown)))}; they "
+            f"are {', '.join(map(repr, names[:10]))}{', ...' if len(names) > 10 else ''}",
+            parameter="class_weight",
         )
     for name, weight in weights.items():
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
-            raise InputError(f"class_weight of {name!r} must be a number of at least 0, got {weight!r}")
+            raise InputError(
+                f"of {name!r} must be a number of at least 0, got {weight!r}", parameter="class_weight"
+            )
     return tuple(float(weights.get(name, 1.0)) for name in names)
 
 
@@ -174,7 +186,7 @@ def _some(names: Sequence[str], codes: Sequence[int]) -> str:
 
 
 def _class_name(given: Any) -> str:
-    """What the class that a user calls so is called."""
+    """The name of a class, from a user's name or number for it."""
     if isinstance(given, (int, float, np.number)) and not isinstance(given, bool) and np.isfinite(given):
         return number_name(float(given))
     return level_name(given, "a class of class_weight") or ""

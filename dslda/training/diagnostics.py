@@ -1,4 +1,4 @@
-"""What a finished fit is judged by: whether it learned anything, converged, and can tell its coefficients apart."""
+"""Diagnostics of a finished fit: did it learn anything, did it converge, can its coefficients be told apart."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ ENTANGLED = 1e-10
 TAKES_PART = 0.01
 """Smallest share of a covariate in such a direction that is more than rounding."""
 SEPARATED = 0.98
-"""Geometric mean of the probabilities of the classes seen, from which on the ridge alone says how large coefficients are; of
-two even classes, and more of uneven ones, which the base rate alone tells as well."""
+"""Geometric mean of the probabilities of the observed classes above which the ridge alone sets the size of coefficients. It
+is for two even classes; the base rate alone predicts uneven ones as well, so their bound is higher."""
 
 SCATTERED = 1.5
-"""Pearson dispersion from which on standard errors are too small by a fifth and more."""
+"""Pearson dispersion above which standard errors are too small by a fifth and more."""
 SURE = 4.0
-"""Standard errors of the Pearson dispersion that must lie between 1 and what is warned of."""
+"""A warning needs a Pearson dispersion this many of its standard errors above 1."""
 
 
 def check_learned(statistics: SufficientStatistics, what: str) -> None:
@@ -58,8 +58,8 @@ def check_learned(statistics: SufficientStatistics, what: str) -> None:
     if statistics.n_labelled == 0:
         raise InputError(
             f"{what} must be known for a document that has a word of the vocabulary, got "
-            f"{number_of(statistics.n_documents, 'document')}, {statistics.n_empty:,} of them without such a word; there is "
-            "nothing to learn"
+            f"{number_of(statistics.n_documents, 'document')}, {statistics.n_empty:,} of them without "
+            "such a word; there is nothing to learn"
         )
 
 
@@ -73,7 +73,8 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
         )
         warn(
             ConvergenceWarning(
-                f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}; raise max_iter, or tol"
+                f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}",
+                remedy="raise {max_iter} or {tol}",
             )
         )
     if statistics.n_unconverged:
@@ -82,7 +83,7 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
             f"{number_of(spec.max_sweeps, 'sweep')} in the last E-step"
         )
         if statistics.n_unconverged > MANY_UNCONVERGED * statistics.n_documents:
-            warn(ConvergenceWarning(f"{message}; raise max_sweeps, or sweep_tol"))
+            warn(ConvergenceWarning(message, remedy="raise {max_sweeps} or {sweep_tol}"))
         else:
             logger.info("%s", message)
 
@@ -95,16 +96,16 @@ def report_separation(
     rate: NDArray[np.float64],
     class_weight: Sequence[float] | None,
 ) -> None:
-    """Warn where topics tell the classes of the training documents apart all but without error.
+    """Warn where topics separate the classes of the training documents almost perfectly.
 
-    The likelihood then rises for ever with the coefficients (Albert and Anderson 1984): the ridge chooses where they stop.
+    The likelihood then grows with the coefficients without end (Albert and Anderson 1984), and only the ridge stops them.
 
     Parameters
     ----------
     statistics : SufficientStatistics
     family : Family
     what : str
-        What the response is called.
+        The name of the response, for messages.
     rate : ndarray of float64, shape (1,) or (C,)
         Shares of the classes as `class_weight` weighs them; the second alone of two, or the mean of a trial.
     class_weight : sequence of float, optional
@@ -120,9 +121,11 @@ def report_separation(
     if probability > SEPARATED**uneven:
         warn(
             DataWarning(
-                f"{what}: topics (and covariates) tell its classes apart all but perfectly in training (the class seen has a "
-                f"probability of {probability:.3f}, on geometric average): only the ridge keeps the coefficients from "
-                "growing without end, so read their signs and not their sizes; a larger ridge makes them smaller"
+                "topics (and covariates) tell its classes apart all but perfectly in training (the class "
+                f"seen has a probability of {probability:.3f}, on geometric average): only the ridge keeps "
+                "the coefficients from growing without end, so read their signs and not their sizes",
+                place=what,
+                remedy="a larger ridge makes them smaller",
             )
         )
 
@@ -138,7 +141,7 @@ def pearson_of(
 
 
 def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean: float, what: str) -> None:
-    """Warn where responses scatter far more than the family has it, and nothing allows for that.
+    """Warn where responses scatter far more than the family allows for.
 
     Parameters
     ----------
@@ -147,7 +150,7 @@ def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean:
     mean : float
         Of the responses. X2 of a Poisson count has the variance 2 + 1 / mu.
     what : str
-        What the response is called.
+        The name of the response, for messages.
     """
     if pearson is None or not family.scatter_remedy or family.is_quasi or not pearson[1] > 0.0:
         return
@@ -183,12 +186,12 @@ def covariance_of(information: NDArray[np.float64]) -> NDArray[np.float64] | Non
 
 
 def report_entangled(information: NDArray[np.float64], design: Design) -> None:
-    """Warn of covariates that take part in a direction the data say nothing about.
+    """Warn of covariates in a direction of the coefficients that the data leave open.
 
     Parameters
     ----------
     information : ndarray of float64, shape (M, M) or (C, M, M)
-        Of the data alone: a ridge makes every matrix regular.
+        That of the data alone, since a ridge makes every matrix regular.
     design : Design
     """
     names = [column.name for column in design.covariates]
@@ -206,7 +209,8 @@ def report_entangled(information: NDArray[np.float64], design: Design) -> None:
     if entangled := [name for name in dict.fromkeys(names) if name in found]:
         warn(
             DataWarning(
-                f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from the topics (one "
-                "is a combination of the others): their coefficients are one choice of many; leave one out"
+                f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from "
+                "the topics (one is a combination of the others): their coefficients are one choice of many",
+                remedy="leave one out",
             )
         )

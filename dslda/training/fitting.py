@@ -1,10 +1,12 @@
-"""One fit, from a checked training set to a model: how it is prepared, run, judged and recorded."""
+"""One fit, from a training set to a model: checked, prepared, run, judged and recorded."""
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +18,12 @@ from dslda.engine.data.fit_source import FitSource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
-from dslda.exceptions import DataWarning, warn
+from dslda.exceptions import DataWarning, InputError, Note, warn
 from dslda.families.answers import check_answers
 from dslda.model import Model
 from dslda.persistence.model_record import ModelRecord, TrainingSummary
 from dslda.training.base_rate import base_predictor
-from dslda.training.checkpoint import CheckpointOptions, FitCheckpoint
+from dslda.training.checkpoint import CheckpointOptions, FitCheckpoint, is_complete
 from dslda.training.checks import check_response, report_left_out
 from dslda.training.diagnostics import (
     check_learned,
@@ -35,8 +37,7 @@ from dslda.training.diagnostics import (
 from dslda.training.identity import fit_identity
 from dslda.training.profile import training_reference
 from dslda.training.response import ResponseModel, response_model
-from dslda.training.roles import Roles
-from dslda.training.training_set import TrainingSet
+from dslda.training.training_set import Roles, TrainingSet
 from dslda.variational.compiling import kernel_of
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import prior_precision
@@ -50,53 +51,64 @@ if TYPE_CHECKING:
     from dslda.engine.progress import FitProgress
     from dslda.families.base import Family
 
-__all__ = ["fitted_model"]
+__all__ = ["FitRequest", "fitted_model"]
+
+logger = logging.getLogger("dslda.training")
 
 LIBRARIES = ("numpy", "numba", "scipy", "zarr")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRequest:
+    """A user's wishes about a fit, whatever form the documents have.
+
+    Attributes
+    ----------
+    family : str or Family
+        As the user names or gives it.
+    spec : FitSpec
+        The family's options are filled in later.
+    hold_out : float or None
+        Share of the documents to keep from training.
+    progress : FitProgress or None
+    checkpoint : CheckpointOptions or None
+    earlier : Model or None
+        The model that an earlier run of the fit has ended with.
+    """
+
+    family: str | Family
+    spec: FitSpec
+    hold_out: float | None
+    progress: FitProgress | None
+    checkpoint: CheckpointOptions | None
+    earlier: Model | None
+
+
 def fitted_model(
     training_set: TrainingSet,
-    named: str | Family,
     roles: Roles,
-    spec: FitSpec,
-    where: AbstractContextManager[Client | None],
-    progress: FitProgress | None,
-    options: CheckpointOptions | None,
+    request: FitRequest,
+    client_context: AbstractContextManager[Client | None],
     *,
     prepare: bool = False,
 ) -> Model:
-    """Check everything, and only then open what `where` gives, to work there.
+    """Check everything, and only then enter the context of a client, to work there.
 
     Parameters
     ----------
     training_set : TrainingSet
-    named : str or Family
-        The family, as the user names or gives it.
     roles : Roles
-    spec : FitSpec
-        Its family is filled in here.
-    where : context manager of a Client or None
+    request : FitRequest
+    client_context : context manager of a Client or None
         None to work in this process.
-    progress : FitProgress, optional
-    options : CheckpointOptions, optional
     prepare : bool, default False
         Compile the kernel here before: in this process, or for workers that find it in numba's cache, where each of them
         would compile the same.
 
     Raises, and warns, as :func:`dslda.train`.
     """
-    summary = training_set.summary
-    check_response(training_set)
-    report_left_out(training_set)
-    if spec.n_topics > summary.n:
-        warn(
-            DataWarning(
-                f"{spec.n_topics} topics for {number_of(summary.n, 'document')} with a response: coefficients cannot be told "
-                "apart; choose fewer topics"
-            )
-        )
-    model = response_model(named, training_set, roles)
+    training_set, model = _checked(training_set, roles, request)
+    summary, spec = training_set.summary, request.spec
     family, design = model.family, model.design
     check_answers(
         family,
@@ -120,16 +132,23 @@ def fitted_model(
         )
 
     start, checkpoints = None, None
-    if options is not None:
+    if request.checkpoint is not None:
         identity = fit_identity(
             training_set, source, spec, classes=model.classes, versions=library_versions(*LIBRARIES)
         )
-        checkpoint = FitCheckpoint(options, identity)
+        checkpoint = FitCheckpoint(request.checkpoint, identity)
+        earlier = request.earlier
+        if (
+            earlier is not None
+            and checkpoint.is_of(earlier.record)
+            and is_complete(earlier.record, spec.max_iter)
+        ):
+            return earlier
         start = checkpoint.start(initial())
         checkpoints = checkpoint.schedule(start)
     if prepare:
         kernel_of(family)
-    with where as client, _executor(source, family, spec, client) as executor:
+    with client_context as client, _executor(source, family, spec, client) as executor:
         # in here: of many topics and terms they take seconds, in which workers read, and have said what they will do
         start = Position(initial()) if start is None else start
         result = fit(
@@ -139,7 +158,7 @@ def fitted_model(
             spec=spec,
             done=start.trace,
             checkpoints=checkpoints,
-            progress=progress,
+            progress=request.progress,
         )
         statistics = result.statistics
         check_learned(statistics, training_set.what)
@@ -155,6 +174,41 @@ def fitted_model(
         reference, held_out = training_reference(record, source)
         training = replace(record.training, held_out=held_out)
         return Model(replace(record, training=training, reference=reference))
+
+
+def _checked(
+    training_set: TrainingSet, roles: Roles, request: FitRequest
+) -> tuple[TrainingSet, ResponseModel]:
+    """The documents to train on, and their response, both checked; so are documents that are held out."""
+    if request.hold_out is None:
+        return training_set, _checked_response(training_set, roles, request)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # training warns of its own documents
+        check_response(training_set)
+        response_model(request.family, training_set, roles)
+    rest = training_set.holding_out(request.hold_out)
+    n, n_rest = (int(documents.source.n_documents.sum()) for documents in (training_set, rest))
+    logger.info("%s of %s kept from training", f"{n - n_rest:,}", number_of(n, "document"))
+    try:
+        return rest, _checked_response(rest, roles, request)
+    except InputError as error:
+        error.add_note(Note("all documents together would do: keep fewer of them with {hold_out=}"))
+        raise
+
+
+def _checked_response(training_set: TrainingSet, roles: Roles, request: FitRequest) -> ResponseModel:
+    n_topics, n_labelled = request.spec.n_topics, training_set.summary.n
+    check_response(training_set)
+    report_left_out(training_set)
+    if n_topics > n_labelled:
+        warn(
+            DataWarning(
+                f"{n_topics} topics for {number_of(n_labelled, 'document')} with a response: coefficients cannot be told "
+                "apart",
+                remedy="choose fewer topics",
+            )
+        )
+    return response_model(request.family, training_set, roles)
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""What makes two fits the same, to the last bit, and what to say of two that are not."""
+"""The identity of a fit, to the last bit, and the differences between two fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dslda.exceptions import InputError
 from dslda.persistence.checkpoint_store import CheckpointRecord
 from dslda.persistence.model_manifest import settings_to_json
 from dslda.persistence.model_record import ModelRecord
-from dslda.settings import OTHER_NAMES
+from dslda.settings import OTHER_NAMES, SETTINGS
 from dslda.storage.typed_json import canonical_json
 from dslda.training.training_set import TrainingSet
 from dslda.variational.parameters import FitSpec
@@ -25,10 +25,7 @@ from dslda.wording import number_of
 __all__ = ["check_same_fit", "fit_identity", "is_of_fit"]
 
 BITS_DEPEND_ON = ("dslda", "numpy", "numba", "scipy")
-"""Packages with another version of which a fit may end with other bits."""
-
-NOT_GIVEN = {"alpha": "1/K", "ridge": "the family's"}
-"""What a setting is that is not given, where there is more to say than that."""
+"""Packages whose version may change the bits of a fit."""
 
 
 def fit_identity(
@@ -39,7 +36,7 @@ def fit_identity(
     classes: tuple[str, ...] | None,
     versions: Mapping[str, str],
 ) -> dict[str, Any]:
-    """All that the bits of a fit depend on, as JSON, and what it is good to know of it.
+    """All that the bits of a fit depend on, as JSON, with what helps to explain a difference.
 
     Parameters
     ----------
@@ -70,7 +67,7 @@ def fit_identity(
 
 
 def is_of_fit(model: ModelRecord, checkpoint: CheckpointRecord) -> bool:
-    """Whether a model of a stored corpus is of the fit that a checkpoint is of, up to any iteration of it."""
+    """Tell whether a model of a stored corpus is of the same fit as a checkpoint, at any iteration of it."""
     states = {
         "documents": {"sha256": model.corpus_hash, "trained_on": model.training.n_documents},
         "design": asdict(model.design),
@@ -94,29 +91,37 @@ def check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: s
     InputError
         All that differs, with both values.
     """
-    differences, advice = list(_differences(record.fit, identity)), "Train as it says, give"
-    if differences and differences[0].startswith("the "):  # documents that have changed do not come back
-        advice = "Give"
-    if differences:
+    if differences := list(_differences(record.fit, identity)):
+        before, documents = record.fit.get("documents", {}), identity["documents"]
+        contents = ("source", "sha256", "vocabulary_sha256")
+        # documents that have changed do not come back
+        are_same = all(before.get(name) == documents[name] for name in contents)
+        as_then = ("train as it says",) if are_same else ()
         raise InputError(
-            f"the checkpoint {url} must be of this fit, got one of another: {'; '.join(differences)}. {advice} another "
-            "checkpoint, or begin anew with overwrite=True in the place of resume=True"
+            f"{url} must be of this fit, got one of another: {'; '.join(differences)}",
+            parameter="checkpoint",
+            remedy=(
+                *as_then,
+                "give another one",
+                "begin anew with {overwrite=True} instead of {resume=True}",
+            ),
         )
     least, max_iter = record.n_iterations + 1, identity["settings"]["max_iter"]
     if max_iter < least:
         raise InputError(
-            f"max_iter must be at least {least} to go on from the checkpoint {url}, which holds "
-            f"{number_of(record.n_iterations, 'iteration')}, got {max_iter}"
+            f"must be at least {least} to go on from the checkpoint {url}, which holds "
+            f"{number_of(record.n_iterations, 'iteration')}, got {max_iter}",
+            parameter="max_iter",
         )
 
 
 def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
-    """What differs, in the words of users and without what follows from it: moments, classes and options of the family."""
+    """Differences in the words of users, without those that follow from others: moments, classes, options of the family."""
     then, now = dict(_flat(theirs)), dict(_flat(ours))
     differing = [name for name in {**then, **now} if _matters(name) and then.get(name) != now.get(name)]
     if not differing:
         return
-    told = [
+    differences = [
         *_other_documents(then, now),
         *(
             f"{role} {_shown(before)} then, {_shown(after)} now"
@@ -127,21 +132,20 @@ def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator
             if before != after
         ),
     ]
-    derived = bool(told) or "settings.family" in differing
+    derived = bool(differences) or "settings.family" in differing
     weights = [given.get("design", {}).get("class_weight") for given in (theirs, ours)]
     if weights[0] != weights[1] and not (derived and None not in weights):
-        told.append(f"class_weight {_shown(weights[0])} then, {_shown(weights[1])} now")
+        differences.append(f"class_weight {_shown(weights[0])} then, {_shown(weights[1])} now")
     for name in differing:
         kind, _, rest = name.partition(".")
         if kind == "versions":
-            told.append(f"version of {rest} {_shown(then.get(name))} then, {_shown(now.get(name))} now")
-        elif kind == "settings" and not (derived and rest.startswith("family_options")):
-            before, after = (
-                NOT_GIVEN.get(rest, "none") if v.get(name) is None else _shown(v[name]) for v in (then, now)
+            differences.append(
+                f"version of {rest} {_shown(then.get(name))} then, {_shown(now.get(name))} now"
             )
-            told.append(f"{OTHER_NAMES.get(rest, rest)} {before} then, {after} now")
-    # where nothing that a user says explains it
-    yield from told or (
+        elif kind == "settings" and not (derived and rest.startswith("family_options")):
+            differences.append(_other_setting(rest, then.get(name), now.get(name)))
+    # nothing that a user says explains it
+    yield from differences or (
         f"{name} {_shown(then.get(name))} then, {_shown(now.get(name))} now" for name in differing
     )
 
@@ -168,7 +172,17 @@ def _other_documents(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
     elif differs("vocabulary_sha256"):
         yield "the terms have other names"
     elif differs("selection_sha256"):
-        yield f"other documents are chosen to train on (documents=): {numbers or 'as many as then'}"
+        yield f"other documents are chosen to train on: {numbers or 'as many as then'}"
+
+
+def _other_setting(key: str, before: Any, after: Any) -> str:
+    """A setting by its public name, and the paper's where that is a word: ``response_weight (rho) 1.0 then, 2.0 now``."""
+    name = OTHER_NAMES.get(key, key)
+    setting = SETTINGS.get(name)
+    symbol = "" if setting is None or len(setting.symbol or "") < 2 else f" ({setting.symbol})"
+    none = "none" if setting is None else setting.none
+    before, after = (none if value is None else _shown(value) for value in (before, after))
+    return f"{name}{symbol} {before} then, {after} now"
 
 
 def _role(fit: Mapping[str, Any], role: str) -> Any:

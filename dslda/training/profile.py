@@ -1,7 +1,7 @@
-"""What a model remembers of the documents it was trained on, for those that it scores later to be compared with.
+"""The profile of the training documents that a model keeps, to compare later documents with.
 
-Taken of a sample that the documents alone decide, in this process, after the fit: so it is the same whatever the cluster,
-and costs a few seconds however large the corpus is. Responses are left out, as they are where documents are scored.
+It is made from a sample that depends on the documents alone, in this process, after the fit. So it is the same on every
+cluster, and costs a few seconds for a corpus of any size. Responses are left out, as in scoring.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ MOST_DOCUMENTS = 10_000
 LEAST_DOCUMENTS = 500
 MOST_PARTITIONS = 64
 TOKEN_TOPICS = 1e8
-"""Documents of the sample, times their tokens, times topics: some seconds of inference."""
+"""Documents of the sample times their tokens times topics: some seconds of inference."""
 
 FEWEST_KEPT = 250
-"""Documents kept from training, from which on they are taken in the place of those trained on."""
+"""With at least so many documents kept from training, the profile is theirs, not that of the training documents."""
 FEWEST_RESIDUALS = 100
 WHEN_WORSE = (
     "compare with a lower rho, another alpha or fewer topics, or "
@@ -71,12 +71,13 @@ def training_reference(record: ModelRecord, source: FitSource) -> tuple[Referenc
             return _reference(Model(record).scoring_record, source)
     # the fit may have taken days, and is complete without it
     except (DsldaError, OSError, CancelledError) as error:
-        kept_out = bool((source.n_stored > source.n_documents).any())
         logger.warning(
             "documents could not be read once more after training (%s): the model will not know how far others have "
-            "drifted%s; going on from the checkpoint (resume=True), where there is one, measures it again",
+            "drifted%s; going on from a checkpoint measures it again",
             error,
-            ", nor how well it predicts those kept from training, and gives no intervals" if kept_out else "",
+            ", nor how well it predicts those kept from training, and gives no intervals"
+            if source.n_others.any()
+            else "",
         )
         return None, None
 
@@ -86,16 +87,14 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
     n = source.n_partitions
     wanted = min(n, MOST_PARTITIONS)
     chosen = [(2 * i + 1) * n // (2 * wanted) for i in range(wanted)]
-    views = [source.view(partition) for partition in chosen]
     # read once for both: those trained on, and those that were kept from it
     blocks = (source.reader(partition)() for partition in chosen)
-    sizes = source.n_documents[chosen]
-    stored = source.n_stored[chosen]
-    of_trained, of_left_out = _sample(sizes, record), _sample(stored - sizes, record)
-    for block, view, rows, others in zip(blocks, views, of_trained, of_left_out, strict=True):
-        trained.add(block, view, rows)
+    of_trained = _sample(source.n_documents[chosen], record)
+    of_left_out = _sample(source.n_others[chosen], record)
+    for partition, block, rows, others in zip(chosen, blocks, of_trained, of_left_out, strict=True):
+        trained.add(block, source.view(partition), rows)
         if len(others):
-            left_out.add(block, view.others(block), others)
+            left_out.add(block, source.others(partition), others)
     if not trained.n_documents:
         return None, None
     measured = left_out.report() if any(len(rows) for rows in of_left_out) else None
@@ -122,7 +121,7 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
 
 
 class _Collected:
-    """Predictions and topics of documents with a known word, and how far their responses are off."""
+    """Predictions and topics of documents with a known word, and the residuals of their responses."""
 
     def __init__(self, record: ModelRecord) -> None:
         self._record = record
@@ -161,7 +160,7 @@ class _Collected:
             self.residuals.append((y - scored.prediction)[known])
 
     def report(self) -> HeldOut | None:
-        """Say how well the responses of documents kept from training are predicted, and if there are too few of them."""
+        """Report how well the responses of documents kept from training are predicted, and whether they are too few."""
         y = np.concatenate([responses for responses, _ in self._scored])
         predicted = np.concatenate([predictions for _, predictions in self._scored])
         known = observed_and_predicted(y, predicted) & np.isfinite(y)
@@ -215,7 +214,7 @@ class _Collected:
         return measured
 
     def _measured(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> HeldOut | None:
-        """Of the responses and predictions that are known."""
+        """Measure known responses against their predictions."""
         if predicted.dtype == object and len(y):
             right = self._share_right(y, predicted)
             return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)))
@@ -228,13 +227,13 @@ class _Collected:
         return HeldOut(len(y), "predictive_r2", r2, error if math.isfinite(error) else None)
 
     def _share_right(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> float:
-        """Of classes; one that no document to train on has is predicted for none."""
+        """Share of the classes predicted right; a class without training documents never is."""
         record = self._record
         known = np.isin(y, record.design.classes or range(len(record.classes or ())))
         return share_right(record, y[known], predicted[known]) * float(known.mean()) if known.any() else 0.0
 
     def interval(self) -> NDArray[np.float64] | None:
-        """Lowest and highest residual without the outermost: the next document's is between with probability 90%."""
+        """Bounds that hold the residual of the next document with probability 90%."""
         found = np.sort(self._known_residuals())
         n = len(found)
         if n < FEWEST_RESIDUALS:
@@ -248,7 +247,7 @@ class _Collected:
 
 
 def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:
-    """Of each partition the documents to take, by their numbers among its `sizes`: evenly spread over all."""
+    """Numbers of the documents to take from each partition of these `sizes`, evenly spread over all."""
     there = int(sizes.sum())
     per_document = max(record.training.n_tokens / max(record.training.n_documents, 1), 1.0)
     most = int(TOKEN_TOPICS / (per_document * record.parameters.n_topics))

@@ -1,4 +1,4 @@
-"""From what a user says of the response to a family and the columns it uses, checked before any long work."""
+"""The response of a fit: its family and the columns it uses, checked before any long work."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from dslda.families.registry import get_family, register
 from dslda.training.base_rate import class_shares
 from dslda.training.checks import ROUNDING, check_roles, check_values
 from dslda.training.classes import class_counts, class_weights, report_rare_classes, values_of_classes
-from dslda.training.roles import Roles
-from dslda.training.training_set import TrainingSet
+from dslda.training.training_set import Roles, TrainingSet
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import Scaling
 from dslda.wording import first_few, number_name, number_of
@@ -51,7 +50,7 @@ class ResponseModel:
 
 
 def chosen_family(family: str | Family) -> Family | None:
-    """The family a user names or gives, None for "categorical", whose classes the data tell.
+    """The family from a user's name or instance, None for "categorical", whose classes come from the data.
 
     Raises
     ------
@@ -66,7 +65,9 @@ def chosen_family(family: str | Family) -> Family | None:
         return None
     if isinstance(family, type) and issubclass(family, Family):
         raise InputError(
-            f"family must be an instance, got the class {family.__name__}; write {family.__name__}()"
+            f"must be an instance, got the class {family.__name__}",
+            parameter="family",
+            remedy=f"write {family.__name__}()",
         )
     return get_family(family)
 
@@ -103,8 +104,8 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     elif levels is not None and not (given.max_classes == len(levels) and roles.trials is None):
         shown = first_few([repr(level) for level in levels], 3)
         raise InputError(
-            f"family {given.name} needs numbers, and {what} has {number_of(len(levels), 'name')} ({shown}); "
-            "use family 'categorical'"
+            f"family {given.name} needs numbers, and {what} has {number_of(len(levels), 'name')} ({shown})",
+            remedy="use {family='categorical'}",
         )
     else:
         names = levels or (("0", "1") if given.has_classes and roles.trials is None else None)
@@ -145,7 +146,7 @@ def _survey(
     names: Sequence[str],
     values: tuple[float, ...] | None,
 ) -> Survey:
-    """Of the documents trained on: by reading their columns, unless the summary of the response tells it all."""
+    """Survey the documents trained on; their columns are read only if the summary of the response does not suffice."""
     source, column, summary = training_set.source, training_set.column, training_set.summary
     if not roles.columns and not source.weighted:
         moments = {column: Moments.of_summary(summary)}
@@ -167,9 +168,9 @@ def _survey(
 
 
 def _moments(survey: Survey, training_set: TrainingSet, roles: Roles) -> ResponseMoments:
-    """Moments of the response per trial, unit of exposure or event, as well as those of the columns tell them."""
+    """Moments of the response per trial, unit of exposure or event, approximated by those of the columns."""
     per = 1.0
-    # of durations, some of which were cut off: of all the time that went by for each that ended
+    # censored durations: the time that went by for each event
     for name in (roles.trials, roles.exposure, roles.event):
         if name is not None:
             per *= survey.moments[name].mean
@@ -202,6 +203,7 @@ def _covariate_columns(
 
 def _constant(name: str, value: str) -> InputError:
     return InputError(
-        f"covariate {name!r} must differ between documents with a response by more than rounding, got {value} in all; leave "
-        "it out"
+        f"covariate {name!r} must differ between documents with a response by more than rounding, "
+        f"got {value} in all",
+        remedy="leave it out",
     )

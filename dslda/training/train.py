@@ -1,11 +1,12 @@
-"""The entry to training: its keywords, and which form of documents they come with."""
+"""The entry to training: its keywords, and the forms that documents come in."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
@@ -15,6 +16,7 @@ from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.evaluation.metrics import check_share
 from dslda.exceptions import InputError
 from dslda.families.categorical import Categorical
 from dslda.ingestion.collections import is_dask_collection
@@ -23,12 +25,14 @@ from dslda.model import Model
 from dslda.settings import Granularity, TopicEstimation
 from dslda.storage.location import is_in_memory
 from dslda.training.checkpoint import CheckpointOptions, alone
-from dslda.training.fitting import fitted_model
+from dslda.training.fitting import FitRequest, fitted_model
 from dslda.training.response import chosen_family
-from dslda.training.roles import ClassWeight, named_roles, roles_of_arrays
 from dslda.training.training_set import (
     TEXT_SETTINGS,
+    ClassWeight,
     bag_reading,
+    named_roles,
+    roles_of_arrays,
     training_set_of_bag,
     training_set_of_corpus,
     training_set_of_matrix,
@@ -48,8 +52,8 @@ __all__ = ["train"]
 logger = logging.getLogger("dslda.training")
 
 DEFAULTS = FitSpec()
-OTHER_NAMES = settings.OTHER_NAMES | {"scheduler": "client", "workers": "client"}
-"""What the paper, the command line and scikit-learn call the keywords."""
+OTHER_NAMES = {**settings.OTHER_NAMES, "scheduler": "client", "workers": "client"}
+"""Names that the paper, the command line and scikit-learn have for the keywords."""
 
 
 def train(
@@ -85,10 +89,12 @@ def train(
     categorical: str | Iterable[str] = (),
     partition_tokens: int | None = None,
     progress: FitProgress | None = None,
-    checkpoint: str | os.PathLike[str] | CheckpointOptions | None = None,
+    hold_out: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    earlier: Model | None = None,
     **text_settings: Any,
 ) -> Model:
     """Learn topics that explain the words of documents and a response.
@@ -169,12 +175,17 @@ def train(
     partition_tokens : int, optional
         Tokens of a partition of a bag, about.
     progress : FitProgress, optional
-        Is told of every iteration; by default a bar on a terminal, a line below the cell in a notebook, and log lines
+        Hears of every iteration; by default a bar on a terminal, a line below the cell in a notebook, and log lines
         (``dslda.engine``) elsewhere.
-    checkpoint : str, path or CheckpointOptions, optional
-        Directory, local or any fsspec URL, that is to hold what it takes to go on after an iteration. It is replaced as
-        a whole: whenever the process is killed, one complete checkpoint is there. It is written once more when the fit
-        ends, also by an error, and stays there. The command line gives options, which say all of the next three too.
+    hold_out : float, optional
+        Share of the documents, above 0 and at most 0.5, to keep from training: drawn at random from all, or from those that
+        `documents` chooses, and the same whatever the seed. They are checked as all others are, the model is judged by
+        them at the end (``model.training.held_out``), and at least 100 of them give prediction intervals. Without it the
+        model is judged by the documents that `documents` leaves out.
+    checkpoint : str or path, optional
+        Directory, local or any fsspec URL, for all that going on after an iteration takes. It is replaced as a whole:
+        whenever the process is killed, one complete checkpoint is there. It is written once more when the fit ends, also
+        by an error, and stays there.
     checkpoint_every : int, optional
         Iterations between two checkpoints. By default as many as keep them below 5% of the time. No bit of the result
         depends on it.
@@ -184,6 +195,10 @@ def train(
         a fit that stopped at its cap goes on. One that has ended gives its model again, for one iteration's work.
     overwrite : bool, default False
         Begin anew although there is a checkpoint, and replace it.
+    earlier : Model, optional
+        With `resume`, the model that an earlier run of this fit has ended with
+        (:func:`~dslda.training.checkpoint.model_of_fit` loads it). If it is complete, converged or at `max_iter`, it is
+        returned as it is, without any work. A model of another fit is ignored.
     **text_settings
         For a bag: `min_df`, `max_df`, `max_features`, `stop_words`, `token_pattern`, `ngrams`, `lowercase` as
         in :class:`~dslda.corpus.text.TextSettings`.
@@ -225,7 +240,7 @@ def train(
     >>> model = train("reviews.corpus", response="rating", n_topics=10)  # doctest: +SKIP
     """
     check_client(client)
-    chosen_family(family)  # an unknown one is refused now
+    chosen_family(family)  # refuses an unknown one at once
     spec = FitSpec(
         n_topics=n_topics,
         family=family if isinstance(family, str) else family.name,
@@ -243,88 +258,161 @@ def train(
         seed=seed,
     )
     check_keywords(train, text_settings, known=TEXT_SETTINGS, other_names=OTHER_NAMES)
+    if hold_out is not None:
+        check_share(hold_out)
     options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=overwrite)
+    columns = {"covariates": covariates, "weight": weight, "exposure": exposure}
+    columns |= {"trials": trials, "event": event, "class_weight": class_weight}
+    reading: dict[str, Any] = {
+        "text": text,
+        "words": words,
+        "counts": counts,
+        "categorical": categorical or None,
+    }
+    reading |= {"partition_tokens": partition_tokens, **text_settings}
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
-    if is_dask_collection(data):
-        roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
-        reading = bag_reading(
-            data,
-            response,
+    training = next((train_on for is_kind, train_on in KINDS if is_kind(data)), _refuse)
+    with alone(options) as held:
+        return training(
+            _Request(
+                data=data,
+                response=response,
+                documents=documents,
+                columns=columns,
+                terms=terms,
+                reading={name: value for name, value in reading.items() if value is not None},
+                client=client,
+                fit=FitRequest(
+                    family=family,
+                    spec=spec,
+                    hold_out=hold_out,
+                    progress=progress,
+                    checkpoint=held,
+                    earlier=earlier,
+                ),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """The keywords of :func:`train` that depend on the form of the documents, and those of the fit.
+
+    Attributes
+    ----------
+    columns : dict
+        Arguments of :func:`~dslda.training.training_set.named_roles`.
+    reading : dict
+        Keywords that say how records are read and counted, those that are given.
+    """
+
+    data: Any
+    response: Any
+    documents: ArrayLike | None
+    columns: dict[str, Any]
+    terms: Any
+    reading: dict[str, Any]
+    client: Client | ClientLater | None
+    fit: FitRequest
+
+    @property
+    def works_here(self) -> bool:
+        """The work is done in this process, or by workers that are started from it."""
+        return self.client is None or (isinstance(self.client, ClientLater) and self.client.here)
+
+    def check_nothing_is_read(self) -> None:
+        """Refuse keywords about reading records, where there are none to be read.
+
+        Raises
+        ------
+        InputError
+        """
+        if self.reading:
+            raise InputError(
+                "must be left out: only the documents of a bag are counted here",
+                parameter=tuple(self.reading),
+            )
+
+
+def _train_on_collection(request: _Request) -> Model:
+    roles = named_roles(**request.columns)
+    reading, partition_tokens = dict(request.reading), request.reading.get("partition_tokens")
+    reading.pop("partition_tokens", None)
+    records = bag_reading(request.data, request.response, roles, terms=request.terms, **reading)
+    if request.works_here:
+        kernel_of(chosen_family(request.fit.family) or Categorical())
+    with cluster(request.client) as client:
+        training_set = training_set_of_bag(
+            request.data,
+            records,
+            client,
             roles,
-            categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
-            terms=terms,
-            text=text,
-            words=words,
-            counts=counts,
-            **text_settings,
+            documents=request.documents,
+            partition_tokens=partition_tokens,
         )
-        if _works_here(client):
-            kernel_of(chosen_family(family) or Categorical())
-        with alone(options) as options, cluster(client) as ours:
-            training_set = training_set_of_bag(
-                data, reading, ours, roles, documents=documents, partition_tokens=partition_tokens
-            )
-            return fitted_model(training_set, family, roles, spec, nullcontext(ours), progress, options)
-    is_matrix = getattr(data, "ndim", None) == 2 and not is_table(data)
-    if not isinstance(data, Corpus) and not is_matrix:
+        return fitted_model(training_set, roles, request.fit, nullcontext(client))
+
+
+def _train_on_corpus(request: _Request) -> Model:
+    corpus, client = request.data, request.client
+    request.check_nothing_is_read()
+    if request.terms is not None:
+        raise InputError("must be left out: a corpus has its vocabulary", parameter="terms")
+    roles = named_roles(**request.columns)
+    training_set = training_set_of_corpus(corpus, request.response, request.documents, roles)
+    check_reach([corpus.path], client)
+    in_memory, n_partitions = is_in_memory(corpus.path), training_set.source.n_partitions
+    if in_memory and client is None and n_partitions > 1:
+        logger.info(
+            "the corpus is in the memory of this process, which workers do not share: training here, on one core; ingest it "
+            "with out= to have all"
+        )
+    here = client is None and (in_memory or n_partitions == 1)
+    context: AbstractContextManager[Client | None] = nullcontext(None) if here else cluster(client)
+    return fitted_model(training_set, roles, request.fit, context, prepare=request.works_here)
+
+
+def _train_on_matrix(request: _Request) -> Model:
+    request.check_nothing_is_read()
+    if request.client is not None:
         raise InputError(
-            "data must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
-            f"{type(data).__name__}; dslda.ingest makes a corpus of records and DataFrames in memory: name their fields "
-            f"there with {'text=' if words is counts is None else 'words=, counts='} and response="
+            "must be left out: a matrix is fitted in this process",
+            parameter="client",
+            remedy="ingest it for a cluster",
         )
-    extra = [
-        name for name, value in (("text", text), ("words", words), ("counts", counts)) if value is not None
-    ]
-    extra += ["categorical"] * bool(categorical) + ["partition_tokens"] * (partition_tokens is not None)
-    extra += list(text_settings)
-    if extra:
-        raise InputError(f"{', '.join(extra)} must be left out: only the documents of a bag are counted here")
-    if isinstance(data, Corpus):
-        if terms is not None:
-            raise InputError("terms must be left out: a corpus has its vocabulary")
-        roles = named_roles(covariates, weight, exposure, trials, event, class_weight)
-        training_set = training_set_of_corpus(data, response, documents, roles)
-        check_reach([data.path], client)
-        in_memory = is_in_memory(data.path)
-        if in_memory and client is None and training_set.source.n_partitions > 1:
-            logger.info(
-                "the corpus is in the memory of this process, which workers do not share: training here, on one core; ingest "
-                "it with out= to have all"
-            )
-        here = client is None and (in_memory or training_set.source.n_partitions == 1)
-        with alone(options) as options:
-            return fitted_model(
-                training_set,
-                family,
-                roles,
-                spec,
-                nullcontext(None) if here else cluster(client),
-                progress,
-                options,
-                prepare=_works_here(client),
-            )
-    if client is not None:
-        raise InputError(
-            "client must be left out: a matrix is fitted in this process; ingest it for a cluster"
-        )
-    roles, arrays = roles_of_arrays(covariates, weight, exposure, trials, event, class_weight)
-    named = chosen_family(family)
+    roles, arrays = roles_of_arrays(**request.columns)
+    family = chosen_family(request.fit.family)
     training_set = training_set_of_matrix(
-        data,
-        response,
-        terms,
-        documents,
+        request.data,
+        request.response,
+        request.terms,
+        request.documents,
         arrays,
         roles,
-        classes=named is None or named.has_classes,
+        classes=family is None or family.has_classes,
     )
-    with alone(options) as options:
-        return fitted_model(
-            training_set, family, roles, spec, nullcontext(None), progress, options, prepare=True
-        )
+    return fitted_model(training_set, roles, request.fit, nullcontext(None), prepare=True)
 
 
-def _works_here(client: Client | ClientLater | None) -> bool:
-    """Whether the work is done in this process, or by workers that are started from it."""
-    return client is None or (isinstance(client, ClientLater) and client.here)
+def _refuse(request: _Request) -> Model:
+    fields = "{words=}, {counts=}" if {"words", "counts"} & set(request.reading) else "{text=}"
+    raise InputError(
+        "must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
+        f"{type(request.data).__name__}",
+        parameter="data",
+        remedy=f"make a corpus of records and DataFrames in memory by dslda.ingest, and name their fields with {fields} and "
+        "{response=}",
+    )
+
+
+def _is_matrix(data: Any) -> bool:
+    return getattr(data, "ndim", None) == 2 and not is_table(data)
+
+
+KINDS: tuple[tuple[Callable[[Any], bool], Callable[[_Request], Model]], ...] = (
+    (is_dask_collection, _train_on_collection),
+    (lambda data: isinstance(data, Corpus), _train_on_corpus),
+    (_is_matrix, _train_on_matrix),
+)
+"""Forms of documents, each with its way to train on them."""

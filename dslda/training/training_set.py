@@ -1,11 +1,11 @@
-"""What a fit trains on: the documents and responses of a corpus, a bag or a matrix, checked before any work."""
+"""Documents and responses to train on, of a corpus, a bag or a matrix, and the roles of their other columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,30 +20,116 @@ from dslda.engine.data.fit_source import CorpusSource, FitSource, FutureSource, 
 from dslda.exceptions import InputError
 from dslda.ingestion.collections import blocks_from_bag, check_fields
 from dslda.inputs.fields import Fields
-from dslda.training.roles import Roles
+from dslda.variational.design import CovariateColumn, Design
 
 if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
     "TEXT_SETTINGS",
+    "ClassWeight",
+    "Roles",
     "TrainingSet",
     "bag_reading",
+    "named_roles",
+    "roles_of_arrays",
     "training_set_of_bag",
     "training_set_of_corpus",
     "training_set_of_matrix",
 ]
 
 RESPONSE = "response"
-"""What the response of a matrix is called, which has no name."""
+"""Column of the response of a matrix."""
 
 TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
 """Keywords that say how the texts of a bag are counted."""
 
 
+ClassWeight = Literal["balanced"] | Mapping[Any, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Columns that play a part beside the response.
+
+    Attributes
+    ----------
+    covariates : tuple of str
+    weight, exposure, trials, event : str or None
+    class_weight : "balanced", mapping of class to weight, or None
+    """
+
+    covariates: tuple[str, ...] = ()
+    weight: str | None = None
+    exposure: str | None = None
+    trials: str | None = None
+    event: str | None = None
+    class_weight: ClassWeight | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns with a role, each once."""
+        named = (*self.covariates, self.weight, self.exposure, self.trials, self.event)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def of_response(self, response: str) -> Design:
+        """The design of the columns alone, before their values are known."""
+        return Design(
+            response,
+            exposure=self.exposure,
+            auxiliary=self.trials or self.event,
+            weight=self.weight,
+            covariates=tuple(CovariateColumn(name, None, 0.0, 1.0) for name in self.covariates),
+        )
+
+
+def named_roles(
+    covariates: Any, weight: Any, exposure: Any, trials: Any, event: Any, class_weight: Any
+) -> Roles:
+    """The roles of columns of a corpus or bag, by their names.
+
+    Raises
+    ------
+    InputError
+        A role is no name.
+    """
+    names = (covariates,) if isinstance(covariates, str) else covariates
+    if isinstance(names, Mapping) or not isinstance(names, Sequence):
+        raise InputError(
+            f"must name covariates of the corpus, got {type(covariates).__name__}", parameter="covariates"
+        )
+    single = {"weight": weight, "exposure": exposure, "trials": trials, "event": event}
+    for role, name in [*single.items(), *(("covariates", name) for name in names)]:
+        if name is not None and not isinstance(name, str):
+            raise InputError(
+                f"must be the name of a covariate of the corpus, got {name!r:.60}", parameter=role
+            )
+    return Roles(tuple(dict.fromkeys(names)), **single, class_weight=class_weight)
+
+
+def roles_of_arrays(
+    covariates: Any, weight: Any, exposure: Any, trials: Any, event: Any, class_weight: Any
+) -> tuple[Roles, dict[str, Any]]:
+    """The roles of a matrix's arrays, and the arrays by name."""
+    if isinstance(covariates, str) or not (isinstance(covariates, Mapping) or len(covariates) == 0):
+        raise InputError(
+            f"must be a mapping of name to array for a matrix, got {type(covariates).__name__}",
+            parameter="covariates",
+            remedy="write covariates={'age': [...]}",
+        )
+    single = {"weight": weight, "exposure": exposure, "trials": trials, "event": event}
+    arrays = {str(name): values for name, values in dict(covariates).items()}
+    clash = set(arrays) & set(single)
+    if clash:
+        raise InputError(f"must have other names than {', '.join(sorted(clash))}", parameter="covariates")
+    given = {role: role for role, values in single.items() if values is not None}
+    roles = Roles(tuple(arrays), **given, class_weight=class_weight)
+    return roles, arrays | {role: single[role] for role in given}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingSet:
-    """Documents to train on and what the model will remember of them."""
+    """Documents to train on, with what the model remembers of them."""
 
     source: FitSource
     response: str | None
@@ -63,6 +149,11 @@ class TrainingSet:
         """The response's column in the blocks of documents."""
         return self.source.design.response
 
+    def holding_out(self, share: float) -> TrainingSet:
+        """All but a share of the documents, by which the model is judged."""
+        source = self.source.hold_out(share)
+        return replace(self, source=source, summary=source.response_summary())
+
     @property
     def what(self) -> str:
         """The response, as messages name it."""
@@ -76,20 +167,20 @@ def training_set_of_corpus(
     if response is None:
         if len(corpus.response_names) != 1:
             raise InputError(
-                f"response must name one of those in {corpus.path}: {_listed(corpus.response_names)}; got "
-                "none"
+                f"must name one of those in {corpus.path} ({_listed(corpus.response_names)}), got none",
+                parameter="response",
             )
         response = corpus.response_names[0]
     if not isinstance(response, str) or response not in corpus.response_names:
         raise InputError(
-            f"response must name one of those in {corpus.path}: {_listed(corpus.response_names)}; got "
-            f"{response!r:.60}"
+            f"must name one of those in {corpus.path} ({_listed(corpus.response_names)}), got {response!r:.60}",
+            parameter="response",
         )
     for name in roles.columns:
         if name not in corpus.covariate_names:
             raise InputError(
-                f"covariates, weight, exposure, trials and event must name covariates of {corpus.path}: "
-                f"{_listed(corpus.covariate_names)}; got {name!r:.60}"
+                f"must name covariates of {corpus.path} ({_listed(corpus.covariate_names)}), got {name!r:.60}",
+                parameter=("covariates", "weight", "exposure", "trials", "event"),
             )
     source = CorpusSource(corpus, design=roles.of_response(response), documents=documents)
     uses = corpus.provenance.get("fields", {})
@@ -111,7 +202,7 @@ def training_set_of_corpus(
 
 @dataclass(frozen=True, slots=True)
 class BagReading:
-    """How the records of a bag or DataFrame are read."""
+    """Fields, counting and vocabulary for the records of a bag or DataFrame."""
 
     fields: Fields
     settings: TextSettings
@@ -123,17 +214,18 @@ def bag_reading(
     response: Any,
     roles: Roles,
     *,
-    categorical: Iterable[str],
     terms: Any,
-    text: str | None,
-    words: str | None,
-    counts: str | None,
+    categorical: str | Iterable[str] = (),
+    text: str | None = None,
+    words: str | None = None,
+    counts: str | None = None,
     **text_settings: Any,
 ) -> BagReading:
-    """What is said of a bag's records, checked as far as it can be without reading them."""
+    """The reading of a bag's records, checked as far as possible without reading them."""
     if not isinstance(response, str):
         raise InputError(
-            f"response must name the field of a bag's records that holds it, got {response!r:.60}"
+            f"must name the field of a bag's records that holds it, got {response!r:.60}",
+            parameter="response",
         )
     if text is None and words is None and counts is None:
         text = "text"
@@ -148,7 +240,7 @@ def bag_reading(
         counts=counts,
         responses=(response,),
         covariates=roles.columns,
-        categorical=tuple(categorical),
+        categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
     )
     check_fields(bag, named)
     return BagReading(named, settings, vocabulary)
@@ -217,7 +309,8 @@ def training_set_of_matrix(
     block = matrix_block(matrix)
     if response is None or isinstance(response, str):
         raise InputError(
-            f"response must be an array with a number for each row of the matrix, got {response!r}"
+            f"must be an array with a number for each row of the matrix, got {response!r}",
+            parameter="response",
         )
     levels: dict[str, tuple[str, ...]] = {}
     if classes:
@@ -232,7 +325,9 @@ def training_set_of_matrix(
     if terms is not None:
         vocabulary = vocabulary_of(terms)
         if len(vocabulary) != n_terms:
-            raise InputError(f"terms must name the {n_terms} columns of the matrix, got {len(vocabulary)}")
+            raise InputError(
+                f"must name the {n_terms} columns of the matrix, got {len(vocabulary)}", parameter="terms"
+            )
     if n_terms == 0:
         raise InputError("the matrix must have at least one column, got none")
     whole = replace(block, responses={RESPONSE: y}, covariates=columns)
@@ -288,4 +383,4 @@ def _column(
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names)) or "there is none"
+    return ", ".join(map(repr, names)) or "none"

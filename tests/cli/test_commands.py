@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 from dslda.cli.program import COMMANDS, run
-from dslda.cli.topics_command import covariate_table
+from dslda.cli.topics_command import shown_covariates
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import ConvergenceWarning
 from dslda.ingestion.ingest import ingest as dslda_ingest
@@ -199,7 +199,7 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     ]
     assert "Covariate " not in alone.err
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(covariate_table(model))
+    console.print(shown_covariates(model))
     assert f"{model.covariate_coefficients()[0].coefficient:.4g}" in console.export_text()
     found = rows(dslda("predict", out, bills / "bills.csv").out)
     assert [float(r["prediction"]) for r in found] == model.predict(

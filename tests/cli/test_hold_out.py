@@ -172,7 +172,7 @@ def test_a_fit_goes_on_with_the_documents_it_held_out_and_no_others(
     for other, n in ((("--hold-out", "0.2"), 640), ((), 800)):
         refused = dslda(*train, "--max-iter", "4", *other)
         assert refused.code == 2
-        assert f"chosen to train on (--hold-out): 600 documents then, {n} now" in refused.error
+        assert f"chosen to train on: 600 documents then, {n} now" in refused.error
     done = dslda(*train, "--max-iter", "4", "--hold-out", "0.25")
     assert done.code == 0, done.err
     assert "going on after 1 iteration" in done.err

@@ -262,10 +262,10 @@ def test_each_class_tells_which_topics_raise_it(folder: Path, dslda: Dslda, tmp_
         dslda_package.load_model(model).class_topics(top=0)
     from rich.console import Console
 
-    from dslda.cli.topics_command import class_table
+    from dslda.cli.topics_command import shown_classes
 
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(class_table(dslda_package.load_model(model)))
+    console.print(shown_classes(dslda_package.load_model(model)))
     assert "Health" in console.export_text()
 
 

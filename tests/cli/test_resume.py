@@ -176,9 +176,9 @@ def test_a_fit_that_has_ended_is_left_alone_and_one_at_its_cap_goes_on_with_a_hi
     for other, message in (
         (
             ("--seed", 1, "--rho", 2),
-            r"another: --rho 1\.0 then, 2\.0 now; seed 0 then, 1 now\. Train as it says, give ",
+            r"another: response_weight \(rho\) 1\.0 then, 2\.0 now; seed 0 then, 1 now; train as it says, or give ",
         ),
-        (("--response", "age"), "another: response 'stars' then, 'age' now\\. "),
+        (("--response", "age"), "another: response 'stars' then, 'age' now; "),
         (("--max-iter", 3), r"--max-iter must be at least \d+ to go on"),
     ):
         refused = dslda(*kept, *other)
@@ -190,8 +190,8 @@ def test_a_fit_that_has_ended_is_left_alone_and_one_at_its_cap_goes_on_with_a_hi
     grown = dslda(*kept)
     assert grown.code == 2
     assert grown.error.endswith(
-        "the corpus has changed: 80 documents then, 110 now. Give another checkpoint, or begin anew with --overwrite in "
-        "the place of --resume"
+        "the corpus has changed: 80 documents then, 110 now; give another one, or begin anew with --overwrite instead of "
+        "--resume"
     )
     for name, content in times_and_bytes(tmp_path / "m.model").items():
         assert before[name] == content
@@ -238,8 +238,8 @@ def wait_until_listening(address: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--resume"], "--checkpoint must be a path for resume, got none"),
-        (["--checkpoint-every", "3"], "--checkpoint must be a path for --checkpoint-every, got none"),
+        (["--resume"], "--resume must come with a checkpoint, got none; give its path with --checkpoint"),
+        (["--checkpoint-every", "3"], "--checkpoint-every must come with a checkpoint, got none"),
         (["--checkpoint", "{0}/m.model"], "neither inside the other"),
         (["--checkpoint", "{0}/m.model/c"], "neither inside the other"),
         (["--checkpoint", "{0}"], "neither inside the other"),

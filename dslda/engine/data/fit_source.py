@@ -16,7 +16,8 @@ from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.corpus.partitioning import choose_partition_tokens, cut, join_pieces, number_of_partitions, work
 from dslda.corpus.summary import ResponseSummary
 from dslda.engine.data.response_survey import Survey, survey_block
-from dslda.engine.data.training_view import PartitionLoader, TrainingBlock, TrainingView
+from dslda.engine.data.training_view import PartitionLoader, TrainingBlock, TrainingView, unpacked
+from dslda.evaluation.metrics import held_out
 from dslda.families.base import Family, ResponseMoments
 from dslda.variational.design import Design
 from dslda.variational.parameters import Scaling
@@ -64,6 +65,8 @@ class FitSource(ABC):
     design : Design
     n_documents : ndarray of int64, shape (P,)
         Documents of each partition that are trained on.
+    n_others : ndarray of int64, shape (P,)
+        Documents of each partition that a model is judged by: those held out, or else all that `documents` leaves out.
     nbytes : ndarray of int64, shape (P,)
         Size in memory of each partition, before documents are left out.
     weighted : bool
@@ -92,21 +95,35 @@ class FitSource(ABC):
         self.nbytes = np.asarray(n_entries, dtype=np.int64) * _ENTRY_BYTES + stored * _DOCUMENT_BYTES
         self._first = np.concatenate([[0], np.cumsum(stored)])
         self._kept: list[NDArray[np.uint8]] | None = None
+        self._held_out: list[NDArray[np.uint8]] | None = None
         self.n_documents = stored
+        self.n_others = np.zeros_like(stored)
         if documents is not None:
-            mask = document_mask(documents, int(stored.sum()))
-            parts = [mask[a:b] for a, b in zip(self._first[:-1], self._first[1:], strict=True)]
-            self._kept = [np.packbits(part) for part in parts]
-            self.n_documents = np.array([int(part.sum()) for part in parts], dtype=np.int64)
+            self._kept, self.n_documents = self._cut(document_mask(documents, int(stored.sum())))
+            self.n_others = stored - self.n_documents
 
     @property
     def n_partitions(self) -> int:
         return len(self.n_documents)
 
-    @property
-    def n_stored(self) -> NDArray[np.int64]:
-        """Documents of each partition, those that are not trained on too, shape (P,)."""
-        return np.diff(self._first)
+    def hold_out(self, share: float) -> Self:
+        """The same documents, a share of them kept from training: whatever the fit, the same."""
+        mask = np.ones(int(self._first[-1]), dtype=np.bool_)
+        if self._kept is not None:
+            sizes = np.diff(self._first)
+            mask = np.concatenate([unpacked(bits, n) for bits, n in zip(self._kept, sizes, strict=True)])
+        rows = np.flatnonzero(mask)
+        others = np.zeros_like(mask)
+        others[rows[held_out(len(rows), share)]] = True
+        new = copy.copy(self)
+        new._kept, new.n_documents = self._cut(mask & ~others)
+        new._held_out, new.n_others = self._cut(others)
+        return new
+
+    def _cut(self, mask: NDArray[np.bool_]) -> tuple[list[NDArray[np.uint8]], NDArray[np.int64]]:
+        """The bits of each partition, and how many of them are set."""
+        parts = [mask[a:b] for a, b in zip(self._first[:-1], self._first[1:], strict=True)]
+        return [np.packbits(part) for part in parts], np.array([part.sum() for part in parts], dtype=np.int64)
 
     def with_design(self, design: Design) -> Self:
         """The same documents, other columns or another scale."""
@@ -117,6 +134,13 @@ class FitSource(ABC):
     def view(self, partition: int) -> TrainingView:
         """From the stored documents of a partition to what is trained on."""
         return TrainingView(self.design, None if self._kept is None else self._kept[partition])
+
+    def others(self, partition: int) -> TrainingView:
+        """The view of the documents that a model is judged by, of a partition that has some."""
+        assert self._kept is not None
+        return TrainingView(
+            self.design, ~self._kept[partition] if self._held_out is None else self._held_out[partition]
+        )
 
     def loader(self, partition: int) -> PartitionLoader:
         """What reads a partition, for a task."""

@@ -12,7 +12,7 @@ from dslda.corpus.block import DocumentBlock
 from dslda.corpus.summary import ResponseSummary
 from dslda.variational.design import Design
 
-__all__ = ["PartitionLoader", "TrainingBlock", "TrainingView"]
+__all__ = ["PartitionLoader", "TrainingBlock", "TrainingView", "unpacked"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,10 +83,6 @@ class TrainingView:
         """Numbers within the block of the documents kept."""
         return np.arange(block.n_documents) if self.kept is None else np.flatnonzero(self._mask(block))
 
-    def others(self, block: DocumentBlock) -> TrainingView:
-        """The same columns of the documents that are not kept, of a view that keeps some."""
-        return TrainingView(self.design, np.packbits(~self._mask(block)))
-
     def left_out(self, block: DocumentBlock) -> NDArray[np.int64]:
         """Numbers within the block of the documents kept that have a response, and lack one of the design's columns."""
         rows = self.rows(block)
@@ -103,7 +99,12 @@ class TrainingView:
 
     def _mask(self, block: DocumentBlock) -> NDArray[np.bool_]:
         assert self.kept is not None
-        return np.unpackbits(self.kept, count=block.n_documents).view(np.bool_)
+        return unpacked(self.kept, block.n_documents)
+
+
+def unpacked(bits: NDArray[np.uint8], n_documents: int) -> NDArray[np.bool_]:
+    """The mask of shape (n_documents,) that bits stand for."""
+    return np.unpackbits(bits, count=n_documents).view(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)

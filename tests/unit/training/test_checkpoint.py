@@ -20,7 +20,9 @@ from dslda.engine.em import IterationRecord
 from dslda.exceptions import EngineError, FormatError, InputError, OutputError, OutputExistsError
 from dslda.ingestion.ingest import ingest
 from dslda.persistence.checkpoint_store import read_checkpoint
+from dslda.training.checkpoint import model_of_fit
 from dslda.training.fitting import LIBRARIES
+from dslda.training.identity import is_of_fit
 from dslda.training.train import train
 from tests.helpers.progress import AtIteration, SilentProgress, interrupt
 
@@ -120,6 +122,22 @@ def test_a_fit_that_has_converged_gives_its_model_again(
     assert_same(train(corpus, **settings, resume=True), first)  # however often
 
 
+def test_a_complete_model_of_the_fit_is_given_back_and_any_other_ignored(
+    corpus: Path, tmp_path: Path
+) -> None:
+    settings = {"response": "y", "n_topics": 2, "tol": 0.0, "checkpoint": tmp_path / "c", "resume": True}
+    complete = train(corpus, **settings, max_iter=3)
+    complete.save(tmp_path / "m.model")
+    earlier = model_of_fit(tmp_path / "m.model", tmp_path / "c")
+    assert earlier is not None
+    assert train(corpus, **settings, max_iter=3, earlier=earlier) is earlier
+    assert train(corpus, **settings, max_iter=5, earlier=earlier).training.n_iterations == 5
+    assert model_of_fit(tmp_path / "no.model", tmp_path / "c") is None
+    other = train(corpus, **settings | {"checkpoint": tmp_path / "d"}, max_iter=5, seed=1)
+    assert not is_of_fit(other.record, read_checkpoint(tmp_path / "c"))
+    assert train(corpus, **settings, max_iter=5, earlier=other) is not other
+
+
 def test_a_matrix_has_checkpoints_too(data: dict[str, Any], tmp_path: Path, assert_same: Any) -> None:
     settings = {"n_topics": 2, "tol": 0.0, "max_iter": 6, "covariates": {"x": data["x"]}}
     whole = train(data["counts"], response=data["y"], **settings)
@@ -137,9 +155,9 @@ def test_a_matrix_has_checkpoints_too(data: dict[str, Any], tmp_path: Path, asse
 
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
-    "n_topics": ({"n_topics": 4}, r"n_topics 3 then, 4 now\."),
-    "alpha": ({"doc_topic_prior": 0.5}, "doc_topic_prior 1/K then, 0.5 now"),
-    "rho": ({"response_weight": 2.0}, "response_weight 1.0 then, 2.0 now"),
+    "n_topics": ({"n_topics": 4}, r"n_topics 3 then, 4 now;"),
+    "alpha": ({"doc_topic_prior": 0.5}, r"doc_topic_prior \(alpha\) 1/K then, 0.5 now"),
+    "rho": ({"response_weight": 2.0}, r"response_weight \(rho\) 1.0 then, 2.0 now"),
     "topic_prior": ({"topic_prior": 0.0}, "topic_prior 0.01 then, 0.0 now"),
     "granularity": ({"granularity": "token"}, "granularity 'term' then, 'token' now"),
     "tol": ({"tol": 0.5}, "tol 0.0 then, 0.5 now"),
@@ -148,15 +166,15 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
         "max_sweeps 100 then, 7 now; sweep_tol 0.0001 then, 0.1 now",
     ),
     "floor": ({"dispersion_floor": 0.5}, "dispersion_floor 0.1 then, 0.5 now"),
-    "ridge": ({"ridge": 1.0}, "ridge the family's then, 1.0 now"),
+    "ridge": ({"ridge": 1.0}, "ridge the default of the family then, 1.0 now"),
     "seed": ({"seed": 1}, "seed 0 then, 1 now"),
-    "family": ({"family": "student_t"}, r"another: family 'gaussian' then, 'student_t' now\."),
-    "response": ({"response": "n"}, r"another: response 'y' then, 'n' now\."),
-    "covariates": ({"covariates": "x"}, r"another: covariates none then, 'x' now\."),
-    "weight": ({"weight": "w"}, r"another: weight none then, 'w' now\."),
+    "family": ({"family": "student_t"}, r"another: family 'gaussian' then, 'student_t' now;"),
+    "response": ({"response": "n"}, r"another: response 'y' then, 'n' now;"),
+    "covariates": ({"covariates": "x"}, r"another: covariates none then, 'x' now;"),
+    "weight": ({"weight": "w"}, r"another: weight none then, 'w' now;"),
     "documents": (
         {"documents": np.arange(50)},
-        r"another: other documents are chosen to train on \(documents=\): 90 documents then, 50 now\.",
+        r"another: other documents are chosen to train on: 90 documents then, 50 now;",
     ),
 }
 
@@ -188,13 +206,13 @@ def test_a_checkpoint_of_another_corpus_or_version_is_refused(
     other = make_corpus(data | {"x": data["x"] + 1.0}, tmp_path / "b.corpus")
     with pytest.raises(
         InputError,
-        match=r"another: the corpus has changed: 90 documents as then, with other contents\. Give another",
+        match=r"another: the corpus has changed: 90 documents as then, with other contents; give another",
     ):
         train(other, **settings)
     versions = library_versions(*LIBRARIES) | {"numpy": "1.26.0", "zarr": "9.9"}
     monkeypatch.setattr("dslda.training.fitting.library_versions", lambda *_: versions)
     with pytest.raises(
-        InputError, match=rf"another: version of numpy '{np.__version__}' then, '1.26.0' now\. "
+        InputError, match=rf"another: version of numpy '{np.__version__}' then, '1.26.0' now; "
     ):
         train(corpus, **settings)
     # a copy of the corpus is the same corpus
@@ -217,13 +235,14 @@ def test_a_checkpoint_that_is_there_is_used_or_replaced_only_when_told_so(
         train(corpus, **settings)
     train(corpus, **settings | {"seed": 5}, overwrite=True)
     assert read_checkpoint(tmp_path / "c").fit["settings"]["seed"] == 5
-    for wrong, message in (
-        ({"checkpoint": None, "resume": True}, "checkpoint must be a path for resume, got none"),
-        ({"resume": True, "overwrite": True}, "resume and overwrite must not both be set"),
-        ({"checkpoint_every": 0}, "checkpoint_every must be a whole number of at least 1, or None, got 0"),
+    for wrong, parameters in (
+        ({"checkpoint": None, "resume": True}, ("resume",)),
+        ({"resume": True, "overwrite": True}, ("resume", "overwrite")),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError) as refused:
             train(corpus, **settings | wrong)
+        assert refused.value.parameter == parameters
     with pytest.raises(OutputExistsError, match="is not a dslda-checkpoint"):
         train(corpus, **settings | {"checkpoint": corpus}, overwrite=True)
 
@@ -375,12 +394,12 @@ def test_what_follows_from_a_corpus_that_has_grown_is_not_told(data: dict[str, A
     with pytest.raises(InputError) as raised:
         train(path, **settings, resume=True)
     assert str(raised.value).split("got one of another: ")[1] == (
-        "the corpus has changed: 90 documents then, 135 now. Give another checkpoint, or begin anew with overwrite=True in "
-        "the place of resume=True"
+        "the corpus has changed: 90 documents then, 135 now; give another one, or begin anew with overwrite=True instead of "
+        "resume=True"
     )
     # but what a user has changed as well is
     with pytest.raises(
-        InputError, match=r"135 now; covariates 'x' then, none now; n_topics 2 then, 3 now\. Give"
+        InputError, match=r"135 now; covariates 'x' then, none now; n_topics 2 then, 3 now; give"
     ):
         train(path, **settings | {"covariates": (), "n_topics": 3}, resume=True)
 

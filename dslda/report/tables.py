@@ -1,0 +1,152 @@
+"""Tables of a model's topics, classes and covariates, and the notes that a reader of them needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dslda.coefficients import Coefficient, CovariateCoefficient
+from dslda.exceptions import Note
+from dslda.model import Model
+from dslda.variational.pearson import has_pearson
+
+__all__ = [
+    "ReportTable",
+    "class_table",
+    "covariate_name",
+    "covariate_table",
+    "notes",
+    "pearson_words",
+    "raising_words",
+    "topic_table",
+]
+
+SCALES = {
+    "log": "Coefficients are logarithms: 0.1 more is about 10% more.",
+    "logit": "Coefficients are log odds.",
+    "cumulative logit": "Coefficients are log odds of lying above the lowest level.",
+    "softmax": "Coefficients are log odds, of the class that a topic speaks for most; {class_topics()} has all.",
+}
+"""The scale of coefficients by the link of the family, where it is not that of the response."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """Rows with named columns; ``pandas.DataFrame(table.rows, columns=table.columns)`` makes a DataFrame."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def topic_table(model: Model, *, top: int = 10) -> ReportTable:
+    """The topics from the lowest coefficient to the highest, each with its `top` most probable words."""
+    in_classes = model.record.parameters.n_classes is not None
+    return ReportTable(
+        ("topic", *_class_column(model), "coefficient", "standard_error", "prevalence", "words"),
+        tuple(
+            (
+                topic.topic,
+                *([topic.class_name] * in_classes),
+                topic.coefficient,
+                topic.standard_error,
+                topic.prevalence,
+                " ".join(topic.words),
+            )
+            for topic in model.topics(top=top)
+        ),
+    )
+
+
+def class_table(model: Model, *, top: int = 10) -> ReportTable:
+    """Every class with every topic, from those that raise it most to those that lower it."""
+    words = {topic.topic: " ".join(topic.words) for topic in model.topics(top=top)}
+    return ReportTable(
+        ("class", "topic", "coefficient", "standard_error", "words"),
+        tuple(
+            (name, row.topic, row.coefficient, row.standard_error, words[row.topic])
+            for name, rows in model.class_topics(top=None).items()
+            for row in rows
+        ),
+    )
+
+
+def covariate_table(model: Model) -> ReportTable:
+    """The coefficients of the covariates; a level stands beside the level it is compared with."""
+    in_classes = model.record.parameters.n_classes is not None
+    return ReportTable(
+        ("covariate", "level", "against", *_class_column(model), "coefficient", "standard_error"),
+        tuple(
+            (
+                row.covariate,
+                row.level,
+                None if row.level is None else model.record.levels[row.covariate][0],
+                *([row.class_name] * in_classes),
+                row.coefficient,
+                row.standard_error,
+            )
+            for row in model.covariate_coefficients()
+        ),
+    )
+
+
+def notes(model: Model, *, by_class: bool = False) -> list[Note]:
+    """Sentences that a reader of the topics' table, or of the classes', must know."""
+    name = model.response or "the response"
+    sentences = []
+    if not model.classes:
+        sentences.append(f"The mean of {name} in training is {model.response_summary.mean:.4g}.")
+    if by_class:
+        sentences.append("Coefficients are log odds, against the mean of all classes.")
+    elif model.family.link in SCALES:
+        sentences.append(SCALES[model.family.link])
+    if model.record.design.covariates:
+        sentences.append(
+            "Coefficients of topics are those of documents with average covariates; of a covariate, per unit of it."
+        )
+    sentences.append("A standard error (s.e.) takes the topics as known: it is a lower bound.")
+    if (dispersion := pearson_words(model)) is not None:
+        used = "; standard errors allow for it" if model.family.is_quasi else ""
+        sentences.append(
+            f"The Pearson dispersion (1 where {name} scatters as the family has it): {dispersion}{used}."
+        )
+    if model.dispersion_at_floor:
+        sentences.append(
+            f"The dispersion is at its floor ({model.spec.dispersion_floor:g} of the variance of {name}): the floor, "
+            "not the data, sets the standard errors."
+        )
+    return [Note(sentence) for sentence in sentences]
+
+
+def raising_words(topics: Sequence[Coefficient]) -> str:
+    """The topics that raise a class, with their coefficients and standard errors; "no topic" for none."""
+    return (
+        ", ".join(
+            f"topic {row.topic} {row.coefficient:+.2f}"
+            + ("" if math.isnan(row.standard_error) else f" ± {row.standard_error:.2f}")
+            for row in topics
+        )
+        or "no topic"
+    )
+
+
+def covariate_name(row: CovariateCoefficient) -> str:
+    """A column of the covariates: ``age``, or ``party=R`` for a level."""
+    return row.covariate if row.level is None else f"{row.covariate}={row.level}"
+
+
+def pearson_words(model: Model) -> str | None:
+    """The Pearson dispersion of a model, or the reason why it has none; None for families without one."""
+    if not has_pearson(model.family, trials=model.record.design.trials):
+        return None
+    if model.record.pearson is None:
+        return "not known, the model was made by an earlier release"
+    dispersion = model.pearson_dispersion
+    if dispersion is None:
+        return "not known, there are no more documents than coefficients"
+    return f"{dispersion:.4g}"
+
+
+def _class_column(model: Model) -> tuple[str, ...]:
+    return () if model.record.parameters.n_classes is None else ("class",)

@@ -1,0 +1,76 @@
+"""The library's messages in the words of the command line: options of the command that runs, and no Python."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dslda.cli.ingest_command import command as ingest_command
+from dslda.cli.option_words import option_words, shown
+from dslda.cli.train_command import command as train_command
+from dslda.exceptions import DataWarning, InputError, Note
+
+Dslda = Callable[..., Any]
+
+PYTHON = re.compile(r"(?<![-\w])[a-z_]+=|\(\)|[{}]|\b[a-z]+_[a-z_]+\b")
+
+
+def test_parameters_become_the_options_of_the_command() -> None:
+    words = option_words(train_command)
+    error = InputError(
+        "must be at most 9",
+        parameter=("n_topics", "response_weight"),
+        remedy=(
+            "raise {max_iter}",
+            "give {overwrite=True}",
+            "use {family='poisson'}",
+            "leave them out with {documents=}",
+            "look at it with {open_corpus()}",
+        ),
+    )
+    assert shown(error, words) == (
+        "--topics and --rho must be at most 9; raise --max-iter, or give --overwrite, or use --family poisson, or look at it "
+        "with dslda info"
+    )
+    assert shown(DataWarning("is empty", place="{a}.csv, line 3"), words) == "{a}.csv, line 3: is empty"
+    assert shown(Note("go on with {resume=True}"), words) == "go on with --resume"
+    with pytest.raises(InputError, match=r"raise max_iter, or give overwrite=True, or .* with documents=,"):
+        raise error
+
+
+def test_an_argument_keeps_the_name_that_an_option_has_in_another_way() -> None:
+    error = InputError(
+        "must be other fields", parameter=("id", "response"), remedy="name it with {n_topics=}"
+    )
+    assert shown(error, option_words(ingest_command)) == "--id and --response must be other fields"
+
+
+def test_errors_provoked_name_options_and_no_python(made: Path, dslda: Dslda, tmp_path: Path) -> None:
+    corpus, model, out = made / "reviews.corpus", made / "stars.model", tmp_path / "out"
+    (tmp_path / "r.jsonl").write_text(json.dumps({"text": "a b", "stars": 1}) + "\n")
+    train = ("train", corpus, "--response", "stars", "--out", out)
+    ingest = ("ingest", tmp_path / "r.jsonl", "--out", out, "--text", "text")
+    for arguments, option in (
+        ((*train, "--topics", 0), "--topics"),
+        ((*train, "--rho", 0), "--rho"),
+        ((*train, "--alpha", 0), "--alpha"),
+        ((*train, "--hold-out", 2), "--hold-out"),
+        ((*train, "--resume"), "--checkpoint"),
+        ((*train, "--exposure", "age"), "--exposure"),
+        ((*train, "--family", "no"), "--family"),
+        ((*train, "--trials", "no"), "--trials"),
+        (("train", corpus, "--response", "no", "--out", out), "--response"),
+        (("train", corpus, "--response", "stars", "--out", model), "--overwrite"),
+        ((*ingest, "--words", "w", "--counts", "c"), "--words"),
+        ((*ingest, "--min-df", -1), "--min-df"),
+        (("ingest", tmp_path / "r.jsonl", "--out", corpus, "--text", "text"), "--overwrite"),
+    ):
+        refused = dslda(*arguments)
+        assert refused.code == 2
+        assert option in refused.error, refused.error
+        assert not PYTHON.search(refused.error.replace(str(tmp_path), "")), refused.error
