@@ -106,7 +106,8 @@ class _Message(Exception):
         A remedy that names something the interface lacks is left out.
         """
         named = (self.parameter,) if isinstance(self.parameter, str) else self.parameter or ()
-        subject = " and ".join(words(name) or name for name in named)
+        *others, last = [words(name) or name for name in named] or [""]
+        subject = f"{', '.join(others)} and {last}" if others else last
         said = f"{subject} {self.reason}" if subject else self.reason
         if self.place is not None:
             said = f"{self.place}: {said}"

@@ -76,7 +76,7 @@ def _show(result: DemoResult, seconds: float) -> None:
     from rich.table import Table
 
     from dslda.cli.topics_command import shown_topics
-    from dslda.report.tables import notes
+    from dslda.report.model_tables import notes
 
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     console.print()

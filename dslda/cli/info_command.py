@@ -96,7 +96,7 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
-    from dslda.report.tables import covariate_name, pearson_words, raising_words
+    from dslda.report.model_tables import covariate_name, pearson_words, raising_words
 
     training = model.training
     yield "model", path

@@ -177,6 +177,7 @@ def _stop_words(given: str | None) -> str | list[str] | None:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         raise InputError(
-            "stop_words must be english, the only list that is known by name, or a file with a word a line, got "
-            f"{given!r:.60}: no file is there"
+            "must be english, the only list that is known by name, or a file with a word a line, got "
+            f"{given!r:.60}: no file is there",
+            parameter="stop_words",
         ) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from dslda.cli.option_wording import in_options
 from dslda.exceptions import DsldaError, DsldaWarning, Note, Words
 
 __all__ = ["option_words", "shown"]
@@ -44,5 +43,4 @@ def option_words(command: click.Command | None) -> Words:
 
 def shown(message: object, words: Words) -> str:
     """A message, warning or note as the command line shows it."""
-    told = message.in_words(words) if isinstance(message, (DsldaError, DsldaWarning, Note)) else str(message)
-    return in_options(told)
+    return message.in_words(words) if isinstance(message, (DsldaError, DsldaWarning, Note)) else str(message)

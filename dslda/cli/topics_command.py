@@ -70,7 +70,7 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
             parameter="covariates",
             remedy="leave it out",
         )
-    from dslda.report import tables
+    from dslda.report import model_tables
 
     words = option_words(click.get_current_context().command)
     if sys.stdout.isatty() and not (by_class or covariates):
@@ -82,21 +82,23 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
             console.print(shown_classes(model))
         if model.covariate_coefficients():
             console.print(shown_covariates(model))
-        click.echo("\n".join(shown(note, words) for note in tables.notes(model)))
+        click.echo("\n".join(shown(note, words) for note in model_tables.notes(model)))
         return
     # the CSV stays CSV
-    click.echo(" ".join(shown(note, words) for note in tables.notes(model, by_class=by_class)), err=True)
+    click.echo(
+        " ".join(shown(note, words) for note in model_tables.notes(model, by_class=by_class)), err=True
+    )
     for name, class_name, coefficient, error in () if covariates else _covariates(model):
         of_class = "" if class_name is None else f" for {class_name}"
         click.echo(f"Covariate {name}{of_class}: {coefficient} (s.e. {error})", err=True)
     from dslda.scoring.tables import csv_lines, safe_cell
 
     if covariates:
-        table = tables.covariate_table(model)
+        table = model_tables.covariate_table(model)
     elif by_class:
-        table = tables.class_table(model, top=top)
+        table = model_tables.class_table(model, top=top)
     else:
-        table = tables.topic_table(model, top=top)
+        table = model_tables.topic_table(model, top=top)
     rows = [
         [safe_cell(v) if isinstance(v, str) else "" if v is None else v for v in row] for row in table.rows
     ]
@@ -129,7 +131,7 @@ def shown_classes(model: Model) -> Table:
     """The topics that raise each class, a row a class."""
     from rich.table import Table
 
-    from dslda.report.tables import raising_words
+    from dslda.report.model_tables import raising_words
 
     table = Table(title="What raises each class", title_justify="left")
     table.add_column("class")
@@ -156,7 +158,7 @@ def shown_covariates(model: Model) -> Table:
 
 def _covariates(model: Model) -> Iterator[tuple[str, str | None, str, str]]:
     """The name of each covariate, with the level that a level is compared with; class, coefficient, standard error."""
-    from dslda.report.tables import covariate_name
+    from dslda.report.model_tables import covariate_name
 
     for row in model.covariate_coefficients():
         against = "" if row.level is None else f" (against {model.record.levels[row.covariate][0]})"

@@ -98,18 +98,19 @@ class ClusterOptions:
         for name in ("workers", "threads"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST_PROCESSES:
-                raise InputError(f"{name} must be from 1 to {MOST_PROCESSES}, got {value}")
+                raise InputError(f"must be from 1 to {MOST_PROCESSES}, got {value}", parameter=name)
         self._check_memory_limit()
         local = [n for n in ("workers", "threads", "memory_limit") if getattr(self, n) is not None]
         if self.scheduler is not None and not self.scheduler.strip():
             raise InputError(
-                f"scheduler must be an address such as tcp://host:8786, got {self.scheduler!r}; leave it away to "
-                "start workers on this machine"
+                f"must be an address such as tcp://host:8786, got {self.scheduler!r}",
+                parameter="scheduler",
+                remedy="leave it away to start workers on this machine",
             )
         if self.scheduler is not None and local:
             raise InputError(
-                f"{', '.join(local)} are for workers on this machine, got a scheduler at {self.scheduler} "
-                "too: give one or the other"
+                f"must be left out with a scheduler, got one at {self.scheduler}: they are for workers on this machine",
+                parameter=local,
             )
         if self.scheduler is None and (self.tls_ca_file or self.tls_cert or self.tls_key):
             raise InputError(
@@ -124,11 +125,14 @@ class ClusterOptions:
         try:
             size = parse_bytes(self.memory_limit)
         except (ValueError, TypeError):
-            raise InputError(f"memory limit must be a size such as 4GB, got {self.memory_limit!r}") from None
+            raise InputError(
+                f"must be a size such as 4GB, got {self.memory_limit!r}", parameter="memory_limit"
+            ) from None
         if size < LEAST_MEMORY:
             raise InputError(
-                f"memory limit must be at least {LEAST_MEMORY // 2**20} MiB, which a worker takes before it "
-                f"works, got {self.memory_limit!r}"
+                f"must be at least {LEAST_MEMORY // 2**20} MiB, which a worker takes before it works, got "
+                f"{self.memory_limit!r}",
+                parameter="memory_limit",
             )
 
 
@@ -187,8 +191,8 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
             kind = _who_is(options.scheduler, security)
         if kind != "Scheduler":
             raise EngineError(
-                f"the address {options.scheduler} must be that of a scheduler, got that of a {kind.lower()}; "
-                "the scheduler says its own when it starts"
+                f"the address {options.scheduler} must be that of a scheduler, got that of a {kind.lower()}",
+                remedy="the scheduler says its own when it starts",
             )
         client = Client(options.scheduler, security=security, set_as_default=False)
     except EngineError:
@@ -196,8 +200,8 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
     # what is not Dask can make its protocol fail in any way: bytes taken for a length are a MemoryError
     except Exception as error:
         raise EngineError(
-            f"the scheduler at {options.scheduler} must answer, got: {_reason(error)}; check its address, the "
-            "network and the files for TLS"
+            f"the scheduler at {options.scheduler} must answer, got: {_reason(error)}",
+            remedy="check its address, the network and the files for TLS",
         ) from error
     with quiet_distributed():  # when it loses its scheduler it says so, often with a traceback
         try:
@@ -295,8 +299,8 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
             except TimeoutError as error:
                 raise EngineError(
                     f"all workers, {n_workers}, must start on this machine within "
-                    f"{settings.start_timeout:.0f} seconds, got {len(client.nthreads())}; see the setting "
-                    "dslda.cluster.start-timeout"
+                    f"{settings.start_timeout:.0f} seconds, got {len(client.nthreads())}",
+                    remedy="see the setting dslda.cluster.start-timeout",
                 ) from error
             yield client
 

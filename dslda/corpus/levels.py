@@ -93,8 +93,8 @@ def check_number(n_levels: int, name: str) -> None:
     """
     if n_levels > MAX_LEVELS:
         raise InputError(
-            f"field {name!r} must have at most {MAX_LEVELS:,} levels to be categorical, got more; it probably "
-            "is a text, an identifier or a number: leave it out of categorical="
+            f"field {name!r} must have at most {MAX_LEVELS:,} levels to be categorical, got more",
+            remedy="it probably is a text, an identifier or a number: leave it out of {categorical=}",
         )
 
 
@@ -135,7 +135,7 @@ def recode(
     positions = pc.index_in(names, value_set=levels)
     if positions.null_count:
         raise InputError(
-            "the input changed while it was read; ingest again when nothing writes to it any more"
+            "the input changed while it was read", remedy="ingest again when nothing writes to it any more"
         )
     known = ~np.isnan(codes)
     recoded = np.full(len(codes), np.nan)

@@ -85,7 +85,7 @@ def choose_partition_tokens(n_tokens: int, wanted: int | None) -> int:
     if wanted is None:
         return min(max(n_tokens // PARTITIONS_WANTED, MIN_PARTITION_TOKENS), MAX_PARTITION_TOKENS)
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
-        raise InputError(f"partition_tokens must be a whole number >= 1 or None, got {wanted!r}")
+        raise InputError(f"must be a whole number >= 1 or None, got {wanted!r}", parameter="partition_tokens")
     return wanted
 
 

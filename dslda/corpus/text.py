@@ -70,7 +70,7 @@ class TextSettings:
         if self.kind not in ("text", "counts"):
             raise InputError(f"kind must be 'text' or 'counts', got {self.kind!r}")
         if not isinstance(self.lowercase, bool):
-            raise InputError(f"lowercase must be True or False, got {self.lowercase!r}")
+            raise InputError(f"must be True or False, got {self.lowercase!r}", parameter="lowercase")
         _check_token_pattern(self.token_pattern)
         # one spelling of the several that users and JSON give, so that equal settings compare equal
         object.__setattr__(self, "ngrams", _ngrams(self.ngrams))
@@ -80,12 +80,15 @@ class TextSettings:
         if self.max_features is not None:
             if not _is_whole(self.max_features) or self.max_features < 1:
                 raise InputError(
-                    f"max_features must be a whole number >= 1 or None, got {self.max_features!r}"
+                    f"must be a whole number >= 1 or None, got {self.max_features!r}",
+                    parameter="max_features",
                 )
             object.__setattr__(self, "max_features", int(self.max_features))
         if self.kind == "counts" and (self.ngrams != (1, 1) or self.token_pattern != DEFAULT_TOKEN_PATTERN):
             raise InputError(
-                "ngrams and token_pattern are for texts, these documents are words with counts; drop them"
+                "are for texts, these documents are words with counts",
+                parameter=("ngrams", "token_pattern"),
+                remedy="drop them",
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -111,18 +114,18 @@ class TextSettings:
             A field is missing or not valid.
         """
         if not isinstance(data, Mapping):
-            raise FormatError(f"{where}: text settings must be a JSON object, got {data!r:.60}")
+            raise FormatError(f"text settings must be a JSON object, got {data!r:.60}", place=where)
         values: dict[str, Any] = {}
         for field in fields(cls):
             if field.name not in data:
-                raise FormatError(f"{where}: text settings: field {field.name!r} is missing")
+                raise FormatError(f"text settings: field {field.name!r} is missing", place=where)
             values[field.name] = data[field.name]
         try:
             for name in ("min_df", "max_df"):
                 values[name] = _frequency_from_json(name, values[name])
             return cls(**values)
         except InputError as error:
-            raise FormatError(f"{where}: text settings: {error}") from error
+            raise FormatError(f"text settings: {error}", place=where) from error
 
 
 class Analyzer:
@@ -158,7 +161,8 @@ class Analyzer:
         if isinstance(document, str):
             if self.settings.kind == "counts":
                 raise InputError(
-                    "documents of this corpus are words with counts, got a text; give a pair (words, counts)"
+                    "documents of this corpus are words with counts, got a text",
+                    remedy="give a pair (words, counts)",
                 )
             if self._analyze is None:
                 self._analyze = self._vectorizer().build_analyzer()
@@ -279,21 +283,24 @@ def _counted(document: object) -> Counter[str]:
         raise InputError(f"a document must be a text or a pair (words, counts), got {document!r:.80}")
     words, counts = document
     if isinstance(words, (str, bytes)) or not hasattr(words, "__len__") or not hasattr(counts, "__len__"):
-        raise InputError(f"words and counts must be two lists, got {words!r:.40} and {counts!r:.40}")
+        raise InputError(
+            f"must be two lists, got {words!r:.40} and {counts!r:.40}", parameter=("words", "counts")
+        )
     if len(words) != len(counts):
         raise InputError(
-            f"words and counts must be of the same length, got {len(words)} words and {len(counts)} counts"
+            f"must be of the same length, got {len(words)} words and {len(counts)} counts",
+            parameter=("words", "counts"),
         )
     total: Counter[str] = Counter()
     for word, count in zip(words, counts, strict=True):
         if not isinstance(word, str):
-            raise InputError(f"words must be strings, got {word!r}")
+            raise InputError(f"must be strings, got {word!r}", parameter="words")
         try:
             whole = int(count)
         except (TypeError, ValueError, OverflowError):
             whole = -1
         if whole < 0 or whole != count or isinstance(count, bool):
-            raise InputError(f"counts must be whole numbers >= 0, got {count!r} for {word!r}")
+            raise InputError(f"must be whole numbers >= 0, got {count!r} for {word!r}", parameter="counts")
         if whole:
             total[word] += whole
     return total
@@ -305,15 +312,18 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 def _check_token_pattern(pattern: object) -> None:
     if not isinstance(pattern, str):
-        raise InputError(f"token_pattern must be a regular expression, got {pattern!r}")
+        raise InputError(f"must be a regular expression, got {pattern!r}", parameter="token_pattern")
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
-        raise InputError(f"token_pattern must be a regular expression, got {pattern!r}: {error}") from error
+        raise InputError(
+            f"must be a regular expression, got {pattern!r}: {error}", parameter="token_pattern"
+        ) from error
     if groups > 1:
         raise InputError(
-            f"token_pattern must have at most one capturing group, got {groups} in {pattern!r}; "
-            "write (?:...) for the others"
+            f"must have at most one capturing group, got {groups} in {pattern!r}",
+            parameter="token_pattern",
+            remedy="write (?:...) for the others",
         )
 
 
@@ -322,7 +332,9 @@ def _ngrams(value: object) -> tuple[int, int]:
         shortest, longest = int(value[0]), int(value[1])
         if 1 <= shortest <= longest:
             return shortest, longest
-    raise InputError(f"ngrams must be (shortest, longest) with 1 <= shortest <= longest, got {value!r}")
+    raise InputError(
+        f"must be (shortest, longest) with 1 <= shortest <= longest, got {value!r}", parameter="ngrams"
+    )
 
 
 def _stop_words(value: object) -> str | tuple[str, ...] | None:
@@ -332,7 +344,7 @@ def _stop_words(value: object) -> str | tuple[str, ...] | None:
         words = list(value)
         if all(isinstance(word, str) for word in words):
             return tuple(sorted(set(words)))
-    raise InputError(f"stop_words must be None, 'english' or a list of words, got {value!r:.60}")
+    raise InputError(f"must be None, 'english' or a list of words, got {value!r:.60}", parameter="stop_words")
 
 
 def _frequency(name: str, value: object) -> int | float:
@@ -342,7 +354,8 @@ def _frequency(name: str, value: object) -> int | float:
     elif isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0:
         return float(value)
     raise InputError(
-        f"{name} must be a whole number of documents >= 1 or a share of them in [0.0, 1.0], got {value!r}"
+        f"must be a whole number of documents >= 1 or a share of them in [0.0, 1.0], got {value!r}",
+        parameter=name,
     )
 
 

@@ -107,8 +107,9 @@ class Ordinal(Family):
         n_levels = moments.maximum - moments.minimum + 1
         if n_levels > _MOST_LEVELS:
             raise InputError(
-                f"an ordinal response must have at most {_MOST_LEVELS} levels, got the whole numbers from "
-                f"{moments.minimum:g} to {moments.maximum:g}; use family='gaussian', or number the levels anew"
+                f"an ordinal response must have at most {_MOST_LEVELS} levels, got the whole numbers "
+                f"from {moments.minimum:g} to {moments.maximum:g}",
+                remedy=("use {family='gaussian'}", "number the levels anew"),
             )
         return moments.minimum, 1.0
 

@@ -79,7 +79,7 @@ TRAIN = {
     ),
     "no such response": (
         ["reviews.corpus", "--response", "rating"],
-        "response must name one of.*'stars', 'age'; got 'rating'",
+        "response must name one of.*'stars', 'age'.*, got 'rating'",
     ),
     "no response named": (["reviews.corpus"], "Missing option '--response'"),
     "no topics": (
@@ -124,15 +124,15 @@ TRAIN = {
     ),
     "counts without trials": (
         ["reviews.corpus", "--response", "age", "--family", "binomial"],
-        "name the column of the trials with --trials; family",
+        "name the column of the trials with --trials, or use --family ",
     ),
     "covariates without a name": (
         ["reviews.corpus", "--response", "stars", "--covariates", ","],
-        "--covariates.* must name covariates of .*; got ''$",
+        "--covariates.* must name covariates of .*, got ''$",
     ),
     "two clusters": (
         ["reviews.corpus", "--response", "stars", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"],
-        "workers are for workers on this machine, got a scheduler",
+        "--workers must be left out with a scheduler",
     ),
     "output exists": (
         ["reviews.corpus", "--response", "stars", "--out", "stars.model"],

@@ -257,7 +257,7 @@ def test_what_training_refuses_is_refused_in_documents_held_out_too(
     assert dslda(*ingest, "--min-df", 1, "--max-df", 1.0).code == 0
     train = ("train", corpus, "--out", out, "--topics", 2, "--hold-out", 0.1, "--tol", 1, "--json")
     for response, family, says in (
-        ("count", ("poisson",), f"for family poisson, got -2 in document 'd{odd}'; family gaussian"),
+        ("count", ("poisson",), f"for family poisson, got -2 in document 'd{odd}'; use --family gaussian"),
         ("few", ("binomial", "--trials", "trials"), f"its trials 'trials', got 9 of 4 in document 'd{odd}'"),
     ):
         refused = dslda(*train, "--response", response, "--family", *family)

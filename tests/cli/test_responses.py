@@ -117,11 +117,11 @@ def test_what_is_missing_is_counted_reported_and_flagged(folder: Path, dslda: Ds
 ROLES = {
     "covariates": (
         ["--response", "stars", "--covariates", "height"],
-        "must name covariates of .*; got 'height'",
+        "must name covariates of .*, got 'height'",
     ),
-    "weight": (["--response", "stars", "--weight", "heft"], "must name covariates of .*; got 'heft'"),
-    "exposure": (["--response", "stars", "--exposure", "time"], "must name covariates of .*; got 'time'"),
-    "response": (["--response", "rating"], "--response must name one of those in .*'stars'.*; got 'rating'"),
+    "weight": (["--response", "stars", "--weight", "heft"], "must name covariates of .*, got 'heft'"),
+    "exposure": (["--response", "stars", "--exposure", "time"], "must name covariates of .*, got 'time'"),
+    "response": (["--response", "rating"], "--response must name one of those in .*'stars'.*, got 'rating'"),
     "role of another family": (
         ["--response", "stars", "--exposure", "days"],
         "exposure must be left out for family gaussian; families with an exposure: negative_binomial, poisson",
@@ -275,25 +275,25 @@ BAD: dict[str, tuple[Y, tuple[str, ...], int, str]] = {
         lambda i: -2 if i == 7 else i % 3,
         ("--family", "poisson"),
         2,
-        r"error: response 'y' must be whole numbers in .* for family poisson, got -2 in document 'b7'; family gaussian",
+        r"error: response 'y' must be whole numbers in .* for family poisson, got -2 in document 'b7'; use --fam",
     ),
     "0 for gamma": (
         lambda i: 0 if i == 7 else 1 + i % 3,
         ("--family", "gamma"),
         2,
-        r"error: response 'y' must be numbers in \(0, inf\) for family gamma, got 0 in document 'b7'; family gaussian takes",
+        r"error: response 'y' must be numbers in \(0, inf\) for family gamma, got 0 in document 'b7'; use --fam",
     ),
     "1.5 for binomial": (
         lambda i: 1.5 if i == 7 else i % 2,
         ("--family", "binomial"),
         2,
-        r"error: response 'y' must be whole numbers in .* for family binomial, got 1.5 in document 'b7'; family gaussian",
+        r"error: response 'y' must be whole numbers in .* for family binomial, got 1.5 in document 'b7'; use --fam",
     ),
     "names for a family of numbers": (
         lambda i: list(AREAS)[i % 3],
         ("--family", "gaussian"),
         2,
-        r"error: family gaussian needs numbers, and response 'y' has 3 names .*; use family 'categorical'",
+        r"error: family gaussian needs numbers, and response 'y' has 3 names .*; use --family categorical",
     ),
     "measurements for classes": (
         lambda i: i // 2 + 0.5,

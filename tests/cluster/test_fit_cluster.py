@@ -235,7 +235,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
 
 
 def test_a_memory_limit_that_is_no_size_is_refused() -> None:
-    with pytest.raises(InputError, match="memory limit must be a size"):
+    with pytest.raises(InputError, match="memory_limit must be a size"):
         ClusterOptions(memory_limit="lots")
 
 

@@ -153,7 +153,7 @@ class DaskExecutor:
                 error = failed.error
                 # first: what a client says that has just closed may be anything, such as an AttributeError
                 if self._client.status in ("closing", "closed") and not failed.raised_by_task:
-                    raise EngineError(f"{self._incomplete()}: {no_scheduler(self._client)}") from error
+                    raise EngineError(no_scheduler(self._client), place=self._incomplete()) from error
                 failure = classify(error, raised_by_task=failed.raised_by_task)
                 if failure is None:
                     raise error from error.__cause__
@@ -316,8 +316,12 @@ class DaskExecutor:
             raise WorkersLostError(stall)
         if idle > self._settings.iteration_budget:
             raise EngineError(
-                f"{self._incomplete()}: {stall}; if a partition may take that long, "
-                "raise the setting dslda.engine.iteration-budget in Dask's configuration"
+                stall,
+                place=self._incomplete(),
+                remedy=(
+                    "if a partition may take that long, raise the setting "
+                    "dslda.engine.iteration-budget in Dask's configuration"
+                ),
             )
         logger.warning("iteration %d: %s; waiting on", self._iteration, stall)
 
@@ -374,9 +378,12 @@ class DaskExecutor:
             raise AttemptError(error, raised_by_task=False) from error
         if deadly is not None:
             raise EngineError(
-                f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of its "
-                "documents, or the memory that they need, brings the process down; look at the workers' logs "
-                "and memory limits, or leave these documents out with documents="
+                f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of "
+                "its documents, or the memory that they need, brings the process down",
+                remedy=(
+                    "look at the workers' logs and memory limits",
+                    "leave these documents out with {documents=}",
+                ),
             )
 
     def _examine(self, parameters: Parameters) -> int | None:
@@ -423,8 +430,11 @@ class DaskExecutor:
             wait_for(self._client, [asked], timeout=max(timeout, 1.0))
         except TimeoutError as error:
             raise EngineError(
-                f"the cluster must have at least one worker, got none within {timeout:.0f} seconds; start "
-                f"workers, or leave out client and scheduler to work on this machine{self._last_stall}"
+                f"the cluster must have at least one worker, got none within {timeout:.0f} seconds",
+                remedy=(
+                    "start workers, or leave out client and scheduler to work on this "
+                    f"machine{self._last_stall}"
+                ),
             ) from error
         finally:
             release([asked])
@@ -434,7 +444,10 @@ class DaskExecutor:
 
     def _give_up(self, why: str, error: Exception) -> NoReturn:
         raise EngineError(
-            f"{self._incomplete()}: {why}, last with: "
-            f"{brief(error)}; see the workers' logs, and the settings dslda.engine in "
-            "Dask's configuration for how long to go on"
+            f"{why}, last with: {brief(error)}",
+            place=self._incomplete(),
+            remedy=(
+                "see the workers' logs, and the settings dslda.engine in Dask's configuration "
+                "for how long to go on"
+            ),
         ) from error

@@ -107,9 +107,11 @@ def check_parameters_fit(spec: FitSpec, n_terms: int, available: float, *, who: 
     room = max(available - PROCESS_BYTES, 0.0) / (8 * COPIES)
     most = int((math.sqrt(n_terms**2 + 4.0 * room) - n_terms) / 2.0)
     raise InputError(
-        f"n_topics must be at most {most:,} with {number_of(n_terms, 'term')} where {who} has {in_words(available)}, got "
-        f"{spec.n_topics:,}: parameters and sums take {in_words(_least_memory(spec.n_topics, n_terms))} at least; choose "
-        "fewer topics or a smaller vocabulary, or give it more memory"
+        f"must be at most {most:,} with {number_of(n_terms, 'term')} where {who} has "
+        f"{in_words(available)}, got {spec.n_topics:,}: parameters and sums take "
+        f"{in_words(_least_memory(spec.n_topics, n_terms))} at least",
+        parameter="n_topics",
+        remedy="choose fewer topics or a smaller vocabulary, or give it more memory",
     )
 
 

@@ -568,7 +568,7 @@ def test_responses_outside_the_domain_are_named(family: str, value: float, messa
         ({"response": ["a", "b"] * (D // 2)}, "must hold numbers, got 'a' in row 0; .*family categorical"),
         (
             {"family": "binomial", "response": ["a", "b", "c"] * (D // 3)},
-            "has 3 names .*use family 'categorical'",
+            "has 3 names .*use family='categorical'",
         ),
     ],
 )
