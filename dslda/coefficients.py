@@ -11,7 +11,7 @@ from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
 
 if TYPE_CHECKING:
-    from dslda.families.base import Family
+    pass
 
 __all__ = [
     "Coefficient",
@@ -125,7 +125,7 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
             for c in range(eta.shape[1])
             for k in np.flatnonzero(favoured == c)[np.argsort(-eta[favoured == c, c], kind="stable")].tolist()
         )
-    values = _family(record).coefficients_to_user(eta, record.scaling.center, record.scaling.scale)
+    values = record.family.coefficients_to_user(eta, record.scaling.center, record.scaling.scale)
     errors = _scale(record) * _errors(record)[:n_topics]
     order = np.argsort(values, kind="stable").tolist()
     return tuple(Coefficient(k, float(values[k]), float(errors[k])) for k in order)
@@ -190,15 +190,9 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
     return tuple(topics)
 
 
-def _family(record: ModelRecord) -> Family:
-    from dslda.families.registry import get_family
-
-    return get_family(record.spec.family, record.spec.family_options)
-
-
 def _scale(record: ModelRecord) -> float:
     """Factor from the scale of the fit to the user's units."""
-    return record.scaling.scale if _family(record).link == "identity" else 1.0
+    return record.scaling.scale if record.family.link == "identity" else 1.0
 
 
 def _errors(record: ModelRecord) -> NDArray[np.float64]:

@@ -169,9 +169,7 @@ class Model:
 
     @property
     def family(self) -> Family:
-        from dslda.families.registry import get_family
-
-        return get_family(self.spec.family, self.spec.family_options)
+        return self.record.family
 
     @property
     def classes(self) -> tuple[str, ...] | None:

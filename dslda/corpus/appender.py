@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.appended import APPENDED, AppendedGroup
-from dslda.corpus.manifest import Manifest, ResponseSummary
+from dslda.corpus.manifest import APPENDED, AppendedGroup, Manifest, ResponseSummary
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition, create_array
 from dslda.corpus.rows import BlockColumns
 from dslda.corpus.store import Corpus

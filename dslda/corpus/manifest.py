@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Annotated, Any, NamedTuple
 
-from dslda.corpus.appended import APPENDED, AppendedGroup, Place, appended_from_json
+import msgspec
+
 from dslda.corpus.levels import are_levels
-from dslda.corpus.summary import ResponseSummary, new_share, oov_share
+from dslda.corpus.summary import ResponseSummary, StoredSummary, new_share, oov_share
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
-from dslda.storage.json_fields import boolean, count, items, object_, optional, sorted_names, text
-from dslda.storage.typed_json import MANIFEST_CHECKSUM, is_whole, json_sha256, with_checksum
+from dslda.storage.typed_json import (
+    MANIFEST_CHECKSUM,
+    Count,
+    PositiveCount,
+    check_distinct,
+    check_sorted,
+    decode,
+    is_whole,
+    json_sha256,
+    with_checksum,
+)
 
 __all__ = [
+    "APPENDED",
     "ARRAYS",
     "ENCODING_TYPE",
     "ENCODING_VERSION",
+    "FIRST_ROW",
     "MAX_CHUNK_BYTES",
+    "AppendedGroup",
     "Manifest",
     "PartitionInfo",
+    "Place",
     "ResponseSummary",
     "is_unfinished",
 ]
@@ -30,6 +44,9 @@ ENCODING_TYPE = "dslda-corpus"
 ENCODING_VERSION = "1"
 APPENDED_VERSION = "2"
 """Of a corpus that was appended to: releases that know only one group of arrays must not read it as theirs."""
+APPENDED = "appended"
+"""Folder of the groups of arrays that appends added, and their field in the manifest."""
+REMEDY = ("copy the corpus again", "ingest again")
 
 MAX_CHUNK_BYTES = 2**31 - 1024
 """Blosc compresses buffers of less than 2 GB, so no row is larger."""
@@ -68,39 +85,49 @@ class PartitionInfo:
         offsets and the bytes.
     """
 
-    n_documents: int
-    nnz: int
-    n_tokens: int
-    n_empty: int
+    n_documents: Count
+    nnz: Count
+    n_tokens: Count
+    n_empty: Count
     checksum: str
-    column_checksums: Mapping[str, str] = field(default_factory=dict)
+    column_checksums: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields as a JSON object."""
-        return asdict(self)
+    def __post_init__(self) -> None:
+        if (self.n_documents + 1) * 8 > MAX_CHUNK_BYTES or self.nnz * 4 > MAX_CHUNK_BYTES:
+            raise ValueError(
+                f"`n_documents` must be below {MAX_CHUNK_BYTES // 8:,} and `nnz` at most {MAX_CHUNK_BYTES // 4:,}, "
+                f"got {self.n_documents:,} and {self.nnz:,}"
+            )
+        if self.n_empty > self.n_documents or self.nnz > self.n_tokens:
+            raise ValueError("`n_empty` must be at most `n_documents`, and `nnz` at most `n_tokens`")
 
-    @classmethod
-    def from_json(cls, data: object, where: str) -> PartitionInfo:
-        """The reverse of :meth:`to_json`; `where` begins the message of a FormatError."""
-        columns = object_(data, "column_checksums", where)
-        info = cls(
-            n_documents=count(data, "n_documents", where),
-            nnz=count(data, "nnz", where),
-            n_tokens=count(data, "n_tokens", where),
-            n_empty=count(data, "n_empty", where),
-            checksum=text(data, "checksum", where),
-            column_checksums={name: text(columns, name, f"{where}, column_checksums") for name in columns},
-        )
-        if (info.n_documents + 1) * 8 > MAX_CHUNK_BYTES or info.nnz * 4 > MAX_CHUNK_BYTES:
-            raise FormatError(
-                f"{where}: n_documents must be below {MAX_CHUNK_BYTES // 8:,} and nnz at most "
-                f"{MAX_CHUNK_BYTES // 4:,}, got {info.n_documents:,} and {info.nnz:,}"
-            )
-        if info.n_empty > info.n_documents or info.nnz > info.n_tokens:
-            raise FormatError(
-                f"{where}: n_empty must be at most n_documents, and nnz at most n_tokens, got {data!r:.200}"
-            )
-        return info
+
+@dataclass(frozen=True, slots=True)
+class AppendedGroup:
+    """The arrays that one append added.
+
+    Attributes
+    ----------
+    path : str
+        Path of their group in the store, ``appended/<name>``.
+    n_partitions : int
+        Rows of its arrays, at least 1.
+    """
+
+    # a path that leads out of the store would have other files read
+    path: Annotated[str, msgspec.Meta(pattern=rf"\A{APPENDED}/[0-9A-Za-z-]+\Z")]
+    n_partitions: PositiveCount
+
+
+class Place(NamedTuple):
+    """Position of a partition in the arrays: path of the group ("" the store itself), row, and number of rows."""
+
+    group: str
+    row: int
+    n_rows: int
+
+
+FIRST_ROW = Place("", 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +231,7 @@ class Manifest:
                 "responses": list(self.responses),
                 "covariates": list(self.covariates),
                 "levels": {name: list(levels) for name, levels in self.levels.items()},
-                "partitions": [partition.to_json() for partition in self.partitions],
+                "partitions": [asdict(partition) for partition in self.partitions],
             }
         )
 
@@ -227,7 +254,7 @@ class Manifest:
             "too_frequent": list(self.too_frequent),
             "responses": self._columns_to_json(self.responses),
             "covariates": self._columns_to_json(self.covariates),
-            "partitions": [partition.to_json() for partition in self.partitions],
+            "partitions": [asdict(partition) for partition in self.partitions],
             "provenance": dict(self.provenance),
         }
         if self.appended:
@@ -258,97 +285,102 @@ class Manifest:
             Not a corpus, another version, unfinished, or a field is missing or not valid.
         """
         _check_encoding(data, path)
-        where = f"{path}: manifest"
+        place = f"{path}: manifest"
         if MANIFEST_CHECKSUM in data and not is_whole(data):
             raise FormatError(
-                f"{where} does not agree with its own checksum, so it was damaged or edited; copy zarr.json "
-                "again or ingest again"
+                f"{place} does not agree with its own checksum, so it was damaged or edited",
+                remedy=("copy zarr.json again", "ingest again"),
             )
-        responses, response_levels = _columns_from_json(data, "responses", where)
-        covariates, covariate_levels = _columns_from_json(data, "covariates", where)
-        partitions = tuple(
-            PartitionInfo.from_json(entry, f"{where}, partitions[{i}]")
-            for i, entry in enumerate(items(data, "partitions", where))
-        )
-        appended: tuple[AppendedGroup, ...] = ()
-        if data["encoding-version"] == APPENDED_VERSION:
-            appended = appended_from_json(data, len(partitions), where)
-        manifest = cls(
-            n_terms=count(data, "n_terms", where),
-            vocabulary_sha256=text(data, "vocabulary_sha256", where),
-            has_document_frequency=boolean(data, "has_document_frequency", where),
-            has_weight=boolean(data, "has_weight", where),
-            has_doc_id=boolean(data, "has_doc_id", where),
-            text_settings=TextSettings.from_json(object_(data, "text_settings", where), where),
-            responses=responses,
-            covariates=covariates,
-            levels=response_levels | covariate_levels,
-            partitions=partitions,
-            provenance=object_(data, "provenance", where),
-            appended=appended,
-            # corpora that were written before they were kept have none of these
-            n_all_tokens=optional(count, data, "n_all_tokens", where),
-            n_too_frequent_tokens=optional(count, data, "n_too_frequent_tokens", where),
-            too_frequent=sorted_names(data, "too_frequent", where) if "too_frequent" in data else (),
-        )
-        if not partitions or manifest.n_terms < 1:
-            raise FormatError(
-                f"{where}: there must be at least one partition and one term, got {len(partitions)} and "
-                f"{manifest.n_terms}; copy the corpus again or ingest again"
-            )
-        for name, summaries in (("responses", responses), ("covariates", covariates)):
-            if len(summaries) != len(data[name]):
-                raise FormatError(f"{where}: field {name!r} must have distinct names, got one of them twice")
-            for column, summary in summaries.items():
-                if summary.n + summary.missing != manifest.n_documents:
-                    raise FormatError(
-                        f"{where}: n and missing of {column!r} in {name!r} must add up to the "
-                        f"{manifest.n_documents} documents, got {summary.n} and {summary.missing}"
-                    )
-        for name in covariates:
-            if name in responses and response_levels.get(name) != covariate_levels.get(name):
-                raise FormatError(f"{where}: {name!r} must have the same levels as response and as covariate")
-        for name in ("n_documents", "nnz", "n_tokens"):
-            found, expected = count(data, name, where), getattr(manifest, name)
-            if found != expected:
-                raise FormatError(
-                    f"{where}: field {name!r} must be the sum over partitions, {expected}, got {found}"
-                )
-        least = manifest.n_tokens + (manifest.n_too_frequent_tokens or 0)
-        if manifest.n_all_tokens is not None and manifest.n_all_tokens < least:
-            raise FormatError(
-                f"{where}: field 'n_all_tokens' must be at least n_tokens and n_too_frequent_tokens together, {least}, got "
-                f"{manifest.n_all_tokens}"
-            )
-        return manifest
+        if data["encoding-version"] == ENCODING_VERSION:
+            data = {name: value for name, value in data.items() if name != APPENDED}
+        stored = decode(data, _StoredManifest, place=place, remedy=REMEDY)
+        columns = (*stored.responses, *stored.covariates)
+        read: dict[str, Any] = {
+            "text_settings": TextSettings.from_json(stored.text_settings, place),
+            "responses": {column.name: column.summary() for column in stored.responses},
+            "covariates": {column.name: column.summary() for column in stored.covariates},
+            "levels": {
+                column.name: column.levels for column in columns if column.levels is not msgspec.UNSET
+            },
+        }
+        return cls(**{f.name: getattr(stored, f.name) for f in fields(cls) if f.name not in read}, **read)
 
 
-def _columns_from_json(
-    data: Mapping[str, Any], field_name: str, where: str
-) -> tuple[dict[str, ResponseSummary], dict[str, tuple[str, ...]]]:
-    """Summaries of the columns, and levels of the categorical ones, by name."""
-    summaries: dict[str, ResponseSummary] = {}
-    levels: dict[str, tuple[str, ...]] = {}
-    for i, entry in enumerate(items(data, field_name, where)):
-        here = f"{where}, {field_name}[{i}]"
-        name = text(entry, "name", here)
-        summary = summaries[name] = ResponseSummary.from_json(entry, here)
-        if "levels" not in entry:
-            continue
-        names = items(entry, "levels", here)
-        if not are_levels(names):
-            raise FormatError(
-                f"{here}: field 'levels' must be distinct strings in the order of their code points, got "
-                f"{names!r:.60}"
+class _StoredColumn(StoredSummary, frozen=True, kw_only=True):
+    """A response or covariate in a manifest."""
+
+    name: str
+    levels: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        summary = self.summary()
+        if isinstance(self.levels, msgspec.UnsetType):
+            return
+        if not are_levels(self.levels):
+            raise ValueError(
+                f"`levels` must be distinct strings in the order of their code points, got {self.levels!r:.60}"
             )
         codes = (summary.minimum, summary.maximum, *(summary.distinct or ())) if summary.n else ()
-        if not (summary.whole and all(0 <= code < len(names) for code in codes)):
-            raise FormatError(
-                f"{here}: the values must be codes 0..{len(names) - 1} of the levels, got a summary from "
+        if not (summary.whole and all(0 <= code < len(self.levels) for code in codes)):
+            raise ValueError(
+                f"the values must be codes 0..{len(self.levels) - 1} of the levels, got a summary from "
                 f"{summary.minimum:g} to {summary.maximum:g}"
             )
-        levels[name] = tuple(names)
-    return summaries, levels
+
+
+class _StoredManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a manifest; the optional ones are missing in corpora of earlier releases."""
+
+    n_documents: Count
+    n_terms: PositiveCount
+    nnz: Count
+    n_tokens: Count
+    n_all_tokens: Count | None = None
+    n_too_frequent_tokens: Count | None = None
+    vocabulary_sha256: str
+    has_document_frequency: bool
+    has_weight: bool
+    has_doc_id: bool
+    text_settings: dict[str, Any]
+    too_frequent: tuple[str, ...] = ()
+    responses: tuple[_StoredColumn, ...]
+    covariates: tuple[_StoredColumn, ...]
+    partitions: Annotated[tuple[PartitionInfo, ...], msgspec.Meta(min_length=1)]
+    provenance: dict[str, Any]
+    appended: tuple[AppendedGroup, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("n_documents", "nnz", "n_tokens"):
+            total = sum(getattr(partition, name) for partition in self.partitions)
+            if getattr(self, name) != total:
+                raise ValueError(
+                    f"`{name}` must be the sum over partitions, {total}, got {getattr(self, name)}"
+                )
+        for name in ("responses", "covariates"):
+            check_distinct(f"names of `{name}`", [column.name for column in getattr(self, name)])
+        for column in (*self.responses, *self.covariates):
+            if column.n + column.missing != self.n_documents:
+                raise ValueError(
+                    f"`n` and `missing` of {column.name!r} must add up to the {self.n_documents} documents, got "
+                    f"{column.n} and {column.missing}"
+                )
+        levels = {column.name: column.levels for column in self.responses}
+        for column in self.covariates:
+            if levels.get(column.name, column.levels) != column.levels:
+                raise ValueError(f"{column.name!r} must have the same levels as response and as covariate")
+        check_sorted("`too_frequent`", self.too_frequent)
+        least = self.n_tokens + (self.n_too_frequent_tokens or 0)
+        if self.n_all_tokens is not None and self.n_all_tokens < least:
+            raise ValueError(
+                f"`n_all_tokens` must be at least `n_tokens` and `n_too_frequent_tokens` together, {least}, got "
+                f"{self.n_all_tokens}"
+            )
+        check_distinct(f"paths of `{APPENDED}`", [group.path for group in self.appended])
+        n_appended = sum(group.n_partitions for group in self.appended)
+        if n_appended >= len(self.partitions):
+            raise ValueError(
+                f"`{APPENDED}` must have fewer than the {len(self.partitions)} partitions, got {n_appended}"
+            )
 
 
 def is_unfinished(data: Mapping[str, Any]) -> bool:
@@ -357,21 +389,23 @@ def is_unfinished(data: Mapping[str, Any]) -> bool:
 
 
 def _check_encoding(data: Mapping[str, Any], path: str) -> None:
-    """Refuse anything but a finished corpus of the version this release reads."""
+    """Refuse anything but a finished corpus of a version that this release reads."""
     kind, version = data.get("encoding-type"), data.get("encoding-version")
     if kind == "dslda-model":
         raise FormatError(
-            f"{path} is a model, not a corpus; give the path of a corpus, or open it with load_model"
+            f"{path} is a model, not a corpus",
+            remedy=("give the path of a corpus", "look at it with {load_model()}"),
         )
     if kind != ENCODING_TYPE:
-        raise FormatError(f"{path} is not a dslda corpus; make one with dslda ingest")
+        raise FormatError(f"{path} is not a dslda corpus", remedy="make one with dslda ingest")
     if version not in (ENCODING_VERSION, APPENDED_VERSION):
         raise FormatError(
-            f"{path} is a corpus of version {version!r}, this release of dslda reads versions "
-            f"{ENCODING_VERSION!r} and {APPENDED_VERSION!r}; update dslda"
+            f"{path} is a corpus of version {version!r}, and this release of dslda reads versions "
+            f"{ENCODING_VERSION!r} and {APPENDED_VERSION!r}",
+            remedy="update dslda",
         )
     if is_unfinished(data):
         raise FormatError(
-            f"{path} is unfinished, it has no manifest yet: the ingest that writes it is running or was cut "
-            "short; wait for it, or ingest again"
+            f"{path} is unfinished, it has no manifest yet: the ingest that writes it is running or was cut short",
+            remedy=("wait for it", "ingest again"),
         )

@@ -12,10 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.appended import FIRST_ROW, Place
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import are_codes
-from dslda.corpus.manifest import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo
+from dslda.corpus.manifest import ARRAYS, FIRST_ROW, MAX_CHUNK_BYTES, PartitionInfo, Place
 from dslda.corpus.vocabulary import decode_strings
 from dslda.exceptions import FormatError, InputError
 from dslda.storage.location import Location

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.appended import Place
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.manifest import Manifest, PartitionInfo, ResponseSummary
+from dslda.corpus.manifest import Manifest, PartitionInfo, Place, ResponseSummary
 from dslda.corpus.partition_reader import REMEDY, PartitionReader, StoredArrays
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dslda.exceptions import FormatError, InputError
-from dslda.storage.json_fields import boolean, count, items, number
+from dslda.exceptions import InputError
+from dslda.storage.typed_json import Count
 
-__all__ = ["DISTINCT_LIMIT", "ResponseSummary", "merged_moments", "new_share", "oov_share"]
+__all__ = ["DISTINCT_LIMIT", "ResponseSummary", "StoredSummary", "merged_moments", "new_share", "oov_share"]
 
 LOOKS = {
     "missing": "no value",
@@ -165,29 +166,44 @@ class ResponseSummary:
             "counts": None if self.counts is None else list(self.counts),
         }
 
-    @classmethod
-    def from_json(cls, data: object, where: str) -> ResponseSummary:
-        """The reverse of :meth:`to_json`; `where` begins the message of a FormatError."""
-        n, missing = count(data, "n", where), count(data, "missing", where)
-        if n == 0:
-            return cls(missing=missing)
-        assert isinstance(data, dict)
-        distinct, counts = _distinct_from_json(data, where)
-        summary = cls(
-            n=n,
-            missing=missing,
-            mean=number(data, "mean", where),
-            variance=number(data, "variance", where),
-            minimum=number(data, "minimum", where),
-            maximum=number(data, "maximum", where),
-            whole=boolean(data, "whole", where),
-            distinct=distinct,
-            counts=counts,
-        )
+
+class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary in a manifest, as :meth:`ResponseSummary.to_json` wrote it."""
+
+    n: Count
+    missing: Count
+    mean: float | None = None
+    variance: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    whole: bool | None = None
+    distinct: tuple[float, ...] | None = None
+    counts: tuple[Count, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.summary()
+
+    def summary(self) -> ResponseSummary:
+        """The summary.
+
+        Raises
+        ------
+        ValueError
+            The fields contradict one another.
+        """
+        if self.n == 0:
+            return ResponseSummary(missing=self.missing)
+        for name in ("mean", "variance", "minimum", "maximum", "whole"):
+            if getattr(self, name) is None:
+                raise ValueError(f"`{name}` must not be `null` where `n` is not 0")
+        values = {field.name: getattr(self, field.name) for field in fields(ResponseSummary)}
+        summary = ResponseSummary(**values | ({"counts": None} if self.distinct is None else {}))
         if summary.variance < 0 or summary.minimum > summary.maximum:
-            raise FormatError(
-                f"{where}: minimum must not exceed maximum nor variance be negative, got {data!r:.200}"
-            )
+            raise ValueError("`minimum` must not exceed `maximum` nor `variance` be negative")
+        if self.distinct is not None and (
+            self.counts is None or len(self.counts) != len(self.distinct) or sum(self.counts) != self.n
+        ):
+            raise ValueError(f"`counts` must say how many of `n` = {self.n} have each distinct value")
         return summary
 
 
@@ -223,17 +239,3 @@ def _merge_counts(
         return None, None
     values = sorted(total)
     return tuple(values), tuple(total[value] for value in values)
-
-
-def _distinct_from_json(
-    data: dict[str, Any], where: str
-) -> tuple[tuple[float, ...] | None, tuple[int, ...] | None]:
-    if data.get("distinct") is None:
-        return None, None
-    distinct = tuple(
-        number({"distinct": value}, "distinct", where) for value in items(data, "distinct", where)
-    )
-    counts = tuple(count({"counts": value}, "counts", where) for value in items(data, "counts", where))
-    if len(counts) != len(distinct) or sum(counts) != data["n"]:
-        raise FormatError(f"{where}: counts must say how many of n = {data['n']} have each distinct value")
-    return distinct, counts

@@ -7,8 +7,7 @@ import logging
 import os
 import re
 
-from dslda.corpus.appended import APPENDED
-from dslda.corpus.manifest import Manifest, is_unfinished
+from dslda.corpus.manifest import APPENDED, Manifest, is_unfinished
 from dslda.exceptions import FormatError, InputError
 from dslda.storage.location import METADATA, Location
 

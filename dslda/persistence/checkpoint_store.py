@@ -15,19 +15,26 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.storage.errors import reaching
-from dslda.storage.json_fields import count, items, object_, text
 from dslda.storage.location import METADATA, Location, check_not_in_store
 from dslda.storage.lock import LOCK_INSIDE, UNLOCKED, Lock, only_writer
 from dslda.storage.output import check_writable, writing
-from dslda.storage.typed_json import is_whole, json_sha256, with_checksum
-from dslda.storage.zarr_arrays import damaged, entries, read_arrays, write_array
+from dslda.storage.typed_json import (
+    PositiveCount,
+    check_distinct,
+    decode,
+    is_whole,
+    json_sha256,
+    with_checksum,
+)
+from dslda.storage.zarr_arrays import StoredArray, damaged, entries, read_arrays, write_array
 
 __all__ = ["ENCODING_TYPE", "CheckpointRecord", "CheckpointStore", "read_checkpoint"]
 
@@ -35,6 +42,7 @@ ENCODING_TYPE = "dslda-checkpoint"
 ENCODING_VERSION = "1"
 STATE = re.compile(r"state-[0-9a-f]{12}")
 TRACE = "trace"
+REMEDY = ("copy it again", "train from the beginning")
 READ_ATTEMPTS = 5
 
 
@@ -61,6 +69,17 @@ class CheckpointRecord:
     def n_iterations(self) -> int:
         """Complete iterations."""
         return len(next(iter(self.trace.values())))
+
+
+class _CheckpointManifest(msgspec.Struct, frozen=True):
+    iterations: PositiveCount
+    state: Annotated[str, msgspec.Meta(pattern=rf"\A{STATE.pattern}\Z")]
+    trace: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    fit: dict[str, Any]
+    arrays: dict[str, StoredArray]
+
+    def __post_init__(self) -> None:
+        check_distinct("`trace`", self.trace)
 
 
 class CheckpointStore:
@@ -266,25 +285,23 @@ def _read(location: Location) -> tuple[CheckpointRecord, str]:
 
 
 def _record(location: Location, data: Mapping[str, Any]) -> CheckpointRecord:
-    where = f"{location.url}: attributes"
-    state = text(data, "state", where)
-    if not STATE.fullmatch(state):
-        raise FormatError(f"{where}: field 'state' must be the name of a group, got {state!r:.60}")
-    fit = object_(data, "fit", where)
-    names = items(data, "trace", where)
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise FormatError(f"{where}: field 'trace' must be a list of distinct names, got {names!r:.60}")
-    arrays = read_arrays(_inside(location, state), object_(data, "arrays", where), what="checkpoint")
+    place = f"{location.url}: attributes"
+    manifest = decode(data, _CheckpointManifest, place=place, remedy=REMEDY)
+    arrays = read_arrays(location.child(manifest.state), manifest.arrays, what="checkpoint")
     for name, array in arrays.items():
         if array.dtype != np.float64 or not (name == TRACE or np.isfinite(array).all()):
             raise damaged(location.url, name, "has values that no checkpoint can have", what="checkpoint")
     trace = arrays.pop(TRACE, np.zeros((0, 0)))
-    if trace.shape != (count(data, "iterations", where), len(names)) or not len(trace):
+    if trace.shape != (manifest.iterations, len(manifest.trace)):
         raise FormatError(
-            f"{where}: array 'trace' must have a row for each iteration, got shape {trace.shape}"
+            f"array 'trace' must have a row for each iteration, got shape {trace.shape}",
+            place=place,
+            remedy=REMEDY,
         )
-    columns = {name: np.ascontiguousarray(column) for name, column in zip(names, trace.T, strict=True)}
-    return CheckpointRecord(arrays, columns, fit)
+    columns = {
+        name: np.ascontiguousarray(column) for name, column in zip(manifest.trace, trace.T, strict=True)
+    }
+    return CheckpointRecord(arrays, columns, manifest.fit)
 
 
 def _arrays(record: CheckpointRecord) -> dict[str, NDArray[np.float64]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,13 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.persistence.training_profile import Reference
+from dslda.storage.typed_json import Count, Share
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 from dslda.wording import number_of
+
+if TYPE_CHECKING:
+    from dslda.families.base import Family
 
 __all__ = ["HeldOut", "Measure", "ModelRecord", "TrainingSummary"]
 
@@ -38,10 +42,10 @@ class HeldOut:
         None where it cannot be told.
     """
 
-    n_documents: int
+    n_documents: Count
     measure: Measure
     value: float
-    standard_error: float | None
+    standard_error: float | None = None
 
     @property
     def is_worse_than_mean(self) -> bool:
@@ -87,16 +91,16 @@ class TrainingSummary:
         were written before it was kept.
     """
 
-    n_documents: int
-    n_labelled: int
-    n_empty: int
-    n_tokens: int
-    n_unconverged: int
-    n_iterations: int
+    n_documents: Count
+    n_labelled: Count
+    n_empty: Count
+    n_tokens: Count
+    n_unconverged: Count
+    n_iterations: Count
     converged: bool
     interrupted: bool
-    oov_share: float | None = None
-    new_share: float | None = None
+    oov_share: Share | None = None
+    new_share: Share | None = None
     held_out: HeldOut | None = None
 
 
@@ -174,6 +178,14 @@ class ModelRecord:
     pearson: NDArray[np.float64] | None = None
     reference: Reference | None = None
     checksum: str | None = None
+
+    @property
+    def family(self) -> Family:
+        """The response family, with its options."""
+        # families load a compiler, which nobody needs who only reads a model
+        from dslda.families.registry import get_family
+
+        return get_family(self.spec.family, self.spec.family_options)
 
     @property
     def scaling(self) -> Scaling:

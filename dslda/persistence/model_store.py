@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,9 @@ from numpy.typing import NDArray
 
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
-from dslda.persistence.model_manifest import (
-    ENCODING_TYPE,
-    check_manifest,
-    read_fields,
-    to_json,
-)
+from dslda.persistence.model_manifest import ENCODING_TYPE, ModelManifest, read_manifest, to_json
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.training_profile import N_BINS, Reference
-from dslda.storage.json_fields import count, items, object_
 from dslda.storage.location import Location, check_output, move_into_place
 from dslda.storage.output import check_writable, report_leftovers, writing
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
@@ -126,77 +121,49 @@ def read_model(
         It is not a model, damaged, truncated, or of a version this release cannot read.
     """
     location = Location.of(path, storage_options)
-    data = location.read_attributes()
-    check_manifest(data, location.url)
-    fields = read_fields(data, location.url)
-    arrays = read_arrays(location, object_(data, "arrays", location.url), what="model")
-    n_topics, n_terms = (count(data, name, location.url) for name in ("n_topics", "n_terms"))
+    manifest = read_manifest(location.read_attributes(), location.url)
+    stored = _ModelArrays(location.url, read_arrays(location, manifest.arrays, what="model"))
+    fields = manifest.record_fields(location.url)
+    n_topics, classes = manifest.n_topics, manifest.classes
     n_covariates = len(fields["design"].covariates)
-    classes = fields["classes"]
-    is_classes = "eta" in arrays and arrays["eta"].ndim == 2 and classes is not None
-    per_class = (len(classes),) if is_classes else ()
-    if classes is not None and not is_classes and len(classes) != 2:
-        raise FormatError(
-            f"{location.url}: field 'classes' must name the 2 classes, got {len(classes)}; train again"
-        )
-    parameters = Parameters(
-        topics=np.ascontiguousarray(_take(arrays, "topics", (n_topics, n_terms), location.url).T),
-        alpha=_take(arrays, "alpha", (n_topics,), location.url),
-        eta=_take(arrays, "eta", (n_topics, *per_class), location.url),
-        delta=_take(arrays, "delta", arrays["delta"].shape[:1], location.url)
-        if "delta" in arrays
-        else np.zeros(0),
-        zeta=_take(arrays, "zeta", (n_covariates, *per_class), location.url)
-        if "zeta" in arrays
-        else np.zeros((n_covariates, *per_class)),
-        concentration=_take(arrays, "concentration", (n_topics,), location.url)
-        if fields["spec"].topic_estimation == "variational"
-        else None,
-    )
     n = n_topics + n_covariates
-    for name, least in (
-        ("topics", 0.0),
-        ("alpha", np.finfo(np.float64).tiny),
-        ("eta", -np.inf),
-        ("delta", -np.inf),
-        ("zeta", -np.inf),
-        ("concentration", np.finfo(np.float64).tiny),
-    ):
-        values = getattr(parameters, name)
-        if values is None:
-            continue
-        if not np.isfinite(values).all() or values.min(initial=np.inf) < least:
-            raise damaged(location.url, name, "has values that no model can have")
-    record = ModelRecord(
-        parameters=parameters,
-        covariance=_take(arrays, "covariance", (*per_class, n, n), location.url)
-        if "covariance" in arrays
-        else None,
-        vocabulary=_vocabulary(arrays, data, location.url),
-        prevalence=_take(arrays, "prevalence", (n_topics,), location.url) if "prevalence" in arrays else None,
-        base=_take(arrays, "base", per_class or (1,), location.url) if "base" in arrays else None,
-        pearson=_take(arrays, "pearson", (2,), location.url) if "pearson" in arrays else None,
-        reference=_reference(arrays, n_topics, classes, location.url),
-        checksum=data[MANIFEST_CHECKSUM],
-        trace=_trace(arrays, items(data, "trace", location.url), location.url),
+    per_class: tuple[int, ...] = ()
+    if classes is not None:
+        eta = stored.arrays.get("eta")
+        if eta is not None and eta.ndim == 2:
+            per_class = (len(classes),)
+        elif len(classes) != 2:
+            raise FormatError(
+                f"field 'classes' must name the 2 classes, got {len(classes)}",
+                place=location.url,
+                remedy="train again",
+            )
+    tiny = float(np.finfo(np.float64).tiny)
+    topics = np.ascontiguousarray(stored.take("topics", (n_topics, manifest.n_terms), least=0.0).T)
+    topics.setflags(write=False)
+    delta = stored.arrays.get("delta")
+    return ModelRecord(
+        parameters=Parameters(
+            topics=topics,
+            alpha=stored.take("alpha", (n_topics,), least=tiny),
+            eta=stored.take("eta", (n_topics, *per_class), least=-np.inf),
+            delta=np.zeros(0) if delta is None else stored.take("delta", delta.shape[:1], least=-np.inf),
+            zeta=stored.take("zeta", (n_covariates, *per_class), least=-np.inf)
+            if n_covariates
+            else np.zeros((0, *per_class)),
+            concentration=stored.take("concentration", (n_topics,), least=tiny)
+            if fields["spec"].topic_estimation == "variational"
+            else None,
+        ),
+        covariance=stored.optional("covariance", (*per_class, n, n)),
+        vocabulary=_vocabulary(stored.arrays, manifest, location.url),
+        prevalence=stored.optional("prevalence", (n_topics,)),
+        base=stored.optional("base", per_class or (1,)),
+        pearson=stored.optional("pearson", (2,)),
+        reference=_reference(stored, n_topics, classes),
+        trace=_trace(stored, manifest.trace),
         **fields,
     )
-    for array in (
-        parameters.topics,
-        parameters.alpha,
-        parameters.eta,
-        parameters.delta,
-        parameters.zeta,
-        parameters.concentration,
-        record.covariance,
-        record.prevalence,
-        record.base,
-        record.pearson,
-        *record.trace.values(),
-    ):
-        if array is not None:
-            array.setflags(write=False)
-    return record
 
 
 def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
@@ -229,68 +196,87 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _reference(
-    arrays: Mapping[str, NDArray[Any]], n_topics: Any, classes: Any, path: str
-) -> Reference | None:
-    """What documents scored later are compared with; None in models that were written before it was kept."""
-    if "reference_topic_counts" not in arrays:
+@dataclass(frozen=True, slots=True)
+class _ModelArrays:
+    """The arrays of a model as read.
+
+    Attributes
+    ----------
+    url : str
+        Of the model, for messages.
+    arrays : mapping of str to ndarray
+    """
+
+    url: str
+    arrays: Mapping[str, NDArray[Any]]
+
+    def take(self, name: str, shape: tuple[int, ...], *, least: float | None = None) -> NDArray[np.float64]:
+        """An array of this shape, read-only; with `least`, of finite values that are not below."""
+        array = self.arrays.get(name)
+        if array is None or array.shape != shape or array.dtype != np.float64:
+            raise FormatError(
+                f"array {name!r} must be float64 of shape {shape}", place=self.url, remedy="train again"
+            )
+        if least is not None and not (np.isfinite(array).all() and array.min(initial=np.inf) >= least):
+            raise self.damaged(name)
+        array.setflags(write=False)
+        return array
+
+    def optional(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
+        """The same, None where the model has none."""
+        return self.take(name, shape) if name in self.arrays else None
+
+    def damaged(self, name: str) -> FormatError:
+        """The error of values that no model can have."""
+        return damaged(self.url, name, "has values that no model can have", what="model")
+
+
+def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | None) -> Reference | None:
+    """Documents that later ones are compared with; None in models of releases that kept none."""
+    if "reference_topic_counts" not in stored.arrays:
         return None
-    of_classes = "reference_prediction_borders" not in arrays
-    bins = (len(classes),) if of_classes and classes else (N_BINS,)
-    names = {
-        "prediction_counts": bins,
-        "topic_borders": (n_topics, N_BINS - 1),
-        "topic_counts": (n_topics, N_BINS),
-        "topic_means": (n_topics,),
-        "of_training": (1,),
+    borders = stored.optional("reference_prediction_borders", (N_BINS - 1,))
+    names = (classes or ()) if borders is None else ()
+    counts = {
+        name: stored.take(f"reference_{name}", shape)
+        for name, shape in (
+            ("prediction_counts", (len(names) or N_BINS,)),
+            ("topic_counts", (n_topics, N_BINS)),
+        )
     }
-    found = {name: _take(arrays, f"reference_{name}", shape, path) for name, shape in names.items()}
-    for name in ("prediction_counts", "topic_counts"):
-        if (found[name] < 0).any() or (found[name] != np.floor(found[name])).any():
-            raise damaged(path, f"reference_{name}", "has values that no model can have")
+    for name, values in counts.items():
+        if (values < 0).any() or (values != np.floor(values)).any():
+            raise stored.damaged(f"reference_{name}")
     return Reference(
-        prediction_borders=np.zeros(0)
-        if of_classes
-        else _take(arrays, "reference_prediction_borders", (N_BINS - 1,), path),
-        prediction_counts=found["prediction_counts"].astype(np.int64),
-        topic_borders=found["topic_borders"],
-        topic_counts=found["topic_counts"].astype(np.int64),
-        topic_means=found["topic_means"],
-        residuals=_take(arrays, "reference_residuals", (2,), path)
-        if "reference_residuals" in arrays
-        else None,
-        classes=tuple(classes or ()) if of_classes else (),
-        of_training=bool(found["of_training"][0]),
+        prediction_borders=np.zeros(0) if borders is None else borders,
+        prediction_counts=counts["prediction_counts"].astype(np.int64),
+        topic_borders=stored.take("reference_topic_borders", (n_topics, N_BINS - 1)),
+        topic_counts=counts["topic_counts"].astype(np.int64),
+        topic_means=stored.take("reference_topic_means", (n_topics,)),
+        residuals=stored.optional("reference_residuals", (2,)),
+        classes=names,
+        of_training=bool(stored.take("reference_of_training", (1,))[0]),
     )
 
 
-def _take(
-    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[Any, ...], path: str
-) -> NDArray[np.float64]:
-    array = arrays.get(name)
-    if array is None or array.shape != shape or array.dtype != np.float64:
-        raise FormatError(f"{path}: array {name!r} must be float64 of shape {shape}; train again")
-    return array
-
-
-def _trace(arrays: Mapping[str, NDArray[Any]], names: list[str], path: str) -> dict[str, NDArray[np.float64]]:
+def _trace(stored: _ModelArrays, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     if not names:
         return {}
-    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise FormatError(f"{path}: field 'trace' must be a list of distinct names, got {names!r:.60}")
-    array = _take(arrays, "trace", (*arrays.get("trace", np.zeros(0)).shape[:1], len(names)), path)
-    return {name: np.ascontiguousarray(column) for name, column in zip(names, array.T, strict=True)}
+    n_iterations = len(stored.arrays.get("trace", ()))
+    columns = np.ascontiguousarray(stored.take("trace", (n_iterations, len(names))).T)
+    columns.setflags(write=False)
+    return dict(zip(names, columns, strict=True))
 
 
-def _vocabulary(arrays: Mapping[str, NDArray[Any]], data: Mapping[str, Any], path: str) -> Vocabulary | None:
-    if data.get("vocabulary_sha256") is None:
+def _vocabulary(arrays: Mapping[str, NDArray[Any]], manifest: ModelManifest, path: str) -> Vocabulary | None:
+    if manifest.vocabulary_sha256 is None:
         return None
     try:
         vocabulary = Vocabulary.from_bytes(
             arrays["vocabulary"], arrays["vocabulary_offsets"], arrays.get("document_frequency")
         )
-    except (KeyError, ValueError, InputError) as error:
-        raise damaged(path, "vocabulary", "is not valid") from error
-    if vocabulary.sha256 != data["vocabulary_sha256"] or len(vocabulary) != data["n_terms"]:
-        raise damaged(path, "vocabulary", "does not agree with its hash")
+    except (KeyError, ValueError) as error:
+        raise damaged(path, "vocabulary", "is not valid", what="model") from error
+    if vocabulary.sha256 != manifest.vocabulary_sha256 or len(vocabulary) != manifest.n_terms:
+        raise damaged(path, "vocabulary", "does not agree with its hash", what="model")
     return vocabulary

@@ -190,7 +190,6 @@ def extras_of(
     from dataclasses import replace
 
     from dslda.families.answers import is_in_domain
-    from dslda.families.registry import get_family
 
     design = record.design
     # inference takes no weight of a document; nor, without a response, its class or event
@@ -200,7 +199,7 @@ def extras_of(
         plain = replace(plain, class_weight=None, auxiliary=design.auxiliary if design.trials else None)
     elif record.parameters.n_classes is None:
         auxiliary = columns.get(design.auxiliary or "")
-        family = get_family(record.spec.family, record.spec.family_options)
+        family = record.family
         if (bad := ~is_in_domain(family, y, auxiliary)).any():
             row = int(np.argmax(bad))
             raise InputError(

@@ -41,10 +41,9 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     """Predictions for a block of documents, their responses left out."""
     # imported late: reading a model does not wait for compiled code
     from dslda.families.answers import checked_mean, checked_probabilities
-    from dslda.families.registry import get_family
 
     block, parameters = counted.block, record.parameters
-    family = get_family(record.spec.family, record.spec.family_options)
+    family = record.family
     posterior, extras = inferred(record, counted, family)
     omega, variance = linear_predictor(record, posterior, extras)
     mean = checked_mean(family, omega, variance, parameters.delta)
@@ -160,11 +159,10 @@ def training_proportions(
     -------
     ndarray of float64, shape (D, K)
     """
-    from dslda.families.registry import get_family
     from dslda.variational.estep import infer
 
     parameters = record.design.weighed(record.parameters, back=True)
-    family = get_family(record.spec.family, record.spec.family_options)
+    family = record.family
     parts, first = [np.zeros((0, record.parameters.n_topics))], 0
     for documents in counted:
         block = documents.block

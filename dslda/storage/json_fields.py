@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -34,34 +33,11 @@ def count(data: object, name: str, where: str) -> int:
     return value
 
 
-def number(data: object, name: str, where: str) -> float:
-    """A finite number."""
-    value = _get(data, name, where)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise _refuse(name, "a finite number", value, where)
-    return float(value)
-
-
 def optional(
     check: Callable[[object, str, str], T], data: Mapping[str, Any], name: str, where: str
 ) -> T | None:
     """A field that one of these functions checks, or None where it is null or not there."""
     return None if data.get(name) is None else check(data, name, where)
-
-
-def positive(data: object, name: str, where: str) -> float:
-    """A finite number above 0."""
-    value = number(data, name, where)
-    if value <= 0:
-        raise _refuse(name, "above 0", value, where)
-    return value
-
-
-def boolean(data: object, name: str, where: str) -> bool:
-    value = _get(data, name, where)
-    if not isinstance(value, bool):
-        raise _refuse(name, "true or false", value, where)
-    return value
 
 
 def text(data: object, name: str, where: str) -> str:
@@ -77,14 +53,6 @@ def items(data: object, name: str, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise _refuse(name, "a list", value, where)
     return value
-
-
-def sorted_names(data: object, name: str, where: str) -> tuple[str, ...]:
-    """A list of distinct strings in the order of their code points."""
-    values = items(data, name, where)
-    if not all(isinstance(value, str) for value in values) or values != sorted(set(values)):
-        raise _refuse(name, "distinct strings in the order of their code points", values, where)
-    return tuple(values)
 
 
 def object_(data: object, name: str, where: str) -> dict[str, Any]:

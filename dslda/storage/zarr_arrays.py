@@ -6,16 +6,18 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import FormatError
 from dslda.storage.location import Location
+from dslda.storage.typed_json import Count
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-__all__ = ["checksum", "damaged", "entries", "read_arrays", "write_array"]
+__all__ = ["StoredArray", "checksum", "damaged", "entries", "read_arrays", "write_array"]
 
 CHUNK_BYTES = 32 * 2**20
 
@@ -24,6 +26,14 @@ CHUNK_BYTES = 32 * 2**20
 DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
 
 REMEDY = {"model": "copy it again or train again", "checkpoint": "copy it again, or train from the beginning"}
+
+
+class StoredArray(msgspec.Struct, frozen=True):
+    """Entry of an array in a manifest."""
+
+    shape: tuple[Count, ...]
+    dtype: str
+    checksum: str
 
 
 def checksum(*arrays: NDArray[Any]) -> str:
@@ -35,7 +45,7 @@ def checksum(*arrays: NDArray[Any]) -> str:
 
 
 def entries(arrays: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Any]]:
-    """What a manifest says of each array: shape, data type and checksum."""
+    """Entries of arrays for a manifest, as plain values."""
     return {
         name: {"shape": list(array.shape), "dtype": array.dtype.name, "checksum": checksum(array)}
         for name, array in arrays.items()
@@ -63,15 +73,16 @@ def write_array(store: Store, name: str, array: NDArray[Any]) -> None:
     target[...] = array
 
 
-def read_arrays(location: Location, described: Mapping[str, Any], *, what: str) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    location: Location, described: Mapping[str, StoredArray], *, what: str
+) -> dict[str, NDArray[Any]]:
     """Read the arrays that a manifest describes.
 
     Parameters
     ----------
     location : Location
         Of the group that holds them.
-    described : mapping
-        As :func:`entries` made it.
+    described : mapping of str to StoredArray
     what : {"model", "checkpoint"}
 
     Raises
@@ -87,14 +98,14 @@ def read_arrays(location: Location, described: Mapping[str, Any], *, what: str) 
         try:
             stored = zarr.open_array(store, path=name, mode="r", zarr_format=3)
             # before it is read: a size that somebody wrote there would be allocated
-            intact = list(stored.shape) == entry["shape"] and stored.dtype.name == entry["dtype"]
+            intact = stored.shape == entry.shape and stored.dtype.name == entry.dtype
             array = np.asarray(stored[...]) if intact else np.zeros(0)
-            intact = intact and checksum(array) == entry["checksum"]
+            intact = intact and checksum(array) == entry.checksum
         except (*DAMAGE, FileNotFoundError) as error:
             raise damaged(location.url, name, "cannot be read", what=what) from error
         except MemoryError as error:
             raise FormatError(
-                f"{location.url}: array {name!r} says that its shape is {entry['shape']}, which does not fit into "
+                f"{location.url}: array {name!r} says that its shape is {list(entry.shape)}, which does not fit into "
                 f"memory; if the {what} is not that large, it was damaged or edited: copy it again"
             ) from error
         if not intact:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dslda.corpus.manifest import Manifest, PartitionInfo
-from dslda.corpus.summary import DISTINCT_LIMIT, ResponseSummary
+from dslda.corpus.summary import DISTINCT_LIMIT, ResponseSummary, StoredSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
-from dslda.storage.typed_json import canonical_json, json_sha256
+from dslda.storage.typed_json import canonical_json, decode, json_sha256
 from dslda.storage.zarr_arrays import checksum
 
 MANIFEST = Manifest(
@@ -147,60 +147,84 @@ REQUIRED = [
 def test_missing_field_is_named(name):
     data = MANIFEST.to_json()
     del data[name]
-    with pytest.raises(FormatError, match=f"x: manifest: field '{name}' is missing"):
+    with pytest.raises(FormatError, match=f"x: manifest: Object missing required field `{name}`; copy"):
         Manifest.from_json(resealed(data), "x")
 
 
 @pytest.mark.parametrize("name", [*REQUIRED, *OPTIONAL])
 def test_field_of_wrong_type_is_named(name):
     data = MANIFEST.to_json() | {name: -1.5}
-    with pytest.raises(FormatError, match=f"x: manifest: field '{name}' must be .*, got -1.5"):
+    with pytest.raises(FormatError, match=rf"x: manifest: Expected .*, got `float` - at `\$\.{name}`"):
         Manifest.from_json(resealed(data), "x")
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("n_documents",), 4, "field 'n_documents' must be the sum over partitions, 3, got 4"),
-        (("n_tokens",), 6, "field 'n_tokens' must be the sum"),
-        (("n_all_tokens",), 6, "field 'n_all_tokens' must be at least n_tokens and .* together, 7, got 6"),
-        (("too_frequent",), ["b", "a"], "field 'too_frequent' must be distinct strings in the order"),
-        (("too_frequent",), ["a", 1], "field 'too_frequent' must be distinct strings"),
-        (("nnz",), True, "field 'nnz' must be a whole number"),
-        (("partitions", 1, "nnz"), -1, r"partitions\[1\]: field 'nnz' must be a whole number >= 0, got -1"),
-        (("partitions", 1), 7, r"partitions\[1\] must be a JSON object, got 7"),
-        (("partitions", 0, "n_empty"), 3, r"partitions\[0\]: n_empty must be at most n_documents"),
-        (("partitions", 0, "checksum"), None, r"partitions\[0\]: field 'checksum' must be a string"),
-        (("partitions", 0, "column_checksums", "response/0"), 1, "field 'response/0' must be a string"),
-        (("responses", 0, "name"), 3, r"responses\[0\]: field 'name' must be a string"),
-        (("responses", 0, "mean"), "1", r"responses\[0\]: field 'mean' must be a finite number, got '1'"),
+        (("n_documents",), 4, "`n_documents` must be the sum over partitions, 3, got 4"),
+        (("n_tokens",), 6, "`n_tokens` must be the sum"),
+        (("n_all_tokens",), 6, "`n_all_tokens` must be at least `n_tokens` and .* together, 7, got 6"),
+        (("too_frequent",), ["b", "a"], "`too_frequent` must be distinct strings in the order"),
+        (("too_frequent",), ["a", 1], r"Expected `str`, got `int` - at `\$.too_frequent\[1\]`"),
+        (("nnz",), True, r"Expected `int`, got `bool` - at `\$.nnz`"),
+        (("partitions", 1, "nnz"), -1, r"Expected `int` >= 0 - at `\$.partitions\[1\].nnz`"),
+        (("partitions", 1), 7, r"Expected `object`, got `int` - at `\$.partitions\[1\]`"),
+        (
+            ("partitions", 0, "n_empty"),
+            3,
+            r"`n_empty` must be at most `n_documents`.* - at `\$.partitions\[0\]`",
+        ),
+        (
+            ("partitions", 0, "checksum"),
+            None,
+            r"Expected `str`, got `null` - at `\$.partitions\[0\].checksum`",
+        ),
+        (
+            ("partitions", 0, "column_checksums", "response/0"),
+            1,
+            r"Expected `str`, got `int` - at `\$.partitions\[0\].column_checksums",
+        ),
+        (("responses", 0, "name"), 3, r"Expected `str`, got `int` - at `\$.responses\[0\].name`"),
+        (("responses", 0, "mean"), "1", r"Expected `float \| null`, got `str` - at `\$.responses\[0\].mean`"),
         (
             ("responses", 0, "variance"),
             -1,
-            r"responses\[0\]: minimum must not exceed maximum nor variance be negative",
+            r"`minimum` must not exceed `maximum` nor `variance` be negative - at `\$.responses\[0\]`",
         ),
-        (("responses", 0, "whole"), 0, "field 'whole' must be true or false"),
-        (("responses", 0, "distinct"), [None], "field 'distinct' must be a finite number"),
-        (("responses", 0, "distinct"), 3, "field 'distinct' must be a list"),
-        (("responses", 1, "name"), "rating", "field 'responses' must have distinct names"),
-        (("covariates", 1, "name"), "age", "field 'covariates' must have distinct names"),
-        (("covariates", 0, "mean"), None, r"covariates\[0\]: field 'mean' must be a finite number, got None"),
-        (("covariates", 0, "n"), 2, "counts must say how many of n = 2 have each distinct value"),
-        (("responses", 1, "missing"), 2, "n and missing of 'none/at all' in 'responses' must add up"),
-        (("responses", 2, "levels"), None, r"responses\[2\]: field 'levels' must be a list, got None"),
-        (("responses", 2, "levels"), {"a": 1}, r"responses\[2\]: field 'levels' must be a list"),
+        (("responses", 0, "whole"), 0, "Expected `bool"),
+        (
+            ("responses", 0, "distinct"),
+            [None],
+            r"Expected `float`, got `null` - at `\$.responses\[0\].distinct\[0\]`",
+        ),
+        (("responses", 0, "distinct"), 3, "Expected `array"),
+        (("responses", 1, "name"), "rating", "names of `responses` must be distinct"),
+        (("covariates", 1, "name"), "age", "names of `covariates` must be distinct"),
+        (
+            ("covariates", 0, "mean"),
+            None,
+            r"`mean` must not be `null` where `n` is not 0 - at `\$.covariates\[0\]`",
+        ),
+        (("covariates", 0, "n"), 2, "`counts` must say how many of `n` = 2 have each distinct value"),
+        (("responses", 1, "missing"), 2, "`n` and `missing` of 'none/at all' must add up"),
+        (("responses", 2, "levels"), None, r"Expected `array`, got `null` - at `\$.responses\[2\].levels`"),
+        (
+            ("responses", 2, "levels"),
+            {"a": 1},
+            r"Expected `array`, got `object` - at `\$.responses\[2\].levels`",
+        ),
         (
             ("responses", 2, "levels"),
             ["a", "b", 3],
-            r"responses\[2\]: field 'levels' must be distinct strings",
+            r"Expected `str`, got `int` - at `\$.responses\[2\].levels\[2\]`",
         ),
-        (("responses", 2, "levels"), ["a", "b", "b"], "field 'levels' must be distinct strings in the order"),
-        (("responses", 2, "levels"), ["a", "b", "\ud800"], "field 'levels' must be distinct strings"),
-        (("responses", 2, "levels"), ["b", "a", "c"], "field 'levels' must be distinct strings in the order"),
+        (("responses", 2, "levels"), ["a", "b", "b"], "`levels` must be distinct strings in the order"),
+        (("responses", 2, "levels"), ["a", "b", "\ud800"], "`levels` must be distinct strings"),
+        (("responses", 2, "levels"), ["b", "a", "c"], "`levels` must be distinct strings in the order"),
         (
             ("responses", 2, "levels"),
             ["a", "b"],
-            r"responses\[2\]: the values must be codes 0..1 of the levels",
+            r"the values must be codes 0..1 of the levels.* - at `\$.responses\[2\]`",
         ),
         (("responses", 2, "levels"), [], "the values must be codes"),
         (
@@ -210,7 +234,11 @@ def test_field_of_wrong_type_is_named(name):
         ),
         (("responses", 2, "whole"), False, "the values must be codes 0..2"),
         (("responses", 2, "distinct"), [0, 9], "the values must be codes 0..2"),
-        (("covariates", 1, "levels"), ["L"], r"covariates\[1\]: the values must be codes 0..0 of the levels"),
+        (
+            ("covariates", 1, "levels"),
+            ["L"],
+            r"the values must be codes 0..0 of the levels.* - at `\$.covariates\[1\]`",
+        ),
         (("responses", 2, "name"), "größe", "'größe' must have the same levels as response and as covariate"),
         (("text_settings", "min_df"), {"documents": 0}, "x: manifest: text settings: min_df must be"),
     ],
@@ -266,7 +294,7 @@ def test_merged_summaries_are_the_summary_of_all_values(parts):
     scale = 1 + max((abs(v) for part in parts for v in part if v == v), default=0)
     assert np.isclose(merged.mean, whole.mean, atol=1e-10 * scale, equal_nan=True)
     assert np.isclose(merged.variance, whole.variance, atol=1e-10 * scale**2, equal_nan=True)
-    back = ResponseSummary.from_json(through_json(merged.to_json()), "x")
+    back = decode(through_json(merged.to_json()), StoredSummary, place="x").summary()
     assert back.to_json() == merged.to_json()
 
 

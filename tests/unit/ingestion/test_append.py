@@ -468,11 +468,11 @@ def test_damage_to_what_was_appended_is_found_and_named(old, second):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"path": "appended/../../other"}, "path must be appended/ and a name"),
-        ({"path": "/etc"}, "path must be appended/ and a name"),
-        ({"n_partitions": 0}, "n_partitions at least 1"),
-        ({"n_partitions": 10**6}, "must name distinct groups of fewer than the"),
-        ({"path": None}, "'path'"),
+        ({"path": "appended/../../other"}, r"\$.appended\[0\].path"),
+        ({"path": "/etc"}, r"\$.appended\[0\].path"),
+        ({"n_partitions": 0}, r"\$.appended\[0\].n_partitions"),
+        ({"n_partitions": 10**6}, "must have fewer than the"),
+        ({"path": None}, r"\$.appended\[0\].path"),
     ],
 )
 def test_groups_that_cannot_be_are_refused(old, second, change, message):
