@@ -1,11 +1,18 @@
-"""A lock on an output in an object store, where no system gives it up with the process that holds it.
+"""A lock on an output in an object store, where no system releases it with the process that holds it.
 
-In a folder of its own are the locks ``1``, ``2``, ..., objects that are created exclusively and never written again; who has
-the highest holds it. Beside each its holder renews a beat, ``<number>.<token>``. Who finds a lock looks at that beat for a
-while: where it stands still the holder is gone, and the next number may be created, by one of all that try. Nothing compares
-the clocks of two machines, or asks any machine for the time.
+A folder holds the locks ``1``, ``2``, ..., objects that are created exclusively and never written again; the owner of the
+highest holds the lock. Beside its lock a holder renews a beat, ``<number>.<token>``. A run that meets a lock watches its beat
+for a while. Where the beat stands still the holder is gone, and one of those that try may create the next number. Nothing
+compares the clocks of two machines, or asks a machine for the time.
 
-A holder that stood still itself for so long may have lost its lock without knowing: :meth:`Lease.check` tells.
+A holder that stood still for that long may have lost its lock without knowing; :meth:`Lease.check` tells.
+
+Why not a conditional write of the manifest alone, which would refuse the second run at its end? File systems of fsspec can
+create an object only where none is (``pipe_file(mode="create")`` of s3fs, gcsfs, adlfs and memory), but have no common way to
+replace one only if it is unchanged, and an append, an overwrite, a checkpoint and a run of scores all replace theirs. And two
+runs mix before their manifests: chunks of a corpus or model and parts of scores have fixed names, which zarr and readers of a
+folder expect, so that each run would overwrite what the other has written. The same exclusive creation, used once more at the
+beginning, keeps the second run away from all of it.
 """
 
 from __future__ import annotations
@@ -37,7 +44,7 @@ RENEWAL_SECONDS = 10.0
 
 LOOK_SECONDS = 3.0
 LOOKS = 15
-"""A beat that is the same in so many looks stands still. Looks are counted, not seconds: who looks may stand still too."""
+"""A beat that is the same in so many looks stands still. Not in so many seconds: the watcher may stand still too."""
 
 ATTEMPTS = 100
 ATTEMPT_SECONDS = 0.1
@@ -49,7 +56,7 @@ LOCK = re.compile(r"\d+")
 BEAT = re.compile(r"\d+\.[0-9a-f]{32}")
 
 _held: set[str] = set()
-"""Tokens of this process, whose threads need not be looked at."""
+"""Tokens of this process, whose threads need no watching."""
 
 
 class NoExclusiveCreationError(DsldaError):
@@ -58,7 +65,7 @@ class NoExclusiveCreationError(DsldaError):
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """Whose a lock is."""
+    """Owner of a lock."""
 
     number: int
     token: str
@@ -75,7 +82,7 @@ class Lease:
     folder : str
         Of the locks, in it.
     output : str
-        As messages name what is locked.
+        Name of the locked output in messages.
     """
 
     def __init__(self, fs: Any, folder: str, output: str) -> None:
@@ -89,32 +96,33 @@ class Lease:
         self._thread = threading.Thread(target=self._renew, name="dslda-lease", daemon=True)
 
     def acquire(self) -> None:
-        """Take the lock; wait for that only as long as it takes to see whether its holder is gone.
+        """Take the lock; wait only as long as it takes to see whether its holder is gone.
 
         Raises
         ------
         OutputError
             Another run holds it.
         NoExclusiveCreationError
-            There can be no lock here.
+            There can be no lock in this file system.
         """
         for _ in range(ATTEMPTS):
             try:
-                found = self._numbers()
+                numbers = self._numbers()
             except Exception as error:
                 raise NoExclusiveCreationError(reason_of(error)) from error
-            holder = self._read(max(found)) if found else None
-            if found and (holder is None or not self._is_gone(holder)):
+            holder = self._read(max(numbers)) if numbers else None
+            if numbers and (holder is None or not self._is_gone(holder)):
                 continue
-            self._number = max(found, default=0) + 1
-            if self._create() and self._is_alone(found, holder):
+            self._number = max(numbers, default=0) + 1
+            if self._create() and self._is_alone(numbers, holder):
                 break
-            # somebody else has begun in the same moment
+            # another run has begun in the same moment
             self._remove_own()
             time.sleep(random.uniform(0, ATTEMPT_SECONDS))
         else:
             raise OutputError(
-                f"{self._output} could not be written: its lock {self._folder} comes and goes; try again"
+                f"{self._output} could not be written: its lock {self._folder} comes and goes",
+                remedy="try again",
             )
         _held.add(self._token)
         self._write_beat(0)
@@ -122,7 +130,7 @@ class Lease:
         self._remove_others()
 
     def check(self) -> None:
-        """Refuse to go on where the lock was lost; to be asked before anything that makes an output complete.
+        """Refuse to go on where the lock was lost; call this before anything that makes an output complete.
 
         Raises
         ------
@@ -130,16 +138,18 @@ class Lease:
             This process stood still for so long that another run took it for gone; or the lock cannot be read.
         """
         try:
-            found = self._numbers()
+            numbers = self._numbers()
             own = self._read(self._number)
         except Exception as error:
             raise OutputError(
-                f"{self._output} could not be written: its lock cannot be read: {reason_of(error)}; try again"
+                f"{self._output} could not be written: its lock cannot be read: {reason_of(error)}",
+                remedy="try again",
             ) from error
-        if own is None or own.token != self._token or max(found, default=0) != self._number:
+        if own is None or own.token != self._token or max(numbers, default=0) != self._number:
             raise OutputError(
                 f"{self._output} was given to another run: this one stood still for so long that it was taken for one that "
-                "was killed, so it writes nothing more; look at what is there, and run it again"
+                "was killed, so it writes nothing more",
+                remedy="look at what is there, and run it again",
             )
 
     def release(self) -> None:
@@ -154,7 +164,7 @@ class Lease:
         return [int(name) for name in self._names() if LOCK.fullmatch(name)]
 
     def _names(self) -> list[str]:
-        self._fs.invalidate_cache()  # what others did
+        self._fs.invalidate_cache()  # it does not know what others did
         try:
             return [os.path.basename(entry.rstrip("/")) for entry in self._fs.ls(self._folder, detail=False)]
         except (FileNotFoundError, NotADirectoryError):
@@ -178,8 +188,8 @@ class Lease:
         if raw is None:
             return None
         try:
-            said = json.loads(raw)
-            return _Holder(number, said["token"], said["process"], said["host"])
+            signature = json.loads(raw)
+            return _Holder(number, signature["token"], signature["process"], signature["host"])
         except (ValueError, KeyError, TypeError):  # not ours: nobody renews it
             return _Holder(number, "", None, None)
 
@@ -188,8 +198,8 @@ class Lease:
 
     def _create(self) -> bool:
         """Create the lock of this number, unless it is there."""
-        who = {"process": os.getpid(), "host": socket.gethostname(), "token": self._token}
-        raw, path = json.dumps(who).encode(), self._path(str(self._number))
+        signature = {"process": os.getpid(), "host": socket.gethostname(), "token": self._token}
+        raw, path = json.dumps(signature).encode(), self._path(str(self._number))
         try:
             try:
                 self._fs.pipe_file(path, raw, mode="create")
@@ -200,20 +210,20 @@ class Lease:
         except FileExistsError:
             pass  # it may be ours all the same: a request whose answer was lost is sent again
         except Exception as error:
-            # what S3 says to some of those who come in the same moment
+            # the answer of S3 to some of those that come in the same moment
             if "ConditionalRequestConflict" not in str(error):
                 raise NoExclusiveCreationError(reason_of(error)) from error
-        # a server that knows no conditions has let the last one overwrite the others
+        # a server that knows no conditions lets the last one overwrite the others
         own = self._read(self._number)
         return own is not None and own.token == self._token
 
     def _is_alone(self, before: list[int], holder: _Holder | None) -> bool:
-        """Whether nobody has begun between the look at what was there before and the creation of the lock."""
+        """Whether nobody began between the look at the locks before and the creation of this one."""
         others = set(self._numbers()) - {self._number}
         return others <= set(before) and (holder is None or self._read(holder.number) in (None, holder))
 
     def _is_gone(self, holder: _Holder) -> bool:
-        """Whether the holder of a lock is gone; False where the lock is not as it was any more.
+        """Whether the holder of a lock is gone; False where the lock has changed meanwhile.
 
         Raises
         ------
@@ -237,10 +247,10 @@ class Lease:
             time.sleep(LOOK_SECONDS)
             if self._read(holder.number) != holder or max(self._numbers(), default=0) > holder.number:
                 return False
-            now = self._beat_of(holder)
-            if now == ENDED:
+            latest = self._beat_of(holder)
+            if latest == ENDED:
                 return True
-            if now != beat:
+            if latest != beat:
                 raise refused
         logger.info("process %s on %s is gone: going on with %s", holder.process, holder.host, self._output)
         return True
@@ -257,7 +267,7 @@ class Lease:
             self._fs.pipe_file(self._path(self._beat_name), json.dumps({"beat": beat}).encode())
 
     def _remove_others(self) -> None:
-        """Remove what runs before have left: lower locks, and beats of any."""
+        """Remove what earlier runs have left: lower locks, and beats of any."""
         with contextlib.suppress(Exception):
             for name in self._names():
                 is_lower = LOCK.fullmatch(name) and int(name) < self._number
@@ -285,7 +295,7 @@ class Lease:
 
 @contextlib.contextmanager
 def leased(fs: Any, folder: str, output: str) -> Iterator[Lease]:
-    """A lease that is held while this is entered; parameters and errors as :class:`Lease` and its acquiring have them."""
+    """Hold a lease; parameters and errors are those of :class:`Lease` and :meth:`Lease.acquire`."""
     lease = Lease(fs, folder, output)
     try:
         with writing(output):

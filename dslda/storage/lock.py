@@ -1,6 +1,6 @@
-"""One writer at a time: a lock on an output that the operating system gives up with the process that holds it.
+"""One writer at a time: a lock on an output that the operating system releases with the process that holds it.
 
-In an object store, where no system does, it is a :mod:`lease <dslda.storage.lease>`.
+In an object store, where no system does that, the lock is a :mod:`lease <dslda.storage.lease>`.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ __all__ = ["LOCK_INSIDE", "UNLOCKED", "Lock", "only_writer"]
 logger = logging.getLogger("dslda.output")
 
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL})
-"""What the system says where a file system has no locks."""
+"""Errors of the system where a file system has no locks."""
 
 LOCK_INSIDE = ".lock"
-"""The file of a lock inside an output, in an object store its folder."""
+"""File of a lock inside an output; in an object store its folder."""
 
 ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What is known of a lock while it is entered.
+    """A lock that is held.
 
     Attributes
     ----------
     alone : bool
-        Nobody else is writing: not known where nothing could be locked.
+        Nobody else is writing. False where nothing could be locked, so that nobody knows.
     lease : Lease or None
-        Of an output in an object store, which alone can be lost while it is entered.
+        Only the lock on an output in an object store can be lost while it is held.
     """
 
     alone: bool
     lease: Lease | None = None
 
     def check(self) -> None:
-        """Refuse to go on where the lock was lost: to be asked before a manifest is written.
+        """Refuse to go on where the lock was lost; call this before a manifest is written.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class Lock:
             self.lease.check()
 
     def is_lost(self) -> bool:
-        """Whether what is in the place may be another run's by now."""
+        """Whether the output may belong to another run by now."""
         try:
             self.check()
         except OutputError:
@@ -72,19 +72,18 @@ UNLOCKED = Lock(alone=False)
 
 @contextlib.contextmanager
 def only_writer(location: Location, *, inside: bool = False) -> Iterator[Lock]:
-    """Keep other processes, and other threads of this one, from writing an output while this is entered.
+    """Keep other processes, and other threads of this one, from writing an output.
 
-    The lock is on the file ``.<name>.lock`` beside the output, or ``.lock`` inside. It is the operating system's: it ends
-    with its process, however that ends, and a file that a killed process has left locks nothing. In an object store these
-    are folders, of a :class:`~dslda.storage.lease.Lease`: a lock that a killed process has left is given to the next run when
-    that has looked at it for a while. Workers need none.
+    The lock is on the file ``.<name>.lock`` beside the output, or ``.lock`` inside. The operating system releases it with its
+    process, so that the file of a killed process locks nothing. In an object store the lock is a folder, which holds a
+    :class:`~dslda.storage.lease.Lease`; the next run takes the lease of a killed process after a while. Workers need no lock.
 
     Parameters
     ----------
     location : Location
-        In the memory of this process nothing is locked.
+        Outputs in the memory of this process are not locked.
     inside : bool
-        The output is a folder that stays while it is written, and may be all of a disk that one may write to.
+        The output is a folder that stays while it is written; it may be all of a disk that one may write to.
 
     Yields
     ------
@@ -106,7 +105,7 @@ def only_writer(location: Location, *, inside: bool = False) -> Iterator[Lock]:
         try:
             yield Lock(locked)
         finally:
-            # while it is still locked: afterwards the file may be another's
+            # before the lock ends, since afterwards the file may be another's
             with contextlib.suppress(OSError):
                 os.remove(path)
             os.close(descriptor)
@@ -122,7 +121,7 @@ def _remotely(location: Location, *, inside: bool) -> Iterator[Lock]:
     folder = f"{root}/{LOCK_INSIDE}" if inside else f"{parent}/.{name}.lock"
     with contextlib.ExitStack() as stack:
         try:
-            if "::" in location.url:  # a cache shows what others renew as it was
+            if "::" in location.url:  # a cache hides what others renew
                 raise NoExclusiveCreationError("it is written through another file system")
             lock = Lock(True, stack.enter_context(leased(fs, folder, location.url)))
         except NoExclusiveCreationError as error:
@@ -136,45 +135,43 @@ def _acquire(path: str, output: str) -> tuple[int, bool]:
         with writing(output):
             try:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            except FileNotFoundError:  # another run that failed has removed the folder it had made
+            except FileNotFoundError:  # another run that failed has removed the folder that it had made
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 continue
             except IsADirectoryError:
                 raise OutputError(
-                    f"{output} could not be written: its lock {path} must be a file, it is a folder; remove that"
+                    f"{output} could not be written: its lock {path} must be a file, it is a folder",
+                    remedy="remove that",
                 ) from None
         try:
             locked = _lock(descriptor, path, output)
             if locked and not _is_at(descriptor, path):
-                os.close(descriptor)  # who had the lock has removed the file in the meantime
+                os.close(descriptor)  # the holder before removed the file meanwhile
                 continue
             _sign(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor, locked
-    raise OutputError(f"{output} could not be written: its lock {path} comes and goes; try again")
+    raise OutputError(f"{output} could not be written: its lock {path} comes and goes", remedy="try again")
 
 
 def _lock(descriptor: int, path: str, output: str) -> bool:
+    # not a FileLock: that opens the file itself, and falls back to one that a killed process leaves locked
+    from filelock import lock_descriptor
+
     try:
-        import fcntl
-    except ImportError:  # Windows
-        return _without_lock(output, "this operating system is without file locks")
-    try:
-        # not lockf: that lock would be lost with any other descriptor of the file
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise written_by_another(output, *_signature(path)) from None
+        if lock_descriptor(descriptor, blocking=False):
+            return True
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
         return _without_lock(output, str(error.strerror))
-    return True
+    raise written_by_another(output, *_signature(path))
 
 
-def _without_lock(output: str, why: str) -> bool:
-    logger.warning("%s is not locked (%s): see to it that no other run writes it now", output, why)
+def _without_lock(output: str, reason: str) -> bool:
+    logger.warning("%s is not locked (%s): see to it that no other run writes it now", output, reason)
     return False
 
 
@@ -186,16 +183,19 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def _sign(descriptor: int) -> None:
-    """Write who holds the lock, which is only for the message: a full disk does not matter."""
+    """Write the holder's name, which only messages need: a full disk does not matter."""
+    holder = json.dumps({"process": os.getpid(), "host": socket.gethostname()})
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode())
+        # behind the first byte, which nobody else can read while Windows locks it
+        os.write(descriptor, f" {holder}".encode())
 
 
 def _signature(path: str) -> tuple[object, object]:
     try:
-        with open(path, "rb") as file:
-            holder = json.load(file)
+        with open(path, "rb", buffering=0) as file:
+            file.seek(1)
+            holder = json.loads(file.read())
         return holder["process"], holder["host"]
     except (OSError, ValueError, KeyError, TypeError):  # it is just being written
         return None, None
@@ -203,12 +203,12 @@ def _signature(path: str) -> tuple[object, object]:
 
 @contextlib.contextmanager
 def _folders(folder: str, output: str) -> Iterator[None]:
-    """Make the missing folders above an output, and remove at the end those in which nothing was made."""
+    """Make the missing folders above an output; remove those that are empty at the end."""
     missing = []
-    above = folder
-    while not os.path.lexists(above):
-        missing.append(above)
-        above = os.path.dirname(above)
+    parent = folder
+    while not os.path.lexists(parent):
+        missing.append(parent)
+        parent = os.path.dirname(parent)
     with writing(output):
         os.makedirs(folder, exist_ok=True)
     try:

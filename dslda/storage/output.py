@@ -1,4 +1,4 @@
-"""Outputs: refused before the work where they cannot be written, and errors that name them and not our files."""
+"""Outputs: a refusal before the work where they cannot be written, and errors that name them and not our files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["FULL", "check_writable", "report_leftovers", "writing", "written_by_
 logger = logging.getLogger("dslda.output")
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says when there is no room: of the disk, of the user, in a file."""
+"""Errors of the system when there is no room: of the disk, of the user, in a file."""
 
 
 def check_writable(location: Location) -> None:
-    """Make something beside an output and remove it, since only that tells whether it will be possible.
+    """Make something beside an output and remove it, since only that tells whether the output can be written.
 
-    Rights alone do not: a file system can be full or read-only, and a network may have rules of its own. A
-    missing local parent folder is looked for upwards, since it is made later.
+    Rights alone do not: a file system can be full or read-only, and a network may have rules of its own. Where the local
+    parent folder is missing, the nearest one above it is tried, since the folders between are made later.
 
     Raises
     ------
@@ -55,13 +55,13 @@ def check_writable(location: Location) -> None:
     except Exception as error:
         where = f" in {folder}" if location.local else ""
         raise InputError(
-            f"{location.url} cannot be written: {reason_of(error)}{where}; choose another path"
+            f"{location.url} cannot be written: {reason_of(error)}{where}", remedy="choose another path"
         ) from error
 
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turn what the system says while an output is written into an error that names the output.
+    """Turn errors of the system while an output is written into one that names the output.
 
     Parameters
     ----------
@@ -71,50 +71,51 @@ def writing(path: str) -> Iterator[None]:
     Raises
     ------
     OutputError
-        In the place of what the system says, or a library beneath a file system.
+        Replaces the error of the system, or of a library beneath a file system.
     """
     try:
         yield
-    except (DsldaError, BrokenPipeError):  # a reader that has all it wants is no error
+    except (DsldaError, BrokenPipeError):  # a reader may leave when it has enough
         raise
     except Exception as error:
         if not is_of_file_system(error):
             raise
         is_full = isinstance(error, OSError) and error.errno in FULL
-        remedy = "make room there, or choose another path" if is_full else "choose another path"
-        raise OutputError(f"{path} could not be written: {reason_of(error)}; {remedy}") from error
+        remedy = [*(["make room there"] if is_full else []), "choose another path"]
+        raise OutputError(f"{path} could not be written: {reason_of(error)}", remedy=remedy) from error
 
 
-def is_among(path: str, given: str) -> bool:
-    """Whether a local file is one that a path, folder or pattern of an input names, or lies in such a folder."""
-    real, place = os.path.realpath(path), os.path.realpath(given)
+def is_among(path: str, pattern: str) -> bool:
+    """Whether a path, folder or pattern of an input covers a local file."""
+    real, place = os.path.realpath(path), os.path.realpath(pattern)
     if real == place or real.startswith(os.path.join(place, "")):
         return True
     return any(
-        os.path.realpath(each) == real or (os.path.exists(path) and os.path.samefile(path, each))
-        for each in glob.iglob(given, recursive=True)
-        if os.path.exists(each)
+        os.path.realpath(file) == real or (os.path.exists(path) and os.path.samefile(path, file))
+        for file in glob.iglob(pattern, recursive=True)
+        if os.path.exists(file)
     )
 
 
 def report_leftovers(path: str) -> None:
-    """Log what runs that were killed have left beside a local output.
+    """Log the leftovers of killed runs beside a local output.
 
-    They are not removed, since nothing tells them from what a run is writing now.
+    They are not removed, since nothing tells them from what another run is writing.
     """
     for left in Location(path, local=True).hidden("partial", "old"):
-        what = "the output that was there before" if left.url.endswith(".old") else "an unfinished output"
+        kind = "the output that was there before" if left.url.endswith(".old") else "an unfinished output"
         logger.warning(
             "%s is %s, left by a run that was killed; remove it if no other run is writing %s now",
             left.url,
-            what,
+            kind,
             os.path.basename(path),
         )
 
 
 def written_by_another(path: str, process: object = None, host: object = None) -> OutputError:
-    """The error of an output that another run is writing: which, where that is known."""
+    """The error of an output that another run is writing; it names the run where that is known."""
     holder = "" if process is None else f" (process {process} on {host})"
     return OutputError(
-        f"{path} is being written by another run{holder}; wait for it to end, or choose another path"
+        f"{path} is being written by another run{holder}",
+        remedy=("wait for it to end", "choose another path"),
     )
