@@ -204,10 +204,8 @@ def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     """Contributions to the linear predictors of a block; see :meth:`dslda.model.Model.contributions`."""
     import pyarrow as pa
 
-    from dslda.families.registry import get_family
-
     parameters, design, scaling = record.parameters, record.design, record.scaling
-    family = get_family(record.spec.family, record.spec.family_options)
+    family = record.family
     posterior, extras = inferred(record, counted, family)
     omega, _ = linear_predictor(record, posterior, extras)
     known = posterior.n_known_tokens[:, np.newaxis]
