@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -18,7 +19,7 @@ from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.program import Session
 from dslda.exceptions import InputError, OutputExistsError
 from dslda.storage.location import Location, check_not_in_store
-from dslda.storage.output import check_writable, is_among, report_leftovers, writing
+from dslda.storage.output import check_writable, is_among, replacing, report_leftovers, writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,22 +192,12 @@ def _output(path: str | None) -> Iterator[IO[str]]:
         return
     location = Location(os.path.realpath(path), True)  # a link stays, what it points to is replaced
     report_leftovers(location.url)
-    temporary = location.sibling("partial").url
-    try:
+    with replacing(location, path) as raw:
+        stream = io.TextIOWrapper(raw, encoding="utf-8", newline="")
+        yield stream
         with writing(path):
-            stream = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closing can fail too
-        try:
-            yield stream
-        except BaseException:
-            with suppress(OSError):  # of the disk that is full already
-                stream.close()
-            raise
-        with writing(path):
-            stream.close()
-            os.replace(temporary, location.url)
-    finally:
-        with suppress(OSError):
-            os.remove(temporary)
+            stream.flush()
+        stream.detach()
 
 
 def _write(

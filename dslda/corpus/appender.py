@@ -18,7 +18,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import OutputError
 from dslda.storage.location import Location
 from dslda.storage.lock import UNLOCKED, Lock
-from dslda.storage.output import writing
+from dslda.storage.output import replace_attributes, writing
 
 __all__ = ["CorpusAppender"]
 
@@ -147,8 +147,7 @@ class CorpusAppender(PartitionWriter):
             n_too_frequent_tokens=_sum(old.n_too_frequent_tokens, self._n_too_frequent_tokens),
         )
         lock.check()
-        with writing(self._location.url):
-            self._location.replace_attributes(manifest.to_json())
+        replace_attributes(self._location, manifest.to_json(), self._location.url)
         self._target = None
 
     def abort(self, lock: Lock = UNLOCKED) -> None:

@@ -17,7 +17,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.storage.location import Location, check_output, move_into_place
 from dslda.storage.lock import UNLOCKED, Lock
-from dslda.storage.output import check_writable, report_leftovers, writing
+from dslda.storage.output import check_writable, replace_attributes, report_leftovers, writing
 
 __all__ = ["CorpusWriter", "WrittenPartition", "check_corpus_output"]
 
@@ -242,8 +242,8 @@ class CorpusWriter(PartitionWriter):
             n_too_frequent_tokens=self._n_too_frequent_tokens,
         )
         lock.check()
+        replace_attributes(target, manifest.to_json(), self._location.url)
         with writing(self._location.url):
-            target.replace_attributes(manifest.to_json())
             if target != self._location:
                 move_into_place(
                     target,

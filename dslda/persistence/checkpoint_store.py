@@ -14,7 +14,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -25,7 +25,7 @@ from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsE
 from dslda.storage.errors import reaching
 from dslda.storage.location import METADATA, Location, check_not_in_store
 from dslda.storage.lock import LOCK_INSIDE, UNLOCKED, Lock, only_writer
-from dslda.storage.output import check_writable, writing
+from dslda.storage.output import check_writable, flush, replace_file, writing
 from dslda.storage.typed_json import (
     PositiveCount,
     check_distinct,
@@ -41,6 +41,8 @@ __all__ = ["ENCODING_TYPE", "CheckpointRecord", "CheckpointStore", "read_checkpo
 ENCODING_TYPE = "dslda-checkpoint"
 ENCODING_VERSION = "1"
 STATE = re.compile(r"state-[0-9a-f]{12}")
+UNFINISHED = re.compile(rf"\.{re.escape(METADATA)}\.[0-9a-f]{{8}}\.partial")
+"""A manifest whose writing was cut short."""
 TRACE = "trace"
 REMEDY = ("copy it again", "train from the beginning")
 READ_ATTEMPTS = 5
@@ -134,7 +136,7 @@ class CheckpointStore:
                 "choose another path"
             )
         # where something is, what matters is the folder itself
-        check_writable(self._location if found is None else _inside(self._location, METADATA))
+        check_writable(self._location if found is None else self._location.child(METADATA))
         self._known = {None if found is None else _identity(found)}
 
     def read(self) -> CheckpointRecord | None:
@@ -162,7 +164,7 @@ class CheckpointStore:
                     f"{self.url} keeps the checkpoint before: parameters must be finite, got {array_name} that are not"
                 )
         name = f"state-{uuid.uuid4().hex[:12]}"
-        group = _inside(self._location, name)
+        group = self._location.child(name)
         try:
             with writing(self.url):
                 self._check_owner()  # before all that is large is written in vain, after every iteration
@@ -219,7 +221,7 @@ class CheckpointStore:
             except (FileNotFoundError, NotADirectoryError):
                 return []
         names = (os.path.basename(entry.rstrip("/")) for entry in found if entry.rstrip("/") != root)
-        return [name for name in names if name and name != LOCK_INSIDE]
+        return [name for name in names if name and name != LOCK_INSIDE and not UNFINISHED.fullmatch(name)]
 
     def _check_owner(self) -> None:
         self._lock.check()
@@ -233,28 +235,20 @@ class CheckpointStore:
     def _commit(self, group: Location, attributes: Mapping[str, Any]) -> None:
         """Replace the manifest, in one step."""
         metadata = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-        content = json.dumps(metadata, indent=2, allow_nan=False).encode()
-        if not self._location.local:
-            fs, root = self._location.file_system()
-            fs.pipe_file(f"{root}/{METADATA}", content)
-            return
-        written = os.path.join(group.url, "manifest")
-        with open(written, "xb") as stream:
-            stream.write(content)
         # on the disk before they are named there: a machine that loses power must not keep the name alone
-        for folder, _, files in os.walk(group.url):
+        for folder, _, files in os.walk(group.url) if group.local else ():
             for file in files:
-                _flush(os.path.join(folder, file))
-            _flush(folder)
-        os.replace(written, os.path.join(self.url, METADATA))
-        _flush(self.url)
+                flush(os.path.join(folder, file))
+            flush(folder)
+        content = json.dumps(metadata, indent=2, allow_nan=False).encode()
+        replace_file(self._location.child(METADATA), content, self.url)
 
     def _remove_all_but(self, name: str) -> None:
         """Remove the state before, and what writes that were killed have left."""
         with contextlib.suppress(Exception):  # rights to write need not be rights to remove
-            for entry in self._entries():
-                if STATE.fullmatch(entry) and entry != name:
-                    _inside(self._location, entry).remove()
+            for entry in self._location.entries():
+                if (STATE.fullmatch(entry) and entry != name) or UNFINISHED.fullmatch(entry):
+                    self._location.child(entry).remove()
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointRecord:
@@ -343,17 +337,3 @@ def _check_manifest(data: Mapping[str, Any], path: str) -> None:
 def _identity(data: Mapping[str, Any]) -> str:
     """What tells one state of a checkpoint from another, damaged or not."""
     return json_sha256(dict(data))
-
-
-def _inside(location: Location, name: str) -> Location:
-    return replace(location, url=f"{location.url}/{name}")
-
-
-def _flush(path: str) -> None:
-    """Have what the system has of a file or folder written to the disk, where it can be asked to."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -36,7 +31,7 @@ from dslda.scoring.scoring_units import Input, check_unchanged, reason_of, sha25
 from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally
 from dslda.storage.location import Location
-from dslda.storage.output import writing
+from dslda.storage.output import replacing, writing
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -230,7 +225,7 @@ def score_part(
     tally = Tally(record.parameters.n_topics, record.reference)
     hashes: list[NDArray[np.uint64]] = []
     part.check()
-    with _file(target) as stream:
+    with replacing(target) as stream:
         with writing(target.url):
             writer = table_writer(stream, scorer.output_format, scorer.table(predict_nothing(record)))
         try:
@@ -247,7 +242,7 @@ def score_part(
             writer.abandon()
             raise
     distinct = np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes]))
-    with _file(ids) as stream, writing(ids.url):
+    with replacing(ids) as stream, writing(ids.url):
         stream.write(distinct.astype("<u8").tobytes())
     return {"bytes": size, "sha256": sha256, **tally.to_json()}
 
@@ -342,40 +337,6 @@ def _accepted(
         else:
             accepted.append((position, record))
     return accepted
-
-
-@contextmanager
-def _file(target: Location) -> Iterator[IO[bytes]]:
-    """A file that takes its name when the block ends without an error; on object stores it is sent there then."""
-    if target.local:
-        folder = None
-        temporary = target.sibling("partial").url
-    else:
-        folder = tempfile.mkdtemp(prefix="dslda-part-")
-        temporary = os.path.join(folder, "part")
-    try:
-        with writing(target.url):
-            stream = open(temporary, "w+b")  # noqa: SIM115 - closing can fail too
-        try:
-            yield stream
-        except BaseException:
-            with contextlib.suppress(OSError):
-                stream.close()
-            raise
-        with writing(target.url):
-            stream.flush()
-            os.fsync(stream.fileno())
-            stream.close()
-            if target.local:
-                os.replace(temporary, target.url)
-            else:
-                fs, path = target.file_system()
-                fs.put_file(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _measured(stream: IO[bytes]) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from dslda.scoring.tables import ENDINGS
 from dslda.storage.errors import reaching
 from dslda.storage.location import Location
 from dslda.storage.lock import UNLOCKED, Lock
-from dslda.storage.output import writing
+from dslda.storage.output import replace_file, writing
 from dslda.storage.typed_json import MANIFEST_CHECKSUM, Count, decode, is_whole, parse_json, with_checksum
 
 __all__ = ["ENCODING_TYPE", "MANIFEST", "UNFINISHED", "Part", "RunFolder", "RunState"]
@@ -406,8 +406,7 @@ class RunFolder:
     def _write_checked(self, name: str, data: Mapping[str, Any], *, indent: int | None = 1) -> None:
         raw = json.dumps(with_checksum(data), indent=indent, allow_nan=False).encode()
         self._lock.check()
-        with writing(self.location.url):
-            self.location.child(name).replace_content(raw)
+        replace_file(self.location.child(name), raw, self.location.url)
 
     def _remove(self, name: str) -> None:
         self._lock.check()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
@@ -214,44 +213,6 @@ class Location:
                 f"{self.url} is not written by dslda: its {METADATA} is not that of a zarr group"
             )
         return attributes
-
-    def replace_attributes(self, attributes: Mapping[str, Any]) -> None:
-        """Replace the attributes of the zarr group here; whoever reads finds the old ones or the new ones.
-
-        Raises
-        ------
-        OSError
-            They cannot be written; the old ones stay.
-        """
-        fs, root = self.file_system()
-        metadata = parse_json(fs.cat_file(f"{root}/{METADATA}"))
-        self.child(METADATA).replace_content(
-            json.dumps(metadata | {"attributes": attributes}, indent=2).encode()
-        )
-
-    def replace_content(self, raw: bytes) -> None:
-        """Replace the file here; whoever reads finds the old one or the new one.
-
-        Raises
-        ------
-        OSError
-            It cannot be written; the old one stays.
-        """
-        if not self.local:
-            fs, path = self.file_system()
-            fs.pipe_file(path, raw)  # one request, and an object appears as a whole
-            return
-        temporary = self.sibling("partial").url
-        try:
-            with open(temporary, "xb") as file:
-                file.write(raw)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.url)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.remove(temporary)
-            raise
 
     def remove(self) -> None:
         """Remove everything here; nothing there is no error.

@@ -5,15 +5,31 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import json
 import logging
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
 
 from dslda.exceptions import DsldaError, InputError, OutputError
 from dslda.storage.errors import is_of_file_system, reason_of
-from dslda.storage.location import Location
+from dslda.storage.location import METADATA, Location
+from dslda.storage.typed_json import parse_json
 
-__all__ = ["FULL", "check_writable", "report_leftovers", "writing", "written_by_another"]
+__all__ = [
+    "FULL",
+    "check_writable",
+    "flush",
+    "is_among",
+    "replace_attributes",
+    "replace_file",
+    "replacing",
+    "report_leftovers",
+    "writing",
+    "written_by_another",
+]
 
 logger = logging.getLogger("dslda.output")
 
@@ -83,6 +99,84 @@ def writing(path: str) -> Iterator[None]:
         is_full = isinstance(error, OSError) and error.errno in FULL
         remedy = [*(["make room there"] if is_full else []), "choose another path"]
         raise OutputError(f"{path} could not be written: {reason_of(error)}", remedy=remedy) from error
+
+
+@contextlib.contextmanager
+def replacing(file: Location, output: str | None = None) -> Iterator[IO[bytes]]:
+    """Open a file that takes its name when the block ends without an error: readers find the old file or the new one.
+
+    On a local disk it is written beside its place and renamed. Its content is on the disk before its name is, since a machine
+    that loses power must not keep the name alone. An object store receives the file at the end.
+
+    Parameters
+    ----------
+    file : Location
+    output : str, optional
+        As messages name it; the file by default.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written; the old one stays.
+    """
+    output = output or file.url
+    folder = None if file.local else tempfile.mkdtemp(prefix="dslda-")
+    temporary = file.sibling("partial").url if folder is None else os.path.join(folder, "file")
+    try:
+        with writing(output):
+            stream = open(temporary, "w+b")  # noqa: SIM115 - closing can fail too
+        try:
+            yield stream
+        except BaseException:
+            with contextlib.suppress(OSError):
+                stream.close()
+            raise
+        with writing(output):
+            stream.flush()
+            os.fsync(stream.fileno())
+            stream.close()
+            if folder is None:
+                os.replace(temporary, file.url)
+                flush(os.path.dirname(file.url))
+            else:
+                fs, path = file.file_system()
+                fs.put_file(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def replace_file(file: Location, raw: bytes, output: str | None = None) -> None:
+    """Replace a file as a whole; parameters and errors as :func:`replacing`."""
+    if file.local:
+        with replacing(file, output) as stream, writing(output or file.url):
+            stream.write(raw)
+    else:
+        fs, path = file.file_system()
+        with writing(output or file.url):
+            fs.pipe_file(path, raw)
+
+
+def replace_attributes(group: Location, attributes: Mapping[str, Any], output: str) -> None:
+    """Replace the attributes of a zarr group as a whole; errors as :func:`replacing`."""
+    fs, root = group.file_system()
+    with writing(output):
+        metadata = parse_json(fs.cat_file(f"{root}/{METADATA}"))
+    replace_file(
+        group.child(METADATA), json.dumps(metadata | {"attributes": attributes}, indent=2).encode(), output
+    )
+
+
+def flush(path: str) -> None:
+    """Have the system write a file or folder to the disk, where it can be asked to."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def is_among(path: str, pattern: str) -> bool:
