@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.manifest import APPENDED, AppendedGroup, Manifest, ResponseSummary
-from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition, create_array
-from dslda.corpus.rows import BlockColumns
+from dslda.corpus.partition_writer import BlockColumns, PartitionWriter, WrittenPartition
 from dslda.corpus.store import Corpus
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import OutputError
@@ -26,9 +25,8 @@ __all__ = ["CorpusAppender"]
 class CorpusAppender(PartitionWriter):
     """Adds partitions behind those of a corpus; used as a :class:`~dslda.corpus.writer.CorpusWriter` is.
 
-    The arrays go into a group of their own, and the manifest, which alone says that they belong to the corpus,
-    is replaced as a whole at the end: a reader finds the corpus as it was or as it will be, and one that has
-    opened it keeps what it has opened.
+    The arrays go into a group of their own. The manifest, which alone says that they belong to the corpus, is replaced as a
+    whole at the end. So a reader finds the corpus as it was or as it will be, and whoever has it open keeps it as it was.
 
     Parameters
     ----------
@@ -37,10 +35,10 @@ class CorpusAppender(PartitionWriter):
     vocabulary : Vocabulary
         That of the corpus, with the numbers of new documents that hold each term.
     n_partitions, document_capacity, entry_capacity, id_capacity, provenance
-        Of what is new; see :class:`~dslda.corpus.partition_writer.PartitionWriter`.
+        Of the new partitions; see :class:`~dslda.corpus.partition_writer.PartitionWriter`.
     n_all_tokens, n_too_frequent_tokens : int, optional
-        Tokens of the new documents, those too that the vocabulary does not have, and those that were left out of it as
-        too frequent, where known.
+        Tokens of the new documents, with those that the vocabulary lacks; and tokens of terms that it left out as too
+        frequent. Where known.
     storage_options : mapping, optional
         For the fsspec file system.
     """
@@ -105,7 +103,7 @@ class CorpusAppender(PartitionWriter):
             group = root.require_group(APPENDED).create_group(self._group.partition("/")[2])
             self._create_rows(group)
             if self._document_frequency is not None:
-                array = create_array(group, "document_frequency", self._document_frequency.shape, {})
+                array = self._create(group, "document_frequency", self._document_frequency.shape)
                 array[:] = self._document_frequency
 
     def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
@@ -114,7 +112,7 @@ class CorpusAppender(PartitionWriter):
         Parameters
         ----------
         written : iterable of WrittenPartition
-            Of every new partition once, in any order.
+            Reports on every new partition, in any order.
         lock : Lock
             On the corpus.
 
@@ -151,7 +149,7 @@ class CorpusAppender(PartitionWriter):
         self._target = None
 
     def abort(self, lock: Lock = UNLOCKED) -> None:
-        """Remove what was written, and nothing else; it has a name of its own, so that no `lock` is needed."""
+        """Remove what was written, and nothing else; its name is unique, so that no `lock` is needed."""
         if self._target is None:
             return
         # Ctrl-C can come when the manifest is in its place: then the new partitions are part of the corpus
@@ -160,14 +158,15 @@ class CorpusAppender(PartitionWriter):
         self._target = None
 
     def _check_unchanged(self) -> Manifest:
-        """The manifest in the store, refused where it is not the one that was opened."""
+        """The manifest in the store; an error where it is not the one that was opened."""
         assert self._corpus is not None
-        found = self._on_disk()
-        if found.to_json() != self._corpus.manifest.to_json():
+        manifest = self._on_disk()
+        if manifest.to_json() != self._corpus.manifest.to_json():
             raise OutputError(
-                f"{self._location.url} was changed by another run since it was opened to be appended to; append again"
+                f"{self._location.url} was changed by another run since it was opened to append to it",
+                remedy="append again",
             )
-        return found
+        return manifest
 
     def _on_disk(self) -> Manifest:
         return Manifest.from_json(self._location.read_attributes(), self._location.url)
@@ -184,5 +183,5 @@ class CorpusAppender(PartitionWriter):
 
 
 def _sum(before: int | None, new: int | None) -> int | None:
-    """None where one is not known: of a part alone it would be no count of the whole."""
+    """The sum, None where one is not known: the count of a part is no count of the whole."""
     return None if before is None or new is None else before + new

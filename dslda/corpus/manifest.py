@@ -1,4 +1,4 @@
-"""What the manifest of a corpus store says, and its form as JSON (docs/formats.md is the specification)."""
+"""The manifest of a corpus store, and its form as JSON (docs/formats.md is the specification)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 ENCODING_TYPE = "dslda-corpus"
 ENCODING_VERSION = "1"
 APPENDED_VERSION = "2"
-"""Of a corpus that was appended to: releases that know only one group of arrays must not read it as theirs."""
+"""Version of a corpus that was appended to: releases that know only one group of arrays must not read it."""
 APPENDED = "appended"
 """Folder of the groups of arrays that appends added, and their field in the manifest."""
 REMEDY = ("copy the corpus again", "ingest again")
@@ -66,7 +66,7 @@ ARRAYS: Mapping[str, tuple[str, float]] = {
 }
 """Data type and fill value of every array, or of every array of a group.
 
-The fill is a value that no document has, where there is one: zarr reads a missing chunk as fill, in silence.
+Zarr silently reads a missing chunk as fill, so the fill is a value that no document has, where there is one.
 """
 
 
@@ -81,8 +81,7 @@ class PartitionInfo:
     checksum : str
         :func:`checksum` of `indptr`, `terms` and `counts`, without padding.
     column_checksums : mapping of str to str
-        :func:`checksum` of what has one value a document, by the name of the array; for ``doc_id`` of the
-        offsets and the bytes.
+        :func:`checksum` of each array with one value a document, by its name; for ``doc_id`` of the offsets and the bytes.
     """
 
     n_documents: Count
@@ -132,7 +131,7 @@ FIRST_ROW = Place("", 0, 1)
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that a corpus store says of itself in its group attributes.
+    """Description of a corpus store in its group attributes.
 
     Attributes
     ----------
@@ -140,25 +139,25 @@ class Manifest:
     vocabulary_sha256 : str
         See :attr:`dslda.corpus.vocabulary.Vocabulary.sha256`.
     has_document_frequency, has_weight, has_doc_id : bool
-        Which optional arrays are there.
+        Whether the optional arrays are there.
     text_settings : TextSettings
     responses : mapping of str to ResponseSummary
         In the order of the arrays ``response/0``, ``response/1``, ...
     covariates : mapping of str to ResponseSummary
         In the order of the arrays ``covariates/0``, ...
     levels : mapping of str to tuple of str
-        The names of each categorical column, by code; columns of numbers are not in it.
+        The names of each categorical column, by code; columns of numbers are left out.
     partitions : tuple of PartitionInfo
     provenance : mapping
-        Where the corpus comes from: any JSON object.
+        Origin of the corpus, any JSON object.
     appended : tuple of AppendedGroup
         In order; their partitions are the last ones.
     n_all_tokens : int or None
-        Tokens of all documents before the vocabulary was chosen; None where it is not known.
+        Tokens of all documents before the vocabulary was chosen; None where not known.
     too_frequent : tuple of str
-        Terms that were left out as too frequent, sorted; none where it is not known.
+        Terms that were left out as too frequent, sorted; empty where not known.
     n_too_frequent_tokens : int or None
-        Tokens of all documents that are these; None where `n_all_tokens` is.
+        Tokens of these terms in all documents; None where `n_all_tokens` is.
     """
 
     n_terms: int
@@ -194,12 +193,12 @@ class Manifest:
 
     @property
     def oov_share(self) -> float | None:
-        """Share of the tokens of all documents that the vocabulary does not have; None where it is not known."""
+        """Share of the tokens of all documents that the vocabulary lacks; None where not known."""
         return oov_share(self.n_tokens, self.n_all_tokens)
 
     @property
     def new_share(self) -> float | None:
-        """The same, terms that were left out as too frequent being counted nowhere."""
+        """The same without terms that were left out as too frequent."""
         return new_share(self.n_tokens, self.n_all_tokens, self.n_too_frequent_tokens)
 
     @property
@@ -208,7 +207,7 @@ class Manifest:
         return self.appended[-1].path if self.appended else ""
 
     def places(self) -> list[Place]:
-        """Where each partition is, in order."""
+        """The place of each partition, in order."""
         n_first = len(self.partitions) - sum(group.n_partitions for group in self.appended)
         groups = [AppendedGroup("", n_first), *self.appended]
         return [
@@ -219,10 +218,10 @@ class Manifest:
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 (hexadecimal) of what the corpus holds, the same for every copy, whenever it was made.
+        """SHA-256 (hexadecimal) of the content, the same for every copy, whenever it was made.
 
-        Taken of the names, levels and checksums of everything stored and the text settings, not of provenance,
-        nor of the summaries, whose last bits may differ between machines.
+        It covers the names, levels and checksums of everything stored and the text settings, but neither provenance nor
+        summaries, whose last bits may differ between machines.
         """
         return json_sha256(
             {
@@ -236,7 +235,7 @@ class Manifest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The group attributes, with a checksum of themselves."""
+        """The group attributes, with their checksum."""
         data: dict[str, Any] = {
             "encoding-type": ENCODING_TYPE,
             "encoding-version": APPENDED_VERSION if self.appended else ENCODING_VERSION,
@@ -271,13 +270,13 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: str) -> Manifest:
-        """Read group attributes; fields unknown to this release are passed over.
+        """Decode group attributes; fields unknown to this release are passed over.
 
         Parameters
         ----------
         data : mapping
         path : str
-            Of the store, for messages.
+            Path of the store, for messages.
 
         Raises
         ------
@@ -384,7 +383,7 @@ class _StoredManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_unfinished(data: Mapping[str, Any]) -> bool:
-    """Whether these are the attributes of a corpus that has no manifest yet."""
+    """Whether these attributes are those of a corpus without a manifest."""
     return data.get("encoding-type") == ENCODING_TYPE and data.keys() <= {"encoding-type", "encoding-version"}
 
 

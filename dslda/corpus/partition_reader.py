@@ -14,46 +14,41 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import are_codes
-from dslda.corpus.manifest import ARRAYS, FIRST_ROW, MAX_CHUNK_BYTES, PartitionInfo, Place
+from dslda.corpus.manifest import ARRAYS, FIRST_ROW, MAX_CHUNK_BYTES, REMEDY, PartitionInfo, Place
 from dslda.corpus.vocabulary import decode_strings
 from dslda.exceptions import FormatError, InputError
 from dslda.storage.location import Location
-from dslda.storage.zarr_arrays import checksum
+from dslda.storage.zarr_arrays import DAMAGE, checksum
 
-__all__ = ["REMEDY", "PartitionReader", "StoredArrays"]
+__all__ = ["PartitionReader", "StoredArrays"]
 
-REMEDY = "copy the corpus again or ingest again"
-REMEDY_OR_REOPEN = f"{REMEDY} (or, when it was written anew since it was opened, open it again)"
-
-# What zarr and its codecs raise for bytes that are not what was written. OSError is none of them: an
-# interrupted connection stays what it is and can be tried again.
-DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
+REMEDY_OR_REOPEN = (*REMEDY, "open it again where it was written anew since it was opened")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReader:
     """Reads one partition of a corpus when called; made by :meth:`dslda.corpus.store.Corpus.reader`.
 
-    A pure function of the files, so that a task which holds one can be run again anywhere; picklable and
-    small, whatever the number of partitions.
+    The result is a pure function of the files, so that a task which holds a reader can run again anywhere. A reader is
+    picklable, and small whatever the number of partitions.
 
     Attributes
     ----------
     location : Location
     partition, n_terms : int
     place : Place
-        Which row of which arrays the partition is.
+        Group and row of the partition.
     info : PartitionInfo
-        What the partition must be.
+        Its size and checksums by the manifest.
     responses, covariates : mapping of str to str
-        Name of the array of each one to be read.
+        The arrays to read, by name of the column.
     weight : bool
     doc_id : {"stored", "position", None}
         Identifiers from the store, or positions in the corpus, or none.
     first_document : int
         Position in the corpus of the first document.
     n_levels : mapping of str to int
-        How many codes there are in each array of a categorical column to be read.
+        Number of codes of each array to read that holds a categorical column.
     """
 
     location: Location
@@ -89,10 +84,10 @@ class PartitionReader:
             # compiled code would read a wrong index beyond the end of an array
             block.validate(self.n_terms)
         except InputError as error:
-            raise FormatError(f"{arrays.where}: {error}; {REMEDY}") from error
+            raise FormatError(str(error), place=arrays.where, remedy=REMEDY) from error
         if block.n_tokens != info.n_tokens:
             raise FormatError(
-                f"{arrays.where} must have {info.n_tokens} tokens, got {block.n_tokens}; {REMEDY}"
+                f"must have {info.n_tokens} tokens, got {block.n_tokens}", place=arrays.where, remedy=REMEDY
             )
         return block
 
@@ -113,7 +108,9 @@ class PartitionReader:
         # compiled code would take a wrong code for an index too
         if n_levels is not None and not are_codes(values, n_levels).all():
             raise FormatError(
-                f"{arrays.where}: array {name} must hold codes 0..{n_levels - 1} of its levels; {REMEDY}"
+                f"array {name} must hold codes 0..{n_levels - 1} of its levels",
+                place=arrays.where,
+                remedy=REMEDY,
             )
         return values
 
@@ -129,19 +126,21 @@ class PartitionReader:
         try:
             return decode_strings(data, offsets)
         except ValueError as error:
-            raise FormatError(f"{arrays.where}: array doc_id is damaged ({error}); {REMEDY}") from error
+            raise FormatError(
+                f"array doc_id is damaged ({error})", place=arrays.where, remedy=REMEDY
+            ) from error
 
 
 class StoredArrays:
-    """The arrays of a store, read with errors that say which one, of which partition, and what to do.
+    """The arrays of a store, read with errors that name the array, the partition and the remedy.
 
     Parameters
     ----------
     location : Location
     partition : int, optional
-        Whose rows are read, for the messages.
+        Named in messages.
     place : Place
-        The group, and where rows are read.
+        Group and row to read.
     """
 
     def __init__(self, location: Location, partition: int | None = None, place: Place = FIRST_ROW) -> None:
@@ -166,10 +165,11 @@ class StoredArrays:
             [f"{self._path(name)}/c/{self._place.row}/0" for name, v in arrays.items() if len(v)]
         )
         if missing is not None:
-            raise FormatError(f"{self.where}: the chunk {missing} is missing; {REMEDY}")
+            raise FormatError(f"the chunk {missing} is missing", place=self.where, remedy=REMEDY)
         raise FormatError(
-            f"{self.where}: {', '.join(arrays)} and their checksum in the manifest do not agree; "
-            f"{REMEDY_OR_REOPEN}"
+            f"{', '.join(arrays)} and their checksum in the manifest do not agree",
+            place=self.where,
+            remedy=REMEDY_OR_REOPEN,
         )
 
     def missing_chunk(self, keys: Sequence[str]) -> str | None:
@@ -190,18 +190,22 @@ class StoredArrays:
             small = math.prod(array.chunks) * array.dtype.itemsize <= MAX_CHUNK_BYTES
             if array.dtype != dtype or not (fits and small) or shape[0] not in (None, array.shape[0]):
                 raise FormatError(
-                    f"{self.where}: array {name} must be {dtype} with room for {shape[1]} values a row, "
-                    f"got {array.dtype} of shape {array.shape} in chunks of {array.chunks}; {REMEDY_OR_REOPEN}"
+                    f"array {name} must be {dtype} with room for {shape[1]} values a row, got {array.dtype} of shape "
+                    f"{array.shape} in chunks of {array.chunks}",
+                    place=self.where,
+                    remedy=REMEDY_OR_REOPEN,
                 )
             return np.asarray(array[selection])
         except FileNotFoundError as error:
-            raise FormatError(f"{self.where}: the array {name} is missing; {REMEDY}") from error
+            raise FormatError(f"the array {name} is missing", place=self.where, remedy=REMEDY) from error
         except DAMAGE as error:
-            raise FormatError(f"{self.where}: array {name} is damaged ({_plain(error)}); {REMEDY}") from error
+            raise FormatError(
+                f"array {name} is damaged ({_plain(error)})", place=self.where, remedy=REMEDY
+            ) from error
 
 
 def _plain(error: Exception) -> str:
-    """What a codec says, with bytes as hexadecimal digits."""
+    """The message of a codec, with bytes as hexadecimal digits."""
     return re.sub(
-        r"b(['\"])(?:\\.|(?!\1).)*\1", lambda found: f"0x{ast.literal_eval(found[0]).hex()}", str(error)
+        r"b(['\"])(?:\\.|(?!\1).)*\1", lambda match: f"0x{ast.literal_eval(match[0]).hex()}", str(error)
     )

@@ -1,29 +1,35 @@
-"""Writing partitions into arrays of one row each: what a new corpus and an append to one have in common."""
+"""Writing partitions into the rows of arrays: what a new corpus and an append to one have in common."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dslda._version import __version__
 from dslda.corpus.block import DocumentBlock
+from dslda.corpus.levels import are_codes
 from dslda.corpus.manifest import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo, ResponseSummary
-from dslda.corpus.rows import BlockColumns
+from dslda.corpus.vocabulary import encode_strings
 from dslda.exceptions import InputError
 from dslda.storage.location import Location
 from dslda.storage.output import writing
+from dslda.storage.zarr_arrays import checksum, create_array
+
+if TYPE_CHECKING:
+    import zarr
 from dslda.storage.typed_json import canonical_json
 
-__all__ = ["PartitionWriter", "WrittenPartition", "create_array"]
+__all__ = ["BlockColumns", "PartitionWriter", "WrittenPartition"]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition:
-    """What a worker reports of a partition it has written.
+    """Report of a worker on a partition that it has written.
 
     Attributes
     ----------
@@ -37,6 +43,93 @@ class WrittenPartition:
     info: PartitionInfo
     responses: tuple[ResponseSummary, ...]
     covariates: tuple[ResponseSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockColumns:
+    """Columns that every block of a corpus must have.
+
+    Attributes
+    ----------
+    n_terms : int
+    responses, covariates : tuple of str
+        In the order of their arrays.
+    n_levels : mapping of str to int
+        Number of codes of each categorical column.
+    has_weight, has_doc_id : bool
+    """
+
+    n_terms: int
+    responses: tuple[str, ...]
+    covariates: tuple[str, ...]
+    n_levels: Mapping[str, int]
+    has_weight: bool
+    has_doc_id: bool
+
+    def rows(self, partition: int, block: DocumentBlock) -> tuple[dict[str, NDArray[Any]], WrittenPartition]:
+        """Check a block; return its rows by the name of the array, without padding, and what the manifest says of them.
+
+        Raises
+        ------
+        InputError
+            The block breaks a rule, or lacks a response, covariate, weight or identifiers.
+        """
+        block.validate(self.n_terms)
+        columns: dict[str, NDArray[Any]] = {}
+        for group, kind, names, stored in (
+            ("response", "response", self.responses, block.responses),
+            ("covariates", "covariate", self.covariates, block.covariates),
+        ):
+            for i, name in enumerate(names):
+                values = self._column(block, stored, kind, name)
+                _refuse(block, f"{kind} {name!r} must be finite or missing", np.isinf(values))
+                # NaN has many bit patterns: an all-missing chunk comes back as the fill's, and must hash the same
+                columns[f"{group}/{i}"] = np.where(np.isnan(values), np.nan, values)
+        responses = tuple(ResponseSummary.of(columns[f"response/{i}"]) for i in range(len(self.responses)))
+        covariates = tuple(
+            ResponseSummary.of(columns[f"covariates/{i}"]) for i in range(len(self.covariates))
+        )
+        if self.has_weight:
+            if block.weight is None:
+                raise InputError("the block must have weights, got none")
+            weight = np.asarray(block.weight, dtype=np.float64)
+            _refuse(block, "weight must be finite and not negative", ~(np.isfinite(weight) & (weight >= 0)))
+            columns["weight"] = weight
+        sums = {name: checksum(values) for name, values in columns.items()}
+        if self.has_doc_id:
+            if block.doc_id is None or len(block.doc_id) != block.n_documents:
+                raise InputError(
+                    f"the block must have an identifier for each of its {block.n_documents} documents"
+                )
+            data, offsets = encode_strings(block.doc_id, what="identifier of document")
+            columns |= {"doc_id": data, "doc_id_offsets": offsets}
+            sums["doc_id"] = checksum(offsets, data)
+        counts: dict[str, NDArray[Any]] = {
+            "indptr": np.asarray(block.indptr, dtype=np.int64),
+            "terms": np.asarray(block.terms, dtype=np.int32),
+            "counts": np.asarray(block.counts, dtype=np.int32),
+        }
+        info = PartitionInfo(
+            n_documents=block.n_documents,
+            nnz=len(block.terms),
+            n_tokens=block.n_tokens,
+            n_empty=int(np.count_nonzero(np.diff(block.indptr) == 0)),
+            checksum=checksum(*counts.values()),
+            column_checksums=sums,
+        )
+        return counts | columns, WrittenPartition(partition, info, responses, covariates)
+
+    def _column(
+        self, block: DocumentBlock, columns: Mapping[str, NDArray[np.float64]], kind: str, name: str
+    ) -> NDArray[np.float64]:
+        if name not in columns:
+            raise InputError(f"the block must have the {kind} {name!r}, got {sorted(columns)}")
+        values = np.asarray(columns[name], dtype=np.float64)
+        n_levels = self.n_levels.get(name)
+        if n_levels is not None:
+            rule = f"{kind} {name!r} must be a code 0..{n_levels - 1} of its levels"
+            _refuse(block, rule, ~are_codes(values, n_levels))
+        return values
 
 
 class PartitionWriter:
@@ -56,7 +149,7 @@ class PartitionWriter:
     id_capacity : int, optional
         The most bytes of UTF-8 that the identifiers of any partition take; None when documents have none.
     provenance : mapping
-        Where the documents come from: any JSON object.
+        Origin of the documents, any JSON object.
 
     Raises
     ------
@@ -76,24 +169,26 @@ class PartitionWriter:
         provenance: Mapping[str, Any],
     ) -> None:
         if n_partitions < 1:
-            raise InputError(f"n_partitions must be at least 1, got {n_partitions}")
-        for what, capacity, width in (
+            raise InputError(f"must be at least 1, got {n_partitions}", parameter="n_partitions")
+        for parameter, capacity, width in (
             ("document_capacity", document_capacity, 8),
             ("entry_capacity", entry_capacity, 4),
             ("id_capacity", id_capacity or 0, 1),
         ):
             if capacity < 0 or capacity * width > MAX_CHUNK_BYTES:
                 raise InputError(
-                    f"{what} must be in 0..{MAX_CHUNK_BYTES // width}, got {capacity}; use smaller partitions"
+                    f"must be in 0..{MAX_CHUNK_BYTES // width}, got {capacity}",
+                    parameter=parameter,
+                    remedy="use smaller partitions",
                 )
         try:
             canonical_json(provenance)
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"provenance must be what JSON can hold, got {provenance!r:.80}: {error}"
+                f"must be what JSON can hold, got {provenance!r:.80}: {error}", parameter="provenance"
             ) from error
         self._location = location
-        # where the arrays are; None before prepare() and after finish(), when abort() must remove nothing
+        # place of the arrays; None before prepare() and after finish(), when abort() must remove nothing
         self._target: Location | None = None
         self._columns = columns
         self._n_partitions = n_partitions
@@ -104,7 +199,7 @@ class PartitionWriter:
 
     @property
     def path(self) -> str:
-        """Where the corpus is or will be."""
+        """Path or URL of the corpus."""
         return self._location.url
 
     def write_partition(self, partition: int, block: DocumentBlock) -> WrittenPartition:
@@ -128,29 +223,32 @@ class PartitionWriter:
         import zarr
 
         if not 0 <= partition < self._n_partitions:
-            raise InputError(f"partition must be in 0..{self._n_partitions - 1}, got {partition}")
+            raise InputError(
+                f"must be in 0..{self._n_partitions - 1}, got {partition}", parameter="partition"
+            )
         store = self._prepared().store(read_only=False)
         try:
-            rows = self._columns.rows(block)
+            rows, written = self._columns.rows(partition, block)
         except InputError as error:
-            raise InputError(f"partition {partition}: {error}") from error
-        for name, values in rows.arrays.items():
+            raise InputError(str(error), place=f"partition {partition}") from error
+        for name, values in rows.items():
             with writing(self._location.url):
                 array: Any = zarr.open_array(store, path=name, mode="r+", zarr_format=3)
             capacity = array.shape[1]
             if len(values) > capacity:
                 raise InputError(
-                    f"partition {partition}: array {name} has room for {capacity} values, got {len(values)}; "
-                    "make the writer with a larger capacity"
+                    f"array {name} has room for {capacity} values, got {len(values)}",
+                    place=f"partition {partition}",
+                    remedy="make the writer with a larger capacity",
                 )
             # the whole row: a part of it would make zarr read the chunk first
             row = np.full(capacity, array.fill_value, dtype=array.dtype)
             row[: len(values)] = values
             with writing(self._location.url):
                 array[partition] = row
-        return WrittenPartition(partition, rows.info, rows.responses, rows.covariates)
+        return written
 
-    def _create_rows(self, group: Any) -> None:
+    def _create_rows(self, group: zarr.Group) -> None:
         """The empty arrays that have a row for each partition."""
         documents, entries = self._document_capacity, self._entry_capacity
         rows: dict[str, int] = {"indptr": documents + 1, "terms": entries, "counts": entries}
@@ -171,10 +269,21 @@ class PartitionWriter:
             rows |= {"doc_id": self._id_capacity, "doc_id_offsets": documents + 1}
         for name, capacity in rows.items():
             attributes = {"name": names[name]} if name in names else {}
-            create_array(group, name, (self._n_partitions, max(capacity, 1)), attributes)
+            self._create(group, name, (self._n_partitions, max(capacity, 1)), attributes)
+
+    @staticmethod
+    def _create(
+        group: zarr.Group, name: str, shape: tuple[int, ...], attributes: Mapping[str, str] | None = None
+    ) -> Any:
+        """An empty array, one chunk a row, or a single chunk where it has no rows."""
+        dtype, fill = ARRAYS[name.split("/")[0]]
+        chunks = (1, *shape[1:]) if len(shape) == 2 else shape
+        return create_array(
+            group, name, shape=shape, dtype=dtype, chunks=chunks, fill=fill, attributes=attributes
+        )
 
     def _in_order(self, written: Iterable[WrittenPartition]) -> list[WrittenPartition]:
-        """What was written, once each; or an InputError."""
+        """Reports of all partitions in order, refused unless there is one for each."""
         parts = sorted(written, key=lambda part: part.partition)
         numbers = [part.partition for part in parts]
         if numbers != list(range(self._n_partitions)):
@@ -184,7 +293,7 @@ class PartitionWriter:
         return parts
 
     def _signed_provenance(self) -> dict[str, Any]:
-        """With the time, and the version of dslda."""
+        """The provenance with the time and the version of dslda."""
         return {
             **self._provenance,
             "dslda_version": __version__,
@@ -199,18 +308,8 @@ class PartitionWriter:
         return self._target
 
 
-def create_array(group: Any, name: str, shape: tuple[int, ...], attributes: Mapping[str, str]) -> Any:
-    """An empty array in a zarr group, one chunk a row, or a single chunk where it has no rows."""
-    from zarr.codecs import BloscCodec, Crc32cCodec
-
-    dtype, fill = ARRAYS[name.split("/")[0]]
-    return group.create_array(
-        name,
-        shape=shape,
-        chunks=(1, *shape[1:]) if len(shape) == 2 else shape,
-        dtype=dtype,
-        fill_value=fill,
-        attributes=dict(attributes),
-        # crc32c: without it a flipped bit inside a chunk comes back as data
-        compressors=[BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()],
-    )
+def _refuse(block: DocumentBlock, rule: str, bad: NDArray[np.bool_]) -> None:
+    if bad.any():
+        first = int(np.argmax(bad))
+        document = repr(block.doc_id[first]) if block.doc_id is not None else f"{first} of the partition"
+        raise InputError(f"{rule}, and is not in {int(bad.sum())} documents, first in document {document}")

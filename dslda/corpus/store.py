@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.manifest import Manifest, PartitionInfo, Place, ResponseSummary
-from dslda.corpus.partition_reader import REMEDY, PartitionReader, StoredArrays
+from dslda.corpus.manifest import REMEDY, Manifest, PartitionInfo, Place, ResponseSummary
+from dslda.corpus.partition_reader import PartitionReader, StoredArrays
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
@@ -51,11 +51,10 @@ def open_corpus(path: str | os.PathLike[str], *, storage_options: Mapping[str, A
 
 
 class Corpus:
-    """Documents as term counts in a store, with what belongs to each; made by :func:`open_corpus`.
+    """Documents as term counts in a store, with their responses and covariates; made by :func:`open_corpus`.
 
-    Light: holds the manifest and, once asked for, the vocabulary. Pickling takes the manifest along, which
-    grows with the number of partitions; send the :meth:`reader` of a partition to where only that one is
-    needed.
+    It is light: it holds the manifest and, once asked for, the vocabulary. A pickle takes the manifest along, which grows
+    with the number of partitions; where only one partition is needed, send its :meth:`reader`.
     """
 
     def __init__(self, location: Location, manifest: Manifest) -> None:
@@ -69,7 +68,7 @@ class Corpus:
 
     @property
     def manifest(self) -> Manifest:
-        """All that the store says of itself."""
+        """Description of the store."""
         return self._manifest
 
     @property
@@ -99,22 +98,22 @@ class Corpus:
 
     @property
     def n_all_tokens(self) -> int | None:
-        """Tokens of the documents before the vocabulary was chosen, stop words apart; None where it is not known."""
+        """Tokens of the documents before the vocabulary was chosen, without stop words; None where not known."""
         return self._manifest.n_all_tokens
 
     @property
     def oov_share(self) -> float | None:
-        """Share of the tokens of the documents that the vocabulary does not have; None where it is not known."""
+        """Share of the tokens that the vocabulary lacks; None where not known."""
         return self._manifest.oov_share
 
     @property
     def new_share(self) -> float | None:
-        """The same, terms that `max_df` left out being counted nowhere: what is left out on purpose is nothing new."""
+        """The same without terms that `max_df` left out: those are not new, but left out on purpose."""
         return self._manifest.new_share
 
     @property
     def too_frequent(self) -> tuple[str, ...]:
-        """Terms that `max_df` left out, sorted; none in corpora that were written before it was kept."""
+        """Terms that `max_df` left out, sorted; empty in corpora of releases that did not keep them."""
         return self._manifest.too_frequent
 
     @property
@@ -139,7 +138,7 @@ class Corpus:
 
     @property
     def text_settings(self) -> TextSettings:
-        """How documents were turned into terms."""
+        """Settings that turned documents into terms."""
         return self._manifest.text_settings
 
     @property
@@ -165,9 +164,9 @@ class Corpus:
 
     @property
     def levels(self) -> Mapping[str, tuple[str, ...]]:
-        """Names that each categorical response or covariate holds: code ``i`` stands for ``levels[name][i]``.
+        """Levels of each categorical response or covariate: code ``i`` stands for ``levels[name][i]``.
 
-        Columns of numbers are not in it.
+        Columns of numbers are left out.
         """
         return self._manifest.levels
 
@@ -183,17 +182,17 @@ class Corpus:
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Where the corpus came from, which dslda wrote it, and when."""
+        """Origin of the corpus, and the version of dslda and time of its writing."""
         return self._manifest.provenance
 
     @property
     def vocabulary_sha256(self) -> str:
-        """Hash of the vocabulary, known without reading it."""
+        """Hash of the vocabulary, without reading it."""
         return self._manifest.vocabulary_sha256
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of what the corpus holds, the same for every copy, wherever and whenever it was written."""
+        """SHA-256 of the content, the same for every copy, wherever and whenever it was written."""
         if self._content_hash is None:
             self._content_hash = self._manifest.content_hash
         return self._content_hash
@@ -227,9 +226,9 @@ class Corpus:
         partition : int
             0 to ``n_partitions - 1``.
         responses : sequence of str, optional
-            Which to read; all of them by default.
+            Names of those to read; all by default.
         covariates : sequence of str
-            Which to read; none by default.
+            Names of those to read; none by default.
         weight : bool
             Read document weights; the block has none where the corpus has none.
         doc_id : bool
@@ -256,12 +255,12 @@ class Corpus:
         weight: bool = False,
         doc_id: bool = False,
     ) -> PartitionReader:
-        """What a worker needs to :meth:`read` a partition, small enough to be sent with every task."""
+        r"""A function without arguments that :meth:`read`\ s a partition, small enough to travel with every task."""
         if not 0 <= partition < self.n_partitions:
-            raise InputError(f"partition must be in 0..{self.n_partitions - 1}, got {partition}")
-        names = self.response_names if responses is None else _names(responses, "responses")
+            raise InputError(f"must be in 0..{self.n_partitions - 1}, got {partition}", parameter="partition")
+        wanted = self.response_names if responses is None else _names(responses, "responses")
         response_arrays = {
-            name: f"response/{_position(name, self.response_names, 'response')}" for name in names
+            name: f"response/{_position(name, self.response_names, 'response')}" for name in wanted
         }
         covariate_arrays = {
             name: f"covariates/{_position(name, self.covariate_names, 'covariate')}"
@@ -316,24 +315,28 @@ class Corpus:
                 [f"{self._manifest.latest_group}/document_frequency".lstrip("/")] if unknown else []
             )
             missing = arrays.missing_chunk([f"{name}/c/0" for name in names])
-            what = (
+            problem = (
                 f"its chunk {missing} is missing"
                 if missing
                 else "it and its hash in the manifest do not agree"
             )
-            raise FormatError(f"{self.path}: the vocabulary is damaged, {what}; {REMEDY}")
+            raise FormatError(f"the vocabulary is damaged, {problem}", place=self.path, remedy=REMEDY)
         return vocabulary
 
 
-def _names(given: Sequence[str], what: str) -> tuple[str, ...]:
+def _names(names: Sequence[str], parameter: str) -> tuple[str, ...]:
     # a string is a sequence of its letters
-    if isinstance(given, str):
-        raise InputError(f"{what} must be a list of names, got the string {given!r}; write [{given!r}]")
-    return tuple(given)
+    if isinstance(names, str):
+        raise InputError(
+            f"must be a list of names, got the string {names!r}",
+            parameter=parameter,
+            remedy=f"write [{names!r}]",
+        )
+    return tuple(names)
 
 
-def _position(name: str, names: Sequence[str], what: str) -> int:
+def _position(name: str, names: Sequence[str], kind: str) -> int:
     if name not in names:
-        there = ", ".join(map(repr, names)) or "none"
-        raise InputError(f"{what} {name!r} is not in the corpus, which has: {there}")
+        others = ", ".join(map(repr, names)) or "none"
+        raise InputError(f"{kind} {name!r} is not in the corpus, which has: {others}")
     return names.index(name)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from dslda.corpus.levels import are_levels
 from dslda.corpus.manifest import ENCODING_TYPE, ENCODING_VERSION, Manifest, ResponseSummary
-from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition, create_array
-from dslda.corpus.rows import BlockColumns
+from dslda.corpus.partition_writer import BlockColumns, PartitionWriter, WrittenPartition
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
@@ -36,7 +35,7 @@ def check_corpus_output(
     path : path or URL
     storage_options : mapping, optional
     overwrite, append : bool
-        What may be done with a corpus that is there. To be appended to it must be there.
+        Whether a corpus that is there may be replaced, and whether one must be there to append to.
 
     Raises
     ------
@@ -45,11 +44,11 @@ def check_corpus_output(
     InputError
         Nothing can be written there, or there is nothing to append to.
     FormatError
-        What is there cannot be appended to: it is not a corpus, or a damaged one.
+        It is no corpus that can be appended to, or a damaged one.
     """
     location = Location.of(path, storage_options)
     if append and overwrite:
-        raise InputError("append=True and overwrite=True exclude each other; give one of them")
+        raise InputError("exclude each other", parameter=("append", "overwrite"), remedy="give one of them")
     if append:
         Manifest.from_json(location.read_attributes(), location.url)
     else:
@@ -60,18 +59,17 @@ def check_corpus_output(
 class CorpusWriter(PartitionWriter):
     """Writes a corpus of a known number of partitions.
 
-    The driver makes one, calls :meth:`prepare`, sends it to workers that call :meth:`write_partition`, and
-    calls :meth:`finish` with what they returned, or :meth:`abort` when something failed. The corpus is built
-    in a hidden folder beside its place, so that the name stands for a complete corpus or for none; on a
-    remote file system, which cannot rename, it is built in its place unless it replaces another, and its
-    manifest is written last.
+    The driver makes one, calls :meth:`prepare`, and sends it to workers that call :meth:`write_partition`. Then it calls
+    :meth:`finish` with what they returned, or :meth:`abort` when something failed. A local corpus is built in a hidden folder
+    beside its place, so that the name stands for a complete corpus or for none. A remote file system cannot rename; there the
+    corpus is built in its place unless it replaces another, and its manifest is written last.
 
     Parameters
     ----------
     path : str or path
         Local path or fsspec URL.
     vocabulary : Vocabulary
-        Kept on the driver; a pickled writer is without.
+        Stays on the driver: a pickled writer is without.
     text_settings : TextSettings
     n_partitions, document_capacity, entry_capacity, id_capacity : int
         See :class:`~dslda.corpus.partition_writer.PartitionWriter`.
@@ -81,15 +79,15 @@ class CorpusWriter(PartitionWriter):
         The names of each categorical column, by code: distinct, in the order of their code points.
     has_weight : bool
     provenance : mapping
-        Where the documents come from: any JSON object. The time and the version of dslda are added.
+        Origin of the documents, any JSON object. The time and the version of dslda are added.
     storage_options : mapping, optional
         For the fsspec file system.
     n_all_tokens : int, optional
-        Tokens of the documents, those too that the vocabulary does not have, where known.
+        Tokens of the documents, with those that the vocabulary lacks, where known.
     too_frequent : sequence of str
         Terms that were left out as too frequent, sorted.
     n_too_frequent_tokens : int, optional
-        Tokens of the documents that are these, where known.
+        Tokens of these terms, where known.
     overwrite : bool
         Replace a corpus at `path`, once the new one is complete. Nothing but a corpus is replaced.
 
@@ -122,16 +120,20 @@ class CorpusWriter(PartitionWriter):
     ) -> None:
         if len(vocabulary) < 1:
             raise InputError(
-                "a corpus must have at least one term, got an empty vocabulary; relax min_df or max_df"
+                "a corpus must have at least one term, got an empty vocabulary",
+                remedy=("relax {min_df}", "relax {max_df}"),
             )
-        for what, names in (("responses", responses), ("covariates", covariates)):
+        for parameter, names in (("responses", responses), ("covariates", covariates)):
             if len(set(names)) != len(names) or not all(isinstance(name, str) and name for name in names):
-                raise InputError(f"{what} must be distinct names that are not empty, got {list(names)!r}")
+                raise InputError(
+                    f"must be distinct names that are not empty, got {list(names)!r}", parameter=parameter
+                )
         for name, names in (levels or {}).items():
             if name not in (*responses, *covariates) or not are_levels(names):
                 raise InputError(
-                    f"levels must be distinct strings in the order of their code points, for names among "
-                    f"responses and covariates, got {names!r:.60} for {name!r}"
+                    "must be distinct strings in the order of their code points, for names among responses and "
+                    f"covariates, got {names!r:.60} for {name!r}",
+                    parameter="levels",
                 )
         self._vocabulary: Vocabulary | None = vocabulary
         self._vocabulary_sha256 = vocabulary.sha256
@@ -183,7 +185,7 @@ class CorpusWriter(PartitionWriter):
     def _create_arrays(self, target: Location, vocabulary: Vocabulary) -> None:
         import zarr
 
-        # without its manifest the group says only what it is going to be
+        # without its manifest the group says only what it will be
         root = zarr.create_group(
             target.store(read_only=False),
             zarr_format=3,
@@ -195,7 +197,7 @@ class CorpusWriter(PartitionWriter):
         if vocabulary.document_frequency is not None:
             whole["document_frequency"] = vocabulary.document_frequency
         for name, values in whole.items():
-            array = create_array(root, name, (max(len(values), 1),), {})
+            array = self._create(root, name, (max(len(values), 1),))
             array[: len(values)] = values
 
     def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
@@ -204,7 +206,7 @@ class CorpusWriter(PartitionWriter):
         Parameters
         ----------
         written : iterable of WrittenPartition
-            Of every partition once, in any order.
+            Reports on every partition, in any order.
         lock : Lock
             On the corpus.
 
@@ -255,9 +257,9 @@ class CorpusWriter(PartitionWriter):
         self._target = None
 
     def abort(self, lock: Lock = UNLOCKED) -> None:
-        """Remove what was written, and nothing else: a corpus that was to be replaced stays.
+        """Remove what was written, and nothing else: the corpus that it would have replaced stays.
 
-        Nor is anything removed from the place itself where the `lock` on it was lost: another run writes there.
+        Where the `lock` on the place was lost, another run writes there, and nothing is removed from it.
         """
         if self._target is not None and not (self._target == self._location and lock.is_lost()):
             self._target.remove()

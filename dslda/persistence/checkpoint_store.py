@@ -1,8 +1,8 @@
 """Writing and reading a checkpoint: what EM needs to go on (specified in docs/formats.md).
 
 A checkpoint is replaced many times while a fit runs, and the process may be killed at any moment. So its arrays lie in a
-group with a name of its own, and what makes that group *the* checkpoint is the manifest that names it: one file, which
-every file system that matters replaces as a whole. What is there is always the old checkpoint or the new one.
+group with a unique name, and the manifest that names the group makes it *the* checkpoint. The manifest is one file, which is
+replaced as a whole, so that a reader finds the old checkpoint or the new one.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ READ_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckpointRecord:
-    """A fit between two iterations, as plain data.
+    """State of a fit between two iterations, as plain data.
 
     Attributes
     ----------
     parameters : mapping of str to ndarray of float64
-        The fields of :class:`~dslda.variational.parameters.Parameters` for the next iteration, without those that have no
-        entry. (`topics` has shape (V, K) as there: a model's are transposed, which takes a copy of what may be large.)
+        The fields of :class:`~dslda.variational.parameters.Parameters` for the next iteration, without empty ones. `topics`
+        has shape (V, K) as there; a model stores the transpose, which would take a copy here.
     trace : mapping of str to ndarray of float64, shape (n_iterations,)
         Measurements of each complete iteration, at least one.
     fit : mapping
-        What the fit is of and its settings, as JSON.
+        Identity and settings of the fit, as JSON.
     """
 
     parameters: Mapping[str, NDArray[np.float64]]
@@ -98,7 +98,7 @@ class CheckpointStore:
     def __init__(self, path: str | os.PathLike[str], lock: Lock = UNLOCKED) -> None:
         self._location = Location.of(path)
         self._lock = lock
-        # what may be here without another fit having written it
+        # the manifests that may be here although no other fit writes
         self._known: set[str | None] = {None}
 
     @property
@@ -107,10 +107,10 @@ class CheckpointStore:
         return self._location.url
 
     def alone(self) -> AbstractContextManager[Lock]:
-        """Keep other fits from this place while it is entered: from :meth:`check` to the last :meth:`write`.
+        """Keep other fits from this place, from :meth:`check` to the last :meth:`write`.
 
-        Of two that begin in the same moment neither could tell by the files that the other is there, and each would remove
-        what the other has just written. Yields, and raises, as :func:`~dslda.storage.lock.only_writer`, inside.
+        Of two fits that begin in the same moment neither could see the other by its files, and each would remove what the
+        other has just written. Yields and raises as :func:`~dslda.storage.lock.only_writer` does.
         """
         return only_writer(self._location, inside=True)
 
@@ -127,55 +127,59 @@ class CheckpointStore:
             Nothing can be written there, or it is inside a corpus, model or other checkpoint.
         """
         check_not_in_store(self._location)
-        found = self._manifest()
-        if found is not None and resume:
-            _check_manifest(found, self.url)
-        elif found is not None and not overwrite:
+        manifest = self._manifest()
+        if manifest is not None and resume:
+            _check_manifest(manifest, self.url)
+        elif manifest is not None and not overwrite:
             raise OutputExistsError(
-                f"{self.url} holds a checkpoint; go on from it with resume=True, replace it with overwrite=True, or "
-                "choose another path"
+                f"{self.url} holds a checkpoint",
+                remedy=(
+                    "go on from it with {resume=True}",
+                    "replace it with {overwrite=True}",
+                    "choose another path",
+                ),
             )
-        # where something is, what matters is the folder itself
-        check_writable(self._location if found is None else self._location.child(METADATA))
-        self._known = {None if found is None else _identity(found)}
+        # the checkpoint that is there is replaced by what is written inside
+        check_writable(self._location if manifest is None else self._location.child(METADATA))
+        self._known = {None if manifest is None else _identity(manifest)}
 
     def read(self) -> CheckpointRecord | None:
-        """The checkpoint that is there, None if there is none yet; errors as :func:`read_checkpoint`."""
-        found = self._manifest()
-        if found is None:
+        """Read the checkpoint, None if there is none yet; errors as :func:`read_checkpoint`."""
+        manifest = self._manifest()
+        if manifest is None:
             return None
         record, identity = _read(self._location)
         self._known = {identity}
         return record
 
     def write(self, record: CheckpointRecord) -> None:
-        """Put a checkpoint in the place of the one before.
+        """Replace the checkpoint before.
 
         Raises
         ------
         OutputError
-            It cannot be written; the one before is still there, whole. Or another fit has written here meanwhile.
+            It cannot be written, and the one before is still there; or another fit has written here meanwhile.
         """
         import zarr
 
         for array_name, array in record.parameters.items():
             if not np.isfinite(array).all():
                 raise OutputError(
-                    f"{self.url} keeps the checkpoint before: parameters must be finite, got {array_name} that are not"
+                    f"keeps the checkpoint before: parameters must be finite, got {array_name} that are not",
+                    place=self.url,
                 )
         name = f"state-{uuid.uuid4().hex[:12]}"
         group = self._location.child(name)
         try:
             with writing(self.url):
-                self._check_owner()  # before all that is large is written in vain, after every iteration
-                store = group.store(read_only=False)
-                zarr.create_group(store, zarr_format=3)
+                self._check_owner()  # before the large arrays are written in vain
+                stored = zarr.create_group(group.store(read_only=False), zarr_format=3)
                 arrays = _arrays(record)
                 for array_name, array in arrays.items():
-                    write_array(store, array_name, array)
+                    write_array(stored, array_name, array)
                 attributes = _attributes(record, arrays, name)
                 self._check_owner()
-                self._known.add(_identity(attributes))  # before, or an interrupt could come between
+                self._known.add(_identity(attributes))  # an interrupt may come right after the commit
                 self._commit(group, attributes)
                 self._known = {_identity(attributes)}
         except BaseException:
@@ -187,12 +191,12 @@ class CheckpointStore:
         self._remove_all_but(name)
 
     def _manifest(self) -> dict[str, Any] | None:
-        """Attributes of the checkpoint here; None where nothing is, or only a first write that was cut short.
+        """Attributes of the checkpoint; None where there is nothing, or only a first write that was cut short.
 
         Raises
         ------
         OutputExistsError
-            What is here is no checkpoint.
+            Something else is there.
         """
         try:
             attributes = self._location.read_attributes()
@@ -204,32 +208,32 @@ class CheckpointStore:
             attributes = {}
         if attributes.get("encoding-type") != ENCODING_TYPE:
             raise OutputExistsError(
-                f"{self.url} is there and is not a {ENCODING_TYPE}, so it is never replaced; choose another path, or "
-                "remove it yourself"
+                f"{self.url} is there and is not a {ENCODING_TYPE}, so it is never replaced",
+                remedy=("choose another path", "remove it yourself"),
             )
         return attributes
 
     def _entries(self) -> list[str]:
-        """Names of all that is here, but for the lock."""
+        """Names of everything here but the lock and manifests that were not finished."""
         fs, root = self._location.file_system()
         fs.invalidate_cache()
         with reaching(self.url):
             if fs.isfile(root):
                 return [""]
             try:
-                found = fs.ls(root, detail=False)
+                paths = fs.ls(root, detail=False)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        names = (os.path.basename(entry.rstrip("/")) for entry in found if entry.rstrip("/") != root)
+        names = (os.path.basename(entry.rstrip("/")) for entry in paths if entry.rstrip("/") != root)
         return [name for name in names if name and name != LOCK_INSIDE and not UNFINISHED.fullmatch(name)]
 
     def _check_owner(self) -> None:
         self._lock.check()
-        found = self._manifest()
-        if (None if found is None else _identity(found)) not in self._known:
+        manifest = self._manifest()
+        if (None if manifest is None else _identity(manifest)) not in self._known:
             raise OutputError(
-                f"{self.url} was written by another fit meanwhile, so this one keeps off it; give every fit a checkpoint "
-                "of its own"
+                f"{self.url} was written by another fit meanwhile, so this one keeps off it",
+                remedy="give every fit a checkpoint of its own",
             )
 
     def _commit(self, group: Location, attributes: Mapping[str, Any]) -> None:
@@ -272,7 +276,7 @@ def _read(location: Location) -> tuple[CheckpointRecord, str]:
         try:
             return _record(location, data), _identity(data)
         except FormatError:
-            # a fit that runs may have put the next one in its place
+            # a running fit may have replaced it
             attempt += 1
             if attempt > READ_ATTEMPTS or _identity(location.read_attributes()) == _identity(data):
                 raise
@@ -281,10 +285,10 @@ def _read(location: Location) -> tuple[CheckpointRecord, str]:
 def _record(location: Location, data: Mapping[str, Any]) -> CheckpointRecord:
     place = f"{location.url}: attributes"
     manifest = decode(data, _CheckpointManifest, place=place, remedy=REMEDY)
-    arrays = read_arrays(location.child(manifest.state), manifest.arrays, what="checkpoint")
+    arrays = read_arrays(location.child(manifest.state), manifest.arrays, remedy=REMEDY)
     for name, array in arrays.items():
         if array.dtype != np.float64 or not (name == TRACE or np.isfinite(array).all()):
-            raise damaged(location.url, name, "has values that no checkpoint can have", what="checkpoint")
+            raise damaged(location.url, name, "has values that no checkpoint can have", REMEDY)
     trace = arrays.pop(TRACE, np.zeros((0, 0)))
     if trace.shape != (manifest.iterations, len(manifest.trace)):
         raise FormatError(
@@ -321,19 +325,22 @@ def _check_manifest(data: Mapping[str, Any], path: str) -> None:
     """Refuse what is not a complete, undamaged checkpoint of the version this release reads."""
     kind, version = data.get("encoding-type"), data.get("encoding-version")
     if kind != ENCODING_TYPE:
-        raise FormatError(f"{path} is not a checkpoint of dslda; dslda train --checkpoint writes one")
+        raise FormatError(
+            f"{path} is not a checkpoint of dslda", remedy="dslda train --checkpoint writes one"
+        )
     if version != ENCODING_VERSION:
         raise FormatError(
-            f"{path} is a checkpoint of version {version!r}, this release of dslda reads version {ENCODING_VERSION!r}; go "
-            "on with the release that wrote it"
+            f"{path} is a checkpoint of version {version!r}, and this release of dslda reads version {ENCODING_VERSION!r}",
+            remedy="go on with the release that wrote it",
         )
     if not is_whole(data):
         raise FormatError(
-            f"{path}: the attributes do not agree with their checksum, the checkpoint was damaged or edited; copy it "
-            "again, or train from the beginning"
+            "the attributes do not agree with their checksum, the checkpoint was damaged or edited",
+            place=path,
+            remedy=REMEDY,
         )
 
 
 def _identity(data: Mapping[str, Any]) -> str:
-    """What tells one state of a checkpoint from another, damaged or not."""
+    """Hash that tells one state of a checkpoint from another, damaged or not."""
     return json_sha256(dict(data))

@@ -42,13 +42,13 @@ ENCODING_VERSION = "1"
 
 
 def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Group attributes of a model, with a checksum of themselves.
+    """Group attributes of a model, with their checksum.
 
     Parameters
     ----------
     record : ModelRecord
     arrays : mapping
-        Shape, dtype and checksum of every array, by its name in the group.
+        Shape, dtype and checksum of every array, by name.
     """
     data: dict[str, Any] = {
         "encoding-type": ENCODING_TYPE,
@@ -61,7 +61,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "levels": {name: list(names) for name, names in record.levels.items()},
         "response": {"name": record.response} | record.response_summary.to_json(),
         "settings": settings_to_json(record.spec),
-        # what is not known is left out, as earlier releases have it
+        # unknown values are left out, as in earlier releases
         "training": {name: value for name, value in asdict(record.training).items() if value is not None},
         "trace": list(record.trace),
         "vocabulary_sha256": None if record.vocabulary is None else record.vocabulary.sha256,
@@ -170,7 +170,7 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
         FormatError
         """
         place = f"{path}: attributes"
-        # models that were written before there was a choice have the mode
+        # models of releases without the choice have the mode
         settings = {"topic_estimation": "map"} | unstored(self.settings)
         try:
             spec = FitSpec(**{f.name: settings[f.name] for f in fields(FitSpec)})
@@ -219,7 +219,8 @@ def read_manifest(data: Mapping[str, Any], path: str) -> ModelManifest:
         )
     if not is_whole(data):
         raise FormatError(
-            f"{path}: the attributes do not agree with their checksum, the model was damaged or edited",
+            "the attributes do not agree with their checksum, the model was damaged or edited",
+            place=path,
             remedy=("copy it again", "train again"),
         )
     return decode(data, ModelManifest, place=f"{path}: attributes", remedy="train again")

@@ -1,4 +1,4 @@
-"""All that a fitted model consists of, as plain data: what a model directory holds."""
+"""Content of a fitted model as plain data, as a model directory holds it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Measure: TypeAlias = Literal["predictive_r2", "accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """How well the responses of documents that were kept from training are predicted.
+    """Quality of the predictions for documents that were kept from training.
 
     Attributes
     ----------
     n_documents : int
-        Those measured: with a response and a prediction.
+        Documents with a response and a prediction.
     measure : {"predictive_r2", "accuracy"}
-        Of numbers, and of classes: the share of them that is right.
+        R2 of numbers, or share of the classes that are right.
     value : float
     standard_error : float or None
-        None where it cannot be told.
+        None where it is not known.
     """
 
     n_documents: Count
@@ -49,27 +49,27 @@ class HeldOut:
 
     @property
     def is_worse_than_mean(self) -> bool:
-        """Whether the mean of the documents would have been closer to them; of classes never."""
+        """Whether the mean of the documents would have been closer to them; False for classes."""
         return self.measure == "predictive_r2" and self.value < 0.0
 
     @property
     def in_words(self) -> str:
-        """The measure and the documents that it is of."""
+        """The measure and its documents."""
         classes = self.measure == "accuracy"
-        told = f"{self.value:.1%} of the classes are right" if classes else f"predictive R2 {self.value:.3f}"
+        words = f"{self.value:.1%} of the classes are right" if classes else f"predictive R2 {self.value:.3f}"
         if self.standard_error is not None:
-            told += f" (s.e. {self.standard_error:{'.1%' if classes else '.3f'}})"
-        return f"{told}, on {number_of(self.n_documents, 'document')} kept from training"
+            words += f" (s.e. {self.standard_error:{'.1%' if classes else '.3f'}})"
+        return f"{words}, on {number_of(self.n_documents, 'document')} kept from training"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
-    """What the fit saw and how it ended.
+    """Documents of a fit, and how it ended.
 
     Attributes
     ----------
     n_documents, n_labelled, n_empty : int
-        Documents trained on; those with a response; those without a term of the vocabulary.
+        Documents trained on, those with a response, and those without a term of the vocabulary.
     n_tokens : int
         Tokens of the vocabulary in these documents.
     n_unconverged : int
@@ -77,18 +77,18 @@ class TrainingSummary:
     n_iterations : int
         EM iterations.
     converged : bool
-        EM stopped by its tolerance, as :meth:`~dslda.engine.em.EMState.has_settled` has it.
+        EM stopped by its tolerance; see :meth:`~dslda.engine.em.EMState.has_settled`.
     interrupted : bool
-        EM was stopped by Ctrl-C or on request; where neither holds, it stopped at its cap.
+        EM was stopped by Ctrl-C or on request. Where neither holds, it stopped at its cap.
     oov_share : float or None
-        Share of the tokens that the vocabulary does not have, over all documents of the corpus, those too that were kept
-        from training: what the same share of documents scored later is compared with. None where it is not known: of a
-        matrix, of documents that hold positions in a vocabulary, and of corpora and models from before it was kept.
+        Share of the tokens that the vocabulary lacks, over all documents of the corpus, with those that were kept from
+        training. The share of documents scored later is compared with it. None for a matrix, for documents of positions in
+        a vocabulary, and in corpora and models of releases that did not keep it.
     new_share : float or None
-        The same, terms that were left out as too frequent being counted nowhere.
+        The same without terms that were left out as too frequent.
     held_out : HeldOut or None
-        None where no document was kept from training, where nothing can be measured on those that were, and in models that
-        were written before it was kept.
+        None where no document was kept from training or nothing can be measured on those that were, and in models of
+        releases that did not keep it.
     """
 
     n_documents: Count
@@ -113,48 +113,46 @@ class ModelRecord:
     parameters : Parameters
         On the scale of the standardised response.
     covariance : ndarray of float64, shape (K + P, K + P), or (C, K + P, K + P) for a response of classes, or None
-        Of eta and zeta, on the same scale; None where the information matrix is singular.
+        Covariance of eta and zeta, on the same scale; None where the information matrix is singular.
     design : Design
         The columns trained on, and the scale of the response.
     spec : FitSpec
     response : str or None
-        Name of the response; None where it was given as an array.
+        Name of the response; None where it was an array.
     response_summary : ResponseSummary
-        Of the training documents' responses, in the user's units.
+        Summary of the training documents' responses, in the user's units.
     training : TrainingSummary
     trace : mapping of str to ndarray of float64, shape (n_iterations,)
         Measurements of each EM iteration.
     vocabulary : Vocabulary or None
-        None where the documents were given as a matrix without terms.
+        None where the documents were a matrix without terms.
     text_settings : TextSettings or None
-        How texts become counts; None where the documents were given as counts.
+        How texts become counts; None where the documents were counts.
     too_frequent : tuple of str
-        Terms that ingestion left out as too frequent, sorted: they are no new words in documents scored later. None are
-        known of models that were written before they were kept.
+        Terms that ingestion left out as too frequent, sorted: they are no new words in documents scored later. Empty in
+        models of releases that did not keep them.
     fields : mapping of str to str
-        Fields of the training records by their use: "text", "words", "counts", "id"; predictions look there
-        first.
+        Fields of the training records by their use: "text", "words", "counts", "id". Predictions look there first.
     corpus_hash : str or None
         Content hash of the corpus trained on.
     versions : mapping of str to str
-        Of dslda and what it computes with, when the model was made.
+        Versions of dslda and of the libraries that it computes with.
     classes : tuple of str or None
         Names of the classes of the response, by code.
     levels : mapping of str to tuple of str
         Names of the levels of categorical covariates.
     prevalence : ndarray of float64, shape (K,), or None
-        Share of the training tokens in each topic, as the last E-step has them; None in models that were
-        written before it was kept.
+        Share of the training tokens in each topic by the last E-step; None in models of releases that did not keep it.
     base : ndarray of float64, shape (1,), or (C,) for a response of classes, or None
-        Linear predictor, on the scale of the fit, of a document of which no word is known, with average covariates:
-        see :mod:`dslda.training.base_rate`. None where it is not known; then it is that of the prior's mean.
+        Linear predictor, on the scale of the fit, of a document without known words and with average covariates: see
+        :mod:`dslda.training.base_rate`. None where it is not known; the linear predictor of the prior's mean replaces it.
     pearson : ndarray of float64, shape (2,), or None
-        Pearson's X2 of the responses in the last E-step, and its degrees of freedom: the sum of the documents' weights less
-        the number of coefficients. None where the family does not ask, and in models that were written before it was kept.
+        Pearson's X2 of the responses in the last E-step, and its degrees of freedom: the sum of the documents' weights minus
+        the number of coefficients. None where the family does not need it, and in models of releases that did not keep it.
     reference : Reference or None
-        What documents scored later are compared with; None in models that were written before it was kept.
+        Profile that documents scored later are compared with; None in models of releases that did not keep it.
     checksum : str or None
-        Of the manifest that it was read from; None of a model that was not.
+        Checksum of the manifest that the model was read from; None where it was not read.
     """
 
     parameters: Parameters
@@ -189,5 +187,5 @@ class ModelRecord:
 
     @property
     def scaling(self) -> Scaling:
-        """From the user's response to the standardised one."""
+        """The map from the user's response to the standardised one."""
         return self.design.scaling

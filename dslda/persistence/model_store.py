@@ -23,6 +23,8 @@ from dslda.variational.parameters import Parameters
 
 __all__ = ["check_model_output", "model_checksum", "read_model", "write_model"]
 
+REMEDY = ("copy it again", "train again")
+
 
 def check_model_output(
     path: str | os.PathLike[str], *, overwrite: bool, storage_options: Mapping[str, Any] | None = None
@@ -78,10 +80,11 @@ def write_model(
 
     target = Location.of(path, storage_options)
     check_output(target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
-    for name in ("eta", "delta", "zeta"):  # what a family can spoil
+    for name in ("eta", "delta", "zeta"):  # those that a family can spoil
         if not np.isfinite(getattr(record.parameters, name)).all():
             raise InputError(
-                f"the parameters of a model must be finite, got {name} that are not; train again, or give another family"
+                f"the parameters of a model must be finite, got {name} that are not",
+                remedy=("train again", "give another {family}"),
             )
     if target.local:
         report_leftovers(target.url)
@@ -89,10 +92,9 @@ def write_model(
     temporary = target.sibling("partial")
     try:
         with writing(target.url):
-            store = temporary.store(read_only=False)
-            group = zarr.create_group(store, zarr_format=3)
+            group = zarr.create_group(temporary.store(read_only=False), zarr_format=3)
             for name, array in arrays.items():
-                write_array(store, name, array)
+                write_array(group, name, array)
             group.attrs.put(to_json(record, entries(arrays)))
             move_into_place(temporary, target, encoding_type=ENCODING_TYPE, overwrite=overwrite)
     except BaseException:
@@ -102,7 +104,7 @@ def write_model(
 
 
 def model_checksum(record: ModelRecord) -> str:
-    """Of the manifest that the model was read from, or would have if it were written now."""
+    """Checksum of the manifest that the model was read from, or of the one that it would be written with."""
     if record.checksum is not None:
         return record.checksum
     return str(to_json(record, entries(_arrays(record)))[MANIFEST_CHECKSUM])
@@ -122,7 +124,7 @@ def read_model(
     """
     location = Location.of(path, storage_options)
     manifest = read_manifest(location.read_attributes(), location.url)
-    stored = _ModelArrays(location.url, read_arrays(location, manifest.arrays, what="model"))
+    stored = _ModelArrays(location.url, read_arrays(location, manifest.arrays, remedy=REMEDY))
     fields = manifest.record_fields(location.url)
     n_topics, classes = manifest.n_topics, manifest.classes
     n_covariates = len(fields["design"].covariates)
@@ -183,8 +185,8 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     if record.covariance is not None:
         arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
     for name in ("prevalence", "base", "pearson"):
-        if (kept := getattr(record, name)) is not None:
-            arrays[name] = np.asarray(kept, dtype=np.float64)
+        if (values := getattr(record, name)) is not None:
+            arrays[name] = np.asarray(values, dtype=np.float64)
     if record.reference is not None:
         arrays |= {f"reference_{name}": values for name, values in record.reference.arrays().items()}
     if record.vocabulary is not None:
@@ -228,7 +230,7 @@ class _ModelArrays:
 
     def damaged(self, name: str) -> FormatError:
         """The error of values that no model can have."""
-        return damaged(self.url, name, "has values that no model can have", what="model")
+        return damaged(self.url, name, "has values that no model can have", REMEDY)
 
 
 def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | None) -> Reference | None:
@@ -276,7 +278,7 @@ def _vocabulary(arrays: Mapping[str, NDArray[Any]], manifest: ModelManifest, pat
             arrays["vocabulary"], arrays["vocabulary_offsets"], arrays.get("document_frequency")
         )
     except (KeyError, ValueError) as error:
-        raise damaged(path, "vocabulary", "is not valid", what="model") from error
+        raise damaged(path, "vocabulary", "is not valid", REMEDY) from error
     if vocabulary.sha256 != manifest.vocabulary_sha256 or len(vocabulary) != manifest.n_terms:
-        raise damaged(path, "vocabulary", "does not agree with its hash", what="model")
+        raise damaged(path, "vocabulary", "does not agree with its hash", REMEDY)
     return vocabulary

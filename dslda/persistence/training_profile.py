@@ -1,4 +1,4 @@
-"""What the documents trained on look like to their own model: what later documents are compared with."""
+"""Profile of the training documents by their own model, with which later documents are compared."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ __all__ = ["LEFT_OUT", "N_BINS", "BinCounts", "Reference"]
 
 N_BINS = 10
 LEFT_OUT = 0.05
-"""Share of responses below an interval, and of those above."""
+"""Share of responses below an interval, and share above."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """Distributions of predictions and topic proportions of known documents, their responses left out.
+    """Distributions of predictions and topic proportions of known documents, made without their responses.
 
     Attributes
     ----------
     prediction_borders : ndarray of float64, shape (9,), or (0,) for a response of classes
         Deciles of the predictions.
     prediction_counts : ndarray of int64, shape (10,), or (C,) for a response of classes
-        Documents in each bin: those from one border, included, to the next; or predicted to be of each class.
+        Documents in each bin, from one border, included, to the next; or documents predicted to be of each class.
     topic_borders : ndarray of float64, shape (K, 9)
     topic_counts : ndarray of int64, shape (K, 10)
     topic_means : ndarray of float64, shape (K,)
         Mean topic proportions.
     residuals : ndarray of float64, shape (2,), or None
-        Between these lie response less prediction, in the user's units, of 90% of the documents that were kept from
-        training; None where there were too few, or the family says that the scatter depends on the level.
+        Bounds of response minus prediction, in the user's units, for 90% of the documents that were kept from training. None
+        where there were too few, or the scatter of the family depends on the level.
     classes : tuple of str
     of_training : bool
-        The documents are those trained on; False where enough were kept from training, which are better: what a model was
-        trained on it fits more closely than what is new.
+        The documents are those trained on; False where enough were kept from training. Those are better: a model fits its
+        training documents more closely than new ones.
     """
 
     prediction_borders: NDArray[np.float64]
@@ -50,11 +50,11 @@ class Reference:
 
     @property
     def of_which(self) -> str:
-        """Which documents these are, in words."""
+        """The documents, in words."""
         return "trained on" if self.of_training else "kept from training"
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """The fields as a model stores them."""
+        """The arrays that a model stores."""
         arrays: dict[str, ArrayLike] = {
             "prediction_counts": self.prediction_counts,
             "topic_borders": self.topic_borders,
@@ -69,13 +69,13 @@ class Reference:
         return {name: np.asarray(values, dtype=np.float64) for name, values in arrays.items()}
 
     def no_counts(self) -> BinCounts:
-        """Counts of no document in these bins."""
+        """Counts of zero documents in these bins."""
         return BinCounts(np.zeros_like(self.prediction_counts), np.zeros_like(self.topic_counts))
 
 
 @dataclass(slots=True, eq=False)
 class BinCounts:
-    """Documents in the bins of a reference.
+    """Numbers of documents in the bins of a reference.
 
     Attributes
     ----------
@@ -87,18 +87,18 @@ class BinCounts:
     topics: NDArray[np.int64]
 
     def add(self, reference: Reference, predictions: NDArray[Any], proportions: NDArray[np.float64]) -> None:
-        """Count documents; those without a prediction among the topics alone."""
+        """Count documents; those without a prediction only among the topics."""
         if reference.classes:
             for c, name in enumerate(reference.classes):
                 self.predictions[c] += np.count_nonzero(predictions == name)
         else:
-            known = predictions[~np.isnan(predictions)]
-            self.predictions += _counted(reference.prediction_borders, known)
+            finite = predictions[~np.isnan(predictions)]
+            self.predictions += _counted(reference.prediction_borders, finite)
         for k, borders in enumerate(reference.topic_borders):
             self.topics[k] += _counted(borders, proportions[:, k])
 
     def add_json(self, data: Mapping[str, Any]) -> None:
-        """Add the counts that :meth:`to_json` has given."""
+        """Add counts from :meth:`to_json`."""
         self.predictions += np.array(data["predictions"], dtype=np.int64)
         self.topics += np.array(data["topics"], dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""Errors of file systems: what the libraries beneath fsspec raise, as errors of dslda that name the place."""
+"""Errors of the libraries beneath fsspec, as errors of dslda that name the place."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dslda.exceptions import DsldaError, InputError
 __all__ = ["is_of_file_system", "reaching", "reason_of"]
 
 ANSWERS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError)
-"""What says what is there, and not that it cannot be seen."""
+"""Errors that say what is at a place, and not that it cannot be reached."""
 
 
 def is_of_file_system(error: Exception) -> bool:
-    """Whether an error is the system's, or one of a kind that a library has made for itself, as those of clouds have.
+    """Whether an error is the system's, or of a class that a library defines, as those of clouds do.
 
-    Of Python's other kinds it is rather a mistake of ours.
+    An error of Python's other classes is rather a mistake of ours.
     """
     if isinstance(error, OSError):
         return not isinstance(error, DsldaError)
@@ -27,16 +27,16 @@ def is_of_file_system(error: Exception) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """What an error says, of whatever file system."""
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or str(error) or type(error).__name__
+    """The message of an error of any file system."""
+    message = error.strerror if isinstance(error, OSError) else None
+    return message or str(error) or type(error).__name__
 
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Have errors name a place that cannot be reached: credentials are missing, a server is away, rights are not given.
+    """Have errors name a place that cannot be reached: credentials or rights are missing, or a server is away.
 
-    Those that say what is there, or of which file they are, as the errors of local files do, stay what they are.
+    Errors that say what is at the place, or that name a file, as those of local files do, stay as they are.
 
     Raises
     ------
@@ -49,5 +49,6 @@ def reaching(url: str) -> Iterator[None]:
         if is_answer or not is_of_file_system(error):
             raise
         raise InputError(
-            f"{url} cannot be reached: {reason_of(error)}; look at its address, and at your rights and credentials"
+            f"{url} cannot be reached: {reason_of(error)}",
+            remedy="look at its address, and at your rights and credentials",
         ) from error

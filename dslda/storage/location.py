@@ -1,4 +1,4 @@
-"""Where a store lies: a local directory or any fsspec URL, and how a new one takes its place."""
+"""Places of stores: a local directory or any fsspec URL, and how a new store takes its place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["METADATA", "Location", "check_not_in_store", "check_output", "move_i
 METADATA = "zarr.json"
 
 IMPOSSIBLE = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
-"""What the system says of a path at which nothing can ever be."""
+"""Errors of the system for a path at which nothing can ever be."""
 PASSING = re.compile(r"\.DS_Store|\.nfs.*|.*\.partial")
 """Files that come and go in a store without being part of it."""
 REMOVAL_LOOKS = 40
@@ -51,13 +51,13 @@ class Location:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Location:
-        """Resolve what a user gave.
+        """Resolve a path of a user.
 
         Raises
         ------
         InputError
-            Not the path of a folder, one that no file system can have (a NUL, a name that is too long, links in a circle),
-            or a protocol that fsspec does not know or cannot load.
+            The path is not that of a folder, no file system can have it (a NUL, a name that is too long, links in a circle),
+            or its protocol is one that fsspec does not know or cannot load.
         """
         from fsspec.core import url_to_fs
         from fsspec.implementations.local import LocalFileSystem
@@ -79,10 +79,11 @@ class Location:
             try:
                 os.stat(local)
             except OSError as error:
-                # what is not there, or not ours to see, may still become an output
+                # a path that does not exist, or is not ours to see, may still become an output
                 if error.errno in IMPOSSIBLE:
                     raise InputError(
-                        f"{_shortened(url)} cannot be a path here: {error.strerror}; give another path"
+                        f"{_shortened(url)} cannot be a path here: {error.strerror}",
+                        remedy="give another path",
                     ) from None
             return cls(local, True)
         return cls(url.rstrip("/"), False, options)
@@ -114,32 +115,32 @@ class Location:
 
     @property
     def inside(self) -> str:
-        """What the whole name of everything in this place begins with, however the user wrote it."""
+        """Beginning of the full names of everything in this place, however the user wrote it."""
         if self.local:
             return os.path.join(self.url, "")
         fs, root = self.file_system()
         return f"{fs.unstrip_protocol(root)}/"
 
     def entries(self) -> list[str]:
-        """The names of what is in the folder here, sorted; none where nothing can be listed."""
+        """Sorted names in the folder here; none where nothing can be listed."""
         fs, root = self.file_system()
         fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
         try:
-            found = [entry.rstrip("/") for entry in fs.ls(root, detail=False)]
+            paths = [entry.rstrip("/") for entry in fs.ls(root, detail=False)]
         except OSError:
             return []
         # folders of object stores may list themselves
-        return sorted(entry.rpartition("/")[2] for entry in found if entry != root)
+        return sorted(path.rpartition("/")[2] for path in paths if path != root)
 
     def hidden(self, *suffixes: str) -> list[Location]:
-        """The places beside this one that :meth:`sibling` has named, where something is."""
+        """Existing places beside this one with names that :meth:`sibling` gives."""
         folder, name = self._split()
         pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.({'|'.join(suffixes)})")
-        found = [entry for entry in replace(self, url=folder).entries() if pattern.fullmatch(entry)]
-        return [replace(self, url=f"{folder.rstrip('/')}/{entry}") for entry in found]
+        names = [name for name in replace(self, url=folder).entries() if pattern.fullmatch(name)]
+        return [replace(self, url=f"{folder.rstrip('/')}/{name}") for name in names]
 
     def _split(self) -> tuple[str, str]:
-        """The place of the folder above, and the name in it."""
+        """The parent folder, and the name in it."""
         # a URL may be that of a name alone, whose slashes are part of its protocol
         return os.path.split(self.url) if self.local else self.url.rpartition("/")[::2]
 
@@ -178,11 +179,13 @@ class Location:
                 raw = fs.cat_file(f"{root}/{METADATA}")
         except (FileNotFoundError, NotADirectoryError):
             if not self.holds():
-                message = f"{self.url} does not exist, or is an empty folder"
                 old = self.hidden("old") if self.local else []
-                if old:
-                    message += f"; a run that was killed while it replaced it has left it as {old[-1].url}: rename that"
-                raise InputError(message) from None
+                raise InputError(
+                    f"{self.url} does not exist, or is an empty folder",
+                    remedy=f"a run that was killed while it replaced it has left it as {old[-1].url}: rename that"
+                    if old
+                    else (),
+                ) from None
             if fs.isfile(root):
                 raise FormatError(
                     f"{self.url} is a file, and corpora, models and checkpoints are folders: dslda ingest makes a corpus "
@@ -190,22 +193,26 @@ class Location:
                 ) from None
             if self.holds("manifest.json"):
                 raise FormatError(
-                    f"{self.url} is a folder of scores, neither corpus nor model; look at it with dslda info"
+                    f"{self.url} is a folder of scores, neither corpus nor model",
+                    remedy="look at it with dslda info",
                 ) from None
             raise FormatError(
-                f"{self.url} is not written by dslda or has lost its manifest, there is no {METADATA} in it; "
-                "give another path, or copy the whole folder again"
+                f"{self.url} is not written by dslda or has lost its manifest, there is no {METADATA} in it",
+                remedy=("give another path", "copy the whole folder again"),
             ) from None
         except IsADirectoryError:
             raise FormatError(
-                f"{self.url}: its manifest {METADATA} must be a file, it is a folder; copy the whole again, or write it anew"
+                f"its manifest {METADATA} must be a file, it is a folder",
+                place=self.url,
+                remedy=("copy the whole again", "write it anew"),
             ) from None
         try:
             metadata = parse_json(raw)
         except ValueError as error:
             raise FormatError(
-                f"{self.url}: its manifest {METADATA} is damaged or cut short ({error}); copy it again, or "
-                "write the whole anew"
+                f"its manifest {METADATA} is damaged or cut short ({error})",
+                place=self.url,
+                remedy=("copy it again", "write the whole anew"),
             ) from error
         attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
         if not isinstance(attributes, dict) or metadata.get("node_type") != "group":
@@ -215,15 +222,15 @@ class Location:
         return attributes
 
     def remove(self) -> None:
-        """Remove everything here; nothing there is no error.
+        """Remove everything here, if there is anything.
 
-        The manifest goes first: a removal that is cut short leaves nothing that could be taken for a store.
+        The manifest goes first, so that a removal that is cut short leaves nothing that looks like a store.
         """
         if self.local:
             for file in (self.url, os.path.join(self.url, METADATA)):
                 with contextlib.suppress(OSError):
                     os.remove(file)
-            # twice at least: after Ctrl-C in a write, zarr's threads go on with it, and make folders anew for it
+            # at least twice: after Ctrl-C in a write, threads of zarr finish it, and make folders anew
             absent = 0
             for _ in range(REMOVAL_LOOKS):
                 shutil.rmtree(self.url, ignore_errors=True)
@@ -240,33 +247,33 @@ class Location:
 
 
 def _shortened(path: str) -> str:
-    """A path in an error, its middle left out where it is long."""
+    """A path for a message, without its middle where it is long."""
     return path if len(path) <= 120 else f"{path[:58]}...{path[-58:]}"
 
 
 def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> bool:
-    """Refuse an output that is there, before any work is done.
+    """Refuse an output that exists, before any work is done.
 
     Parameters
     ----------
     location : Location
     encoding_type : str
-        Of what is going to be written.
+        Type of the output.
     overwrite : bool
         Whether one of the same type may be replaced.
 
     Returns
     -------
     bool
-        There is one to be replaced.
+        Whether one will be replaced.
 
     Raises
     ------
     InputError
         It would lie inside a store of dslda, see :func:`check_not_in_store`.
     OutputExistsError
-        Something is there and `overwrite` is False, or it is not of `encoding_type`, or holds something else too: what
-        dslda did not write, it never removes.
+        Something is there and `overwrite` is False, or it is not of `encoding_type`, or holds something else too: dslda
+        never removes what it did not write.
     """
     check_not_in_store(location)
     if not location.holds():
@@ -277,48 +284,48 @@ def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> 
         ours = False
     if not ours:
         raise OutputExistsError(
-            f"{location.url} is there and is not a {encoding_type}, so it is never replaced; choose another "
-            "path, or remove it yourself"
+            f"{location.url} is there and is not a {encoding_type}, so it is never replaced",
+            remedy=("choose another path", "remove it yourself"),
         )
     if not overwrite:
         raise OutputExistsError(
-            f"{location.url} is there already; choose another path, or give overwrite=True"
+            f"{location.url} is there already", remedy=("choose another path", "give {overwrite=True}")
         )
     if (other := _other_content(*location.file_system())) is not None:
         raise OutputExistsError(
-            f"{location.url} holds {other}, which is no part of the {encoding_type}, so it is not replaced; move that out of "
-            "it, or choose another path"
+            f"{location.url} holds {other}, which is no part of the {encoding_type}, so it is not replaced",
+            remedy=("move that out of it", "choose another path"),
         )
     return True
 
 
 def check_not_in_store(location: Location) -> None:
-    """Refuse an output inside a corpus, model or checkpoint: the next run that replaces or appends to that would remove it.
+    """Refuse an output inside a corpus, model or checkpoint: a run that replaces that store would remove it.
 
     Raises
     ------
     InputError
     """
     fs, root = location.file_system()
-    above = root.rstrip("/").rpartition("/")[0]
-    while above:
-        if (kind := _kind_of_store(fs, above)) is not None:
+    folder = root.rstrip("/").rpartition("/")[0]
+    while folder:
+        if (kind := _kind_of_store(fs, folder)) is not None:
             raise InputError(
-                f"an output must not lie inside a corpus, model or checkpoint, got {location.url} in the {kind} {above}; "
-                "choose a path beside it"
+                f"an output must not lie inside a corpus, model or checkpoint, got {location.url} in the {kind} {folder}",
+                remedy="choose a path beside it",
             )
-        above = above.rpartition("/")[0]
+        folder = folder.rpartition("/")[0]
 
 
 def _kind_of_store(fs: Any, path: str) -> str | None:
-    """What of dslda is at a path of a file system, None where nothing is."""
+    """Type of the store of dslda at a path, None where there is none."""
     kind = _metadata(fs, path).get("attributes", {}).get("encoding-type")
     return kind if isinstance(kind, str) and kind.startswith("dslda-") else None
 
 
 def _metadata(fs: Any, path: str) -> dict[str, Any]:
     """Metadata of the zarr node at a path, empty where none can be read."""
-    # what cannot be read, for whatever reason a file system has, is no store that anybody could lose by it
+    # nobody can lose a store that cannot be read, whatever the reason
     try:
         metadata = parse_json(fs.cat_file(f"{path}/{METADATA}"))
     except Exception:
@@ -327,7 +334,7 @@ def _metadata(fs: Any, path: str) -> dict[str, Any]:
 
 
 def _other_content(fs: Any, root: str) -> str | None:
-    """The first of what is in a store, or a group of it, that the writers of dslda did not put there."""
+    """The first path in a store, or in a group of it, that no writer of dslda put there."""
     for path, is_folder in _listed(fs, root):
         if path.endswith(f"/{METADATA}"):
             continue
@@ -336,18 +343,22 @@ def _other_content(fs: Any, root: str) -> str | None:
         if _metadata(fs, path).get("node_type") == "group":
             if (other := _other_content(fs, path)) is not None:
                 return other
-        # of an array that has lost its metadata the chunks are left
-        elif others := [each for each, _ in _listed(fs, path) if not each.endswith(("/c", f"/{METADATA}"))]:
+        # an array that has lost its metadata still has its chunks
+        elif others := [
+            inner for inner, _ in _listed(fs, path) if not inner.endswith(("/c", f"/{METADATA}"))
+        ]:
             return others[0]
     return None
 
 
 def _listed(fs: Any, root: str) -> list[tuple[str, bool]]:
-    """The paths in a folder, and whether they are folders, without what systems leave there and what is being written."""
-    found = [(entry["name"].rstrip("/"), entry["type"] == "directory") for entry in fs.ls(root, detail=True)]
+    """The paths in a folder, and whether they are folders, without :data:`PASSING` files."""
+    entries = [
+        (entry["name"].rstrip("/"), entry["type"] == "directory") for entry in fs.ls(root, detail=True)
+    ]
     return [
         (path, is_folder)
-        for path, is_folder in sorted(found)
+        for path, is_folder in sorted(entries)
         # folders of object stores may list themselves
         if path != root.rstrip("/") and not PASSING.fullmatch(path.rpartition("/")[2])
     ]
@@ -361,16 +372,15 @@ def move_into_place(
     overwrite: bool,
     before_manifest: Callable[[], None] | None = None,
 ) -> None:
-    """Give a complete store its name; what it replaces is removed only then.
+    """Give a complete store its name; the store that it replaces is removed only then.
 
-    On a local disk these are renames. An object store has none: the objects are copied, the manifest last, so
-    that a reader finds the old one, or none, or the new one, but never a mixture. What `before_manifest` raises before that
-    leaves none.
+    On a local disk these are renames. An object store has none: the objects are copied, the manifest last, so that a reader
+    finds the old store, or none, or the new one, but never a mixture. An error that `before_manifest` raises leaves none.
 
     Raises
     ------
     OutputExistsError
-        As :func:`check_output`: somebody else wrote the same output in the meantime.
+        As :func:`check_output`: another run wrote the same output meanwhile.
     """
     replaces = check_output(target, encoding_type=encoding_type, overwrite=overwrite)
     if target.local:
@@ -408,5 +418,5 @@ def _rename(source: Location, target: Location, *, replaces: bool) -> None:
 
 
 def is_in_memory(path: str) -> bool:
-    """Whether a path leads into the memory of this process, which no other one shares; also where a cache is before it."""
+    """Whether a path leads into the memory of this process, which no other shares, also behind a cache."""
     return any(link.startswith("memory://") for link in path.split("::"))

@@ -1,31 +1,40 @@
-"""The arrays of a model or checkpoint: how they are written, and read with their checksums compared."""
+"""Zarr arrays of stores: how they are written, and read with their checksums compared."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dslda.exceptions import FormatError
 from dslda.storage.location import Location
 from dslda.storage.typed_json import Count
 
 if TYPE_CHECKING:
-    from zarr.abc.store import Store
+    import zarr
 
-__all__ = ["StoredArray", "checksum", "damaged", "entries", "read_arrays", "write_array"]
+__all__ = [
+    "DAMAGE",
+    "StoredArray",
+    "checksum",
+    "create_array",
+    "damaged",
+    "entries",
+    "read_arrays",
+    "write_array",
+]
 
 CHUNK_BYTES = 32 * 2**20
 
-# What zarr and its codecs raise for bytes that are not what was written. OSError is left alone, so that an
-# interrupted connection stays what it is and can be tried again.
 DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
+"""Errors of zarr and its codecs for bytes that are not what was written.
 
-REMEDY = {"model": "copy it again or train again", "checkpoint": "copy it again, or train from the beginning"}
+OSError is none of them: an interrupted connection stays what it is and can be tried again.
+"""
 
 
 class StoredArray(msgspec.Struct, frozen=True):
@@ -52,29 +61,47 @@ def entries(arrays: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def write_array(store: Store, name: str, array: NDArray[Any]) -> None:
-    """Write an array without a side of 0."""
-    import zarr
+def create_array(
+    group: zarr.Group,
+    name: str,
+    *,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    chunks: tuple[int, ...],
+    fill: float,
+    attributes: Mapping[str, str] | None = None,
+) -> Any:
+    """An empty array in a zarr group."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
-    # whole rows a chunk, so that one topic can be read alone; a chunk may not have a side of 0
-    width = max(array[:1].nbytes, 1)
-    rows = max(1, min(len(array), CHUNK_BYTES // width))
-    target = zarr.create_array(
-        store,
-        name=name,
+    return group.create_array(
+        name,
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
+        # crc32c: without it a flipped bit inside a chunk comes back as data
+        compressors=[BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()],
+        fill_value=fill,
+        attributes=dict(attributes or {}),
+    )
+
+
+def write_array(group: zarr.Group, name: str, array: NDArray[Any]) -> None:
+    """Write an array that has entries, whole rows a chunk, so that one topic can be read alone."""
+    rows = max(1, min(len(array), CHUNK_BYTES // max(array[:1].nbytes, 1)))
+    target = create_array(
+        group,
+        name,
         shape=array.shape,
         dtype=array.dtype,
-        chunks=(rows, *(max(side, 1) for side in array.shape[1:])),
-        compressors=[BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()],
-        fill_value=np.nan if array.dtype.kind == "f" else 0,
-        zarr_format=3,
+        chunks=(rows, *(max(side, 1) for side in array.shape[1:])),  # zarr has no chunks without a side
+        fill=np.nan if array.dtype.kind == "f" else 0,
     )
     target[...] = array
 
 
 def read_arrays(
-    location: Location, described: Mapping[str, StoredArray], *, what: str
+    location: Location, described: Mapping[str, StoredArray], *, remedy: Sequence[str]
 ) -> dict[str, NDArray[Any]]:
     """Read the arrays that a manifest describes.
 
@@ -83,7 +110,8 @@ def read_arrays(
     location : Location
         Of the group that holds them.
     described : mapping of str to StoredArray
-    what : {"model", "checkpoint"}
+    remedy : sequence of str
+        What to do about damage, for messages.
 
     Raises
     ------
@@ -102,18 +130,20 @@ def read_arrays(
             array = np.asarray(stored[...]) if intact else np.zeros(0)
             intact = intact and checksum(array) == entry.checksum
         except (*DAMAGE, FileNotFoundError) as error:
-            raise damaged(location.url, name, "cannot be read", what=what) from error
+            raise damaged(location.url, name, "cannot be read", remedy) from error
         except MemoryError as error:
-            raise FormatError(
-                f"{location.url}: array {name!r} says that its shape is {list(entry.shape)}, which does not fit into "
-                f"memory; if the {what} is not that large, it was damaged or edited: copy it again"
+            raise damaged(
+                location.url,
+                name,
+                f"has the shape {list(entry.shape)}, which does not fit into memory",
+                remedy,
             ) from error
         if not intact:
-            raise damaged(location.url, name, "does not agree with its checksum", what=what)
+            raise damaged(location.url, name, "does not agree with its checksum", remedy)
         arrays[name] = array
     return arrays
 
 
-def damaged(path: str, name: str, how: str, *, what: str = "model") -> FormatError:
+def damaged(url: str, name: str, problem: str, remedy: Sequence[str]) -> FormatError:
     """The error of an array that is not what was written."""
-    return FormatError(f"{path}: array {name!r} {how}, the {what} is damaged or incomplete; {REMEDY[what]}")
+    return FormatError(f"array {name!r} {problem}, so it is damaged or incomplete", place=url, remedy=remedy)

@@ -316,7 +316,7 @@ def test_fields_of_other_names_and_the_settings_of_the_corpus_may_be_given(tmp_p
         ),
         ({}, {"shop": "west"}, "field 'shop' must hold one of the 2 levels"),
         ({}, {"rating": "five"}, "response 'rating' must be a number"),
-        ({"overwrite": True}, {}, "append=True and overwrite=True exclude each other"),
+        ({"overwrite": True}, {}, "append and overwrite exclude each other"),
         ({"out": None}, {}, "out must be the corpus to append to"),
         ({"partition_tokens": 0}, {}, "partition_tokens must be"),
     ],

@@ -254,7 +254,7 @@ DAMAGE = {
     "edited": (lambda a: a.update(iterations=3), False, "do not agree with their checksum"),
     "another version": (lambda a: a.update({"encoding-version": "9"}), True, "a checkpoint of version '9'"),
     "no checkpoint": (lambda a: a.update({"encoding-type": "thing"}), True, "is not a checkpoint of dslda"),
-    "state elsewhere": (lambda a: a.update(state="../other"), True, "'state' must be the name of a group"),
+    "state elsewhere": (lambda a: a.update(state="../other"), True, r"at `\$.state`"),
     "no such state": (lambda a: a.update(state="state-" + "0" * 12), True, "array 'topics' cannot be read"),
     "other iterations": (
         lambda a: a.update(iterations=3),
@@ -262,10 +262,14 @@ DAMAGE = {
         "'trace' must have a row for each iteration",
     ),
     "no trace": (lambda a: a["arrays"].pop("trace"), True, "'trace' must have a row for each iteration"),
-    "no columns": (lambda a: a.update(trace=[]), True, "'trace' must be a list of distinct names"),
-    "no fit": (lambda a: a.pop("fit"), True, "field 'fit' is missing"),
-    "fit is text": (lambda a: a.update(fit="x"), True, "field 'fit' must be a JSON object"),
-    "arrays are numbers": (lambda a: a.update(arrays=3), True, "field 'arrays' must be a JSON object"),
+    "no columns": (lambda a: a.update(trace=[]), True, r"at `\$.trace`"),
+    "no fit": (lambda a: a.pop("fit"), True, "missing required field `fit`"),
+    "fit is text": (lambda a: a.update(fit="x"), True, r"Expected `object`, got `str` - at `\$.fit`"),
+    "arrays are numbers": (
+        lambda a: a.update(arrays=3),
+        True,
+        r"Expected `object`, got `int` - at `\$.arrays`",
+    ),
     "other checksum": (
         lambda a: a["arrays"]["eta"].update(checksum="0"),
         True,
