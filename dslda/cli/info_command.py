@@ -232,10 +232,10 @@ def _without_frequent(share: float | None) -> str:
     return "" if share is None else f" ({share:.1%} without those that are too frequent)"
 
 
-def _stated(values: Mapping[str, Any]) -> str:
+def _stated(values: dict[str, Any]) -> str:
     """Settings with their values, without those that are not given or are the family's own."""
-    if values.get("alpha", "") is None:
-        values = {**values, "alpha": "1/K"}
+    # by their public names, and by those of stored checkpoints
+    values = values | {name: "1/K" for name in ("doc_topic_prior", "alpha") if values.get(name, "") is None}
     return ", ".join(f"{n}={_told(value)}" for n, value in values.items() if value not in (None, {}, [], ()))
 
 
