@@ -38,13 +38,13 @@ def lines_of_text(*, known: bool) -> Iterator[str]:
                 known = True
                 if _is_record(line):
                     raise InputError(
-                        "- reads lines of text unless --format says otherwise, got a JSON object in line "
-                        f"{number}; give --format jsonl to read fields, or --format text to take lines as they are"
+                        f"- reads lines of text unless --format says otherwise, got a JSON object in line {number}",
+                        remedy="give --format jsonl to read fields, or --format text to take lines as they are",
                     )
             yield line
     except UnicodeDecodeError as error:
         raise InputError(
-            f"stdin, line {number}: must be UTF-8 text, got {error.object[error.start]:#x}"
+            f"must be UTF-8 text, got {error.object[error.start]:#x}", place=f"stdin, line {number}"
         ) from None
     except OSError as error:
         raise _unreadable(error) from error
@@ -64,7 +64,9 @@ def _is_record(line: str) -> bool:
 
 def _unreadable(error: OSError) -> InputError:
     return InputError(
-        f"stdin must be lines of text, it cannot be read: {error.strerror or error}; give the path of a file"
+        f"must be lines of text, it cannot be read: {error.strerror or error}",
+        place="stdin",
+        remedy="give the path of a file",
     )
 
 

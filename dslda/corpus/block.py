@@ -130,25 +130,28 @@ class DocumentBlock:
         nnz = len(self.terms)
         if len(self.indptr) == 0 or self.indptr[0] != 0 or self.indptr[-1] != nnz or len(self.counts) != nnz:
             raise InputError(
-                f"document block: indptr must run from 0 to the number of entries ({nnz} terms, {len(self.counts)} "
-                f"counts), got {self.indptr[:1]}..{self.indptr[-1:]}"
+                f"indptr must run from 0 to the number of entries ({nnz} terms, {len(self.counts)} "
+                f"counts), got {self.indptr[:1]}..{self.indptr[-1:]}",
+                place="document block",
             )
         lengths = np.diff(self.indptr)
         if np.any(lengths < 0):
-            raise InputError(f"document block: indptr falls at document {int(np.argmax(lengths < 0))}")
+            raise InputError(
+                f"indptr falls at document {int(np.argmax(lengths < 0))}", place="document block"
+            )
         for what, bad in (
             (f"a term outside 0..{n_terms - 1}", (self.terms < 0) | (self.terms >= n_terms)),
             ("a count below 1", self.counts < 1),
         ):
             if bad.any():
-                raise InputError(f"document {self._document_of(int(np.argmax(bad)))} has {what}")
+                raise InputError(f"has {what}", place=f"document {self._document_of(int(np.argmax(bad)))}")
         falls = np.diff(self.terms) <= 0
         inner = np.ones(max(nnz - 1, 0), dtype=bool)
         starts = self.indptr[1:-1]
         inner[starts[(starts > 0) & (starts < nnz)] - 1] = False
         if (falls & inner).any():
             at = int(np.argmax(falls & inner)) + 1
-            raise InputError(f"document {self._document_of(at)}: terms must be strictly ascending")
+            raise InputError("terms must be strictly ascending", place=f"document {self._document_of(at)}")
         per_document = [*self.responses.items(), *self.covariates.items()]
         if self.weight is not None:
             per_document.append(("weight", self.weight))

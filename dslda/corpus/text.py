@@ -68,7 +68,7 @@ class TextSettings:
 
     def __post_init__(self) -> None:
         if self.kind not in ("text", "counts"):
-            raise InputError(f"kind must be 'text' or 'counts', got {self.kind!r}")
+            raise InputError(f"must be 'text' or 'counts', got {self.kind!r}", parameter="kind")
         if not isinstance(self.lowercase, bool):
             raise InputError(f"must be True or False, got {self.lowercase!r}", parameter="lowercase")
         _check_token_pattern(self.token_pattern)
@@ -374,4 +374,4 @@ def _frequency_from_json(name: str, data: object) -> int | float:
             and not isinstance(data["share"], bool)
         ):
             return _frequency(name, float(data["share"]))
-    raise InputError(f"{name} must be {{'documents': n}} or {{'share': x}}, got {data!r:.60}")
+    raise InputError(f"must be {{'documents': n}} or {{'share': x}}, got {data!r:.60}", parameter=name)

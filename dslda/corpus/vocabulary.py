@@ -47,7 +47,9 @@ class Vocabulary:
         self._sha256 = None
         for position, term in enumerate(self._terms):
             if not isinstance(term, str):
-                raise InputError(f"vocabulary: terms must be strings, got {term!r} at position {position}")
+                raise InputError(
+                    f"terms must be strings, got {term!r} at position {position}", place="vocabulary"
+                )
         if len(set(self._terms)) != len(self._terms):
             self._refuse_repeated_term()
         self._document_frequency = None
@@ -55,8 +57,10 @@ class Vocabulary:
             frequency = np.array(document_frequency, dtype=np.int64)
             if frequency.shape != (len(self._terms),):
                 raise InputError(
-                    f"vocabulary: document_frequency must have one number for each of the "
-                    f"{len(self._terms)} terms, got an array of shape {frequency.shape}"
+                    f"must have one number for each of the {len(self._terms)} terms, got an array of shape "
+                    f"{frequency.shape}",
+                    parameter="document_frequency",
+                    place="vocabulary",
                 )
             frequency.setflags(write=False)
             self._document_frequency = frequency
@@ -160,8 +164,9 @@ class Vocabulary:
         for position, term in enumerate(self._terms):
             if term in seen:
                 raise InputError(
-                    f"vocabulary: terms must be distinct, {term!r} comes again at position {position}; "
-                    "remove one"
+                    f"terms must be distinct, {term!r} comes again at position {position}",
+                    place="vocabulary",
+                    remedy="remove one",
                 )
             seen.add(term)
 

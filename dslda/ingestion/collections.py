@@ -175,9 +175,11 @@ def check_fields(collection: Any, fields: Fields) -> None:
         # of lists in columns of objects Dask makes strings, which cannot be told from what they were made of
         if name is not None and str(collection.dtypes[name]).startswith("string"):
             raise InputError(
-                f"{use} {name!r} must be a column of lists, got one of strings; of lists Dask makes strings unless "
-                "dask.config.set({'dataframe.convert-string': False}) is called before the DataFrame is made; or make a "
-                "bag of records, which keeps lists: dask.bag.from_sequence(frame.to_dict('records'))"
+                f"{use} {name!r} must be a column of lists, got one of strings, which Dask makes of lists",
+                remedy=(
+                    "call dask.config.set({'dataframe.convert-string': False}) before the DataFrame is made",
+                    "make a bag of records, which keeps lists: dask.bag.from_sequence(frame.to_dict('records'))",
+                ),
             )
 
 

@@ -193,7 +193,7 @@ def plan_corpus(
     total = sum(works)
     if total != selected.n_tokens + n_documents:
         raise InputError(
-            "the input changed while it was read; ingest again when nothing writes to it any more"
+            "the input changed while it was read", remedy="ingest again when nothing writes to it any more"
         )
     work_before = list(accumulate(works, initial=0))[:-1]
     wanted = choose_partition_tokens(tokens_before + selected.n_tokens, partition_tokens)
@@ -293,8 +293,8 @@ def _known_levels(
             shown = ", ".join(f"{level!r:.60}" for level in new[:5])
             raise InputError(
                 f"field {name!r} must hold one of the {len(known):,} levels that the corpus has, got "
-                f"{len(new):,} new: {shown}{', ...' if len(new) > 5 else ''}; ingest all documents together, or "
-                "leave these out"
+                f"{len(new):,} new: {shown}{', ...' if len(new) > 5 else ''}",
+                remedy=("ingest all documents together", "leave these out"),
             )
     return {name: pa.array(levels[name], type=pa.large_string()) for name in found}
 
@@ -305,8 +305,7 @@ def _check_responses(
     for name, summary in responses.items():
         if summary.n == 0:
             raise InputError(
-                f"response {name!r} is missing in all {n_documents:,} documents; "
-                "it must be known in at least two"
+                f"response {name!r} is missing in all {n_documents:,} documents; it must be known in at least two"
             )
         found = levels.get(name)
         constant = summary.minimum == summary.maximum if found is None else len(found) == 1
@@ -314,7 +313,8 @@ def _check_responses(
             value = f"{summary.minimum:g}" if found is None else repr(found[0])
             raise InputError(
                 f"response {name!r} is {value} in all {summary.n:,} documents that have it; "
-                "it must vary, or there is nothing to learn: leave it out or name another"
+                "it must vary, or there is nothing to learn",
+                remedy=("leave it out", "name another"),
             )
 
 

@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 
+UNKNOWN_NUMBER = "leave it empty where it is not known"
+
 DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
 
 
@@ -229,7 +231,8 @@ class _Columns:
             weight = _number(field_value(record, fields.weight, "weight"), what)
             if math.isnan(weight):
                 raise InputError(
-                    f"{what} must be a number for every document, got none; fill it in (0 leaves the document out)"
+                    f"{what} must be a number for every document, got none",
+                    remedy="fill it in (0 leaves the document out)",
                 )
             if weight < 0:
                 raise InputError(f"{what} must not be negative, got {weight:g}")
@@ -257,34 +260,35 @@ def _number(value: Any, what: str, *, categorical: str | None = None) -> float:
         return math.nan
     # float() takes "1_000", which no file means as a number
     if not isinstance(value, numbers.Number) and not (isinstance(value, str) and "_" not in value):
-        raise InputError(_not_a_number(value, what, categorical))
+        raise _not_a_number(value, what, categorical)
     try:
         number = float(value)  # type: ignore[arg-type]
     except OverflowError:
         number = math.inf
     except (ValueError, TypeError):
-        raise InputError(_not_a_number(value, what, categorical)) from None
+        raise _not_a_number(value, what, categorical) from None
     if not math.isfinite(number * number) and not math.isnan(number):
         raise InputError(
-            f"{what} must be finite, with a finite square, got {value!r:.60}; "
-            "leave it empty where it is not known"
+            f"{what} must be finite, with a finite square, got {value!r:.60}",
+            remedy=UNKNOWN_NUMBER,
         )
     return number
 
 
-def _not_a_number(value: object, what: str, categorical: str | None) -> str:
+def _not_a_number(value: object, what: str, categorical: str | None) -> InputError:
     if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
-        return (
-            f"{what} must be a number, with a decimal point and not a comma, got {value!r}; write "
-            f"{value.strip().replace(',', '.')}, or convert the file with pandas.read_csv(OLD, decimal=',').to_csv(NEW, "
-            "index=False)"
+        return InputError(
+            f"{what} must be a number, with a decimal point and not a comma, got {value!r}",
+            remedy=(
+                f"write {value.strip().replace(',', '.')}",
+                "convert the file with pandas.read_csv(OLD, decimal=',').to_csv(NEW, index=False)",
+            ),
         )
-    hint = ""
-    if categorical is not None and isinstance(value, str):
-        hint = f"; if {categorical!r} holds names of classes, name it with categorical="
     # a weight may not be missing
-    missing = "; leave it empty where it is not known" if categorical is not None else ""
-    return f"{what} must be a number, got {value!r:.60}{missing}{hint}"
+    remedy = [] if categorical is None else [UNKNOWN_NUMBER]
+    if categorical is not None and isinstance(value, str):
+        remedy.append(f"if {categorical!r} holds names of classes, name it with {{categorical=}}")
+    return InputError(f"{what} must be a number, got {value!r:.60}", remedy=remedy)
 
 
 def merge_responses(names: Iterable[str], summaries: Sequence[ChunkSummary]) -> dict[str, ResponseSummary]:

@@ -196,7 +196,7 @@ def ingest(
         corpus = dslda.ingest("june.jsonl.gz", "reviews.corpus", append=True)
     """
     if append and out is None:
-        raise InputError("out must be the corpus to append to, got None")
+        raise InputError("must be the corpus to append to, got None", parameter="out")
     check_client(client)
     target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything

@@ -122,27 +122,33 @@ def list_files(
         )
     if hasattr(inputs, "columns") or hasattr(inputs, "__array__"):
         raise InputError(
-            f"inputs must be paths or URLs, got a {type(inputs).__name__} in memory; write it to a file, or give "
-            "dslda.ingest a DataFrame with a column of texts, or a scipy sparse matrix of counts"
+            f"must be paths or URLs, got a {type(inputs).__name__} in memory",
+            parameter="inputs",
+            remedy=(
+                "write it to a file",
+                "give {ingest()} a DataFrame with a column of texts, or a scipy sparse matrix of counts",
+            ),
         )
     given = listed(inputs)
     if not given:
-        raise InputError("there must be at least one input, got none")
+        raise InputError("must name at least one input, got none", parameter="inputs")
     files: list[InputFile] = []
     ids: list[str] = []
     others: list[str] = []
     for one in given:
         if isinstance(one, str) and not one.strip():
-            raise InputError(f"an input must be a path or URL that is not empty, got {one!r}")
+            raise InputError(f"must be a path or URL that is not empty, got {one!r}", parameter="inputs")
         if isinstance(one, str) and "://" not in one and len(one.rpartition("/")[2]) > LONGEST_NAME:
             raise InputError(
-                f"an input must be a path or URL, got a string of {len(one):,} characters; give texts as mappings, "
-                "[{'text': '...'}, ...]"
+                f"must be a path or URL, got a string of {len(one):,} characters",
+                parameter="inputs",
+                remedy="give texts as mappings, [{'text': '...'}, ...]",
             )
         if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
             raise InputError(
-                "inputs must be paths or URLs, a DataFrame of texts, mappings, a sparse matrix, or a dask bag or DataFrame, "
-                f"got {repr(one) if isinstance(one, str) else type(one).__name__}"
+                "must be paths or URLs, a DataFrame of texts, mappings, a sparse matrix, or a dask bag or DataFrame, "
+                f"got {repr(one) if isinstance(one, str) else type(one).__name__}",
+                parameter="inputs",
             )
         found, passed_over = _expand(os.fspath(one), dict(storage_options or {}))
         files += [file for file, _ in found]
@@ -279,11 +285,11 @@ def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, 
     except Exception as error:
         if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
             raise
-        raise InputError(f"{given}: cannot be read: {error}") from error
+        raise InputError(f"cannot be read: {error}", place=given) from error
     others = sorted(found.keys() - listed.keys())
     if not listed:
-        told = f"; passed over, as no file or a link to a folder: {first_few(others, 3)}" if others else ""
-        raise NoFileError(f"{given}: no file is there{told}")
+        skipped = f"; passed over, as no file or a link to a folder: {first_few(others, 3)}" if others else ""
+        raise NoFileError(f"no file is there{skipped}", place=given)
     files = []
     for name in sorted(listed):
         url = filesystem.unstrip_protocol(name)

@@ -47,7 +47,7 @@ def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
     return {name: info for name, info in found.items() if info["type"] != "directory"}
 
 
-class _Strict(LocalFileSystem):
+class _Strict(LocalFileSystem):  # type: ignore[misc]
     """The local file system, with an error for a folder that must be listed and cannot be, which fsspec leaves out.
 
     Parameters
@@ -91,7 +91,9 @@ def _check_beginning(pattern: str) -> None:
     if wildcard is None:
         if os.path.islink(pattern) and not os.path.exists(pattern):
             raise InputError(
-                f"{pattern} is a link to {os.readlink(pattern)}, which is not there; mend or remove it"
+                f"is a link to {os.readlink(pattern)}, which is not there",
+                place=pattern,
+                remedy="mend or remove it",
             )
         try:
             os.stat(pattern)
@@ -105,15 +107,19 @@ def _check_beginning(pattern: str) -> None:
         os.scandir(folder).close()
     except FileNotFoundError:
         raise InputError(
-            f"{pattern}: the folder {folder} is not there; make or mount it, or name another"
+            f"the folder {folder} is not there", place=pattern, remedy=("make or mount it", "name another")
         ) from None
     except OSError as error:
         raise _not_listed(folder, error) from error
 
 
 def _not_listed(folder: str, error: OSError) -> InputError:
-    hint = "; give the user that runs this the right to read it" if isinstance(error, PermissionError) else ""
-    return InputError(f"the folder {folder.rstrip('/')} cannot be read: {error.strerror}{hint}")
+    denied = isinstance(error, PermissionError)
+    return InputError(
+        f"the folder cannot be read: {error.strerror}",
+        place=folder.rstrip("/"),
+        remedy="give the user that runs this the right to read it" if denied else (),
+    )
 
 
 def _leads_into(pattern: str, folder: str) -> bool:

@@ -49,7 +49,7 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes
         (
             "$D predict {0}/stars.model - 0>&2",
             2,
-            b"stdin must be lines of text, it cannot be read: Bad file",
+            b"stdin: must be lines of text, it cannot be read: Bad file",
         ),
         ("$D topics {0}/stars.model >/dev/full", 1, b"standard output: No space left on device"),
         ("$D --help >/dev/full", 1, b"standard output: No space left on device"),

@@ -391,7 +391,7 @@ def test_a_folder_of_inputs_that_is_gone_or_cannot_be_read_is_no_week_without_a_
         finally:
             folder.chmod(rights)
         assert refused.returncode == 2, refused.stderr
-        assert f"the folder {folder} cannot be read: Permission denied" in refused.stderr
+        assert f"{folder}: the folder cannot be read: Permission denied" in refused.stderr
     assert contents(out) == before
 
 
