@@ -401,7 +401,7 @@ DAMAGE = {
         lambda m: edit_attributes(m, family="poisson"),
         "`settings` must have .* the name of the family 'poisson'",
     ),
-    "type of an array gone": (lambda m: edit_array(m, "topics", dtype=None), "'topics' does not agree"),
+    "type of an array gone": (lambda m: edit_array(m, "topics", dtype=None), "Expected `str`, got `null`"),
     "chunk gone": (lambda m: (m / "topics/c/0/0").unlink(), "'topics' does not agree"),
     "chunk truncated": (lambda m: truncate(m / "topics/c/0/0"), "'topics' cannot be read"),
     "bit flipped": (lambda m: flip(m / "eta/c/0"), "'eta' cannot be read"),
