@@ -1,7 +1,7 @@
 """Levels: the names that a categorical column holds, such as classes.
 
-A chunk numbers the names as they come. The names of all chunks are merged to those of the corpus, whose codes
-are positions in their sorted list: what comes out does not depend on how the input was cut.
+A chunk numbers the names as they come. Merging sorts the names of all chunks, and codes are positions in the
+sorted list, so cuts of the input cannot change them.
 """
 
 from __future__ import annotations
@@ -144,14 +144,14 @@ def recode(
 
 
 def are_codes(values: NDArray[np.float64], n_levels: int) -> NDArray[np.bool_]:
-    """Which values are codes 0..``n_levels - 1``, or missing."""
+    """A mask of the values that are codes 0..``n_levels - 1``, or missing."""
     whole = (values >= 0) & (values < n_levels) & (values == np.floor(values))
     result: NDArray[np.bool_] = whole | np.isnan(values)
     return result
 
 
 def are_levels(names: Sequence[object]) -> bool:
-    """Whether they are what a corpus stores as levels: distinct strings in the order of code points.
+    """True for names that a corpus stores as levels: distinct strings in the order of code points.
 
     A lone surrogate is no text: nothing could be printed or written with it.
     """

@@ -90,7 +90,7 @@ def choose_partition_tokens(n_tokens: int, wanted: int | None) -> int:
 
 
 def number_of_partitions(n_tokens: int, partition_tokens: int) -> int:
-    """How many partitions come nearest to that size, at least 1."""
+    """The number of partitions whose size comes nearest, at least 1."""
     return max((2 * n_tokens + partition_tokens) // (2 * partition_tokens), 1)
 
 

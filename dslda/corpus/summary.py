@@ -1,4 +1,4 @@
-"""What is known of a response or covariate without reading it: summaries that workers make and the driver merges."""
+"""Summaries of responses and covariates: workers make them, and the driver merges them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class ResponseSummary:
 
     @property
     def kind(self) -> str:
-        """What values look like: "missing", "constant", "binary" (0 and 1), "count", "integer" or "real"."""
+        """The kind of the values: "missing", "constant", "binary" (0 and 1), "count", "integer" or "real"."""
         if not self.n:
             return "missing"
         if self.minimum == self.maximum:

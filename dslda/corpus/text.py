@@ -1,4 +1,4 @@
-"""How a document becomes term counts: the settings, and the counting itself."""
+"""Turn documents into term counts: the settings, and the counting itself."""
 
 from __future__ import annotations
 

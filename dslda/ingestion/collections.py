@@ -1,7 +1,7 @@
 """Documents in Dask collections: counted by the collection's own partitions, whatever their sizes.
 
-The counts stay on the workers. They are results of tasks that start at the collection's graph, so what is
-lost with a worker is computed again from there.
+The counts stay on the workers. Their tasks start at the graph of the collection, so Dask computes again what
+a lost worker held.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def blocks_from_bag(
 
 
 def is_dask_collection(value: object) -> bool:
-    """Whether it is a Dask bag or DataFrame."""
+    """True for a Dask bag or DataFrame."""
     # by the names of its modules, so that Dask need not be loaded to say no
     modules = {base.__module__.partition(".")[0] for base in type(value).__mro__}
     return "dask" in modules and hasattr(value, "to_delayed")

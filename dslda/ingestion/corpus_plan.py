@@ -1,9 +1,9 @@
-"""The two passes over the documents that every way into a corpus shares.
+"""The two passes over the documents, the same for every form of input.
 
 Pass one reads and tokenises each chunk once; its counts stay where they were made. Their terms are merged to
 the vocabulary of the whole corpus. Pass two turns the counts of each chunk into a block over that vocabulary,
-and plans the partitions. What comes out is decided by the documents and the settings alone: chunks, workers
-and timing play no part.
+and plans the partitions. The documents and settings alone decide the result: chunks, workers and timing play
+no part.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def _chunk_levels(chunk: CountedChunk) -> Mapping[str, pa.LargeStringArray]:
 def _known_levels(
     found: Mapping[str, pa.LargeStringArray], levels: Mapping[str, tuple[str, ...]]
 ) -> dict[str, pa.LargeStringArray]:
-    """The levels of the corpus, of which all that was found must be: a new one would change the codes of others."""
+    """The levels of the corpus; new ones are refused, since they would change the codes of the others."""
     for name, names in found.items():
         known = frozenset(levels[name])
         new = [level for level in names.to_pylist() if level not in known]

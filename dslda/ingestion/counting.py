@@ -41,13 +41,13 @@ DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
 
 @dataclass(frozen=True, slots=True)
 class ChunkSummary:
-    """What the driver learns of a chunk.
+    """Facts about a chunk for the driver.
 
     Attributes
     ----------
     n_documents, n_missing_text : int
     responses : mapping of str to ResponseSummary
-        Of a categorical one only `n` and `missing` are of use: its codes are the chunk's own.
+        A categorical one has codes of the chunk, so only its `n` and `missing` are of use.
     """
 
     n_documents: int
@@ -104,7 +104,7 @@ class CountedChunk:
         return n_bytes + names + ids + 512
 
     def summary(self) -> ChunkSummary:
-        """The part of it that the driver needs at once."""
+        """The facts that the driver needs at once."""
         return ChunkSummary(
             n_documents=self.n_documents,
             n_missing_text=self.n_missing_text,

@@ -77,7 +77,7 @@ class DocumentSource(ABC):
     def client(
         self, client: Client | ClientLater | None, *, in_process_bytes: int
     ) -> Client | ClientLater | None:
-        """Where to count; None is this process, from which documents in memory would take longer to move than to count."""
+        """The workers to count on. None is this process: moving documents out of memory would take longer than counting."""
         return None
 
     @abstractmethod

@@ -46,7 +46,7 @@ OTHER_NAMES = {
     "scheduler": "client",
     "workers": "client",
 }
-"""What the command line and scikit-learn call the keywords."""
+"""Names of keywords on the command line and in scikit-learn."""
 
 Names: TypeAlias = str | Sequence[str]
 
@@ -139,13 +139,13 @@ def ingest(
     overwrite : bool
         Replace a corpus at `out`.
     append : bool
-        Add the documents to the corpus at `out`, behind those that are there, which are not touched. Vocabulary,
-        text settings, columns and levels are those of the corpus, and so are the names of fields that are not
-        given. Other settings, other columns or new levels are refused: they would change what is there.
-        Killed at any moment, it leaves the corpus as it was or complete, and may be run again: where the corpus has
-        identifiers and all the documents are there already, with the same words and columns, nothing is appended, and
-        a warning says so. Documents whose identifiers alone are there are appended, with a warning. Who has opened
-        the corpus reads on what he has opened.
+        Add the documents to the corpus at `out`, after those it has, which stay untouched. Vocabulary,
+        text settings, columns and levels are those of the corpus, and so are the names of fields that you leave
+        out. Other settings, other columns and new levels are refused: they would change the stored documents.
+        If it is killed, the corpus is as before or complete, and you can run it again: if the corpus has
+        identifiers and holds all the documents already, with the same words and columns, nothing is appended, and
+        a warning says so. Documents of which only the identifiers are there are appended, with a warning.
+        Readers that have the corpus open keep seeing the old version.
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional

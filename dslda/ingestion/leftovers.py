@@ -1,4 +1,4 @@
-"""What killed runs have left of a corpus: put back, or removed, by the next run that writes it."""
+"""Leftovers of killed runs: the next run that writes the corpus puts them back, or removes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dslda.storage.location import METADATA, Location
 __all__ = ["clear_leftovers", "has_unfinished"]
 
 GROUP = re.compile(r"\d+-[0-9a-f]{8}")
-"""What appending calls its groups."""
+"""Names of the groups that appending makes."""
 
 logger = logging.getLogger("dslda.output")
 
@@ -54,7 +54,7 @@ def clear_leftovers(location: Location) -> None:
 
 
 def has_unfinished(location: Location) -> bool:
-    """Whether in the place lies a corpus that was never completed, as killed runs leave it where nothing can be renamed."""
+    """True where an object store holds a corpus that a killed run never completed."""
     try:
         return not location.local and is_unfinished(location.read_attributes())
     except (InputError, FormatError):
@@ -69,5 +69,5 @@ def _manifest(location: Location) -> Manifest | None:
 
 
 def _is_temporary(entry: str) -> bool:
-    """Metadata that were being written, by us or by zarr."""
+    """True for metadata that a killed run was writing, through us or zarr."""
     return entry.startswith((f".{METADATA}.", "zarr.")) and entry.endswith(".partial")

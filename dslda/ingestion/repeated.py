@@ -1,4 +1,4 @@
-"""Which documents that are to be appended the corpus has already: those of a run that is done a second time."""
+"""Find the appended documents that a corpus already holds, as when a run is repeated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Hashes = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class AlreadyThere:
-    """What is known of new documents whose identifiers a corpus has.
+    """New documents whose identifiers a corpus has already.
 
     Attributes
     ----------
@@ -46,11 +46,11 @@ class AlreadyThere:
 
     @property
     def nothing_is_new(self) -> bool:
-        """All documents are there as they are."""
+        """True where the corpus holds all documents unchanged."""
         return self.n_documents == self.n_same
 
     def message(self, path: str) -> str:
-        """What to tell of them, where there are any."""
+        """A message about them, where there are any."""
         named = f"the first: {', '.join(f'{name!r:.60}' for name in self.first)}"
         if self.nothing_is_new:
             which = (

@@ -1,7 +1,7 @@
-"""Which terms become the vocabulary, exactly and over the whole corpus, and counting over it.
+"""Choose the vocabulary, exactly and over the whole corpus, and count over it.
 
-Every chunk gives a table of its terms; tables are merged in a tree, so the filters see the sums over all
-documents and their outcome cannot depend on how the input was cut.
+Every chunk gives a table of its terms. Tables are merged in a tree, so the filters see the sums over all
+documents, and cuts of the input cannot change the outcome.
 """
 
 from __future__ import annotations

@@ -45,18 +45,18 @@ CHUNKS_WANTED = 64
 tokenising)."""
 
 OPENING_BYTES = 16 << 10
-"""What opening a file costs, as bytes of text: keeps thousands of tiny files from becoming one chunk."""
+"""Cost of opening a file, as bytes of text: keeps thousands of tiny files from becoming one chunk."""
 
 COMPRESSION = 3
 """Bytes of text in a byte of a compressed file, about."""
 
 
 class NoFileError(InputError):
-    """A path, folder or pattern is right, and there is no file."""
+    """A path, folder or pattern is valid, and there is no file."""
 
 
 def listed(inputs: Any) -> list[Any]:
-    """Inputs as a list: of one that is alone, and of an iterable that can be gone through but once."""
+    """Inputs as a list; a single input becomes a list of one."""
     alone = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable)
     return [inputs] if alone else list(inputs)
 
@@ -247,12 +247,12 @@ def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T
 
 
 def why_no_file(given: str | os.PathLike[str], options: Mapping[str, Any]) -> str | None:
-    """That no file is at a path, folder or pattern that is right; None where one is.
+    """A message that a valid path, folder or pattern has no file; None where it has one.
 
     Raises
     ------
     InputError
-        It is not right, or cannot be read.
+        It is not valid, or cannot be read.
     """
     try:
         _expand(os.fspath(given), dict(options))
@@ -262,7 +262,7 @@ def why_no_file(given: str | os.PathLike[str], options: Mapping[str, Any]) -> st
 
 
 def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, str]], list[str]]:
-    """The files of an input, each with what identifies it, and what there is but files."""
+    """The files of an input with their identifiers, and the entries that are no files."""
     from fsspec.core import url_to_fs
 
     from dslda.inputs.listing import entries_of_folder, entries_of_pattern
@@ -300,7 +300,7 @@ def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, 
 
 
 def _is_file(name: str, info: Mapping[str, Any]) -> bool:
-    """Whether an entry is a file or a link, but to no folder, which may lead back to where one came from."""
+    """True for a file, and for a link unless it leads to a folder, since that may close a circle."""
     # of a link fsspec does not say to what; one that leads nowhere is refused when it is opened
     return info["type"] == "file" or bool(info.get("islink") and not os.path.isdir(name))
 

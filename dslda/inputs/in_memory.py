@@ -95,7 +95,7 @@ def records_in_memory(value: Any) -> list[Any] | None:
     Raises
     ------
     InputError
-        A table has two columns of one name, of which a record could have but one.
+        A table has two columns of one name.
     """
     library = _library(value)
     if library is not None:

@@ -1,4 +1,4 @@
-"""What is in a folder, or at a pattern; a folder of the local file system that cannot be listed is told of."""
+"""Files in a folder, or at a pattern. Folders of the local file system that cannot be listed are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WILDCARD = re.compile(r"[*?\[]")
 
 
 def entries_of_folder(filesystem: AbstractFileSystem, path: str) -> Entries:
-    """All in a folder, to its depths, but folders; names that begin with ``.`` or ``_`` are passed over.
+    """Entries of a folder and all folders below, without folders, and without names that begin with ``.`` or ``_``.
 
     Raises
     ------
@@ -34,12 +34,12 @@ def entries_of_folder(filesystem: AbstractFileSystem, path: str) -> Entries:
 
 
 def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
-    """All that a pattern matches, but folders.
+    """Entries that a pattern matches, without folders.
 
     Raises
     ------
     InputError
-        A folder that it leads into cannot be listed, or the one before its first wildcard is not there.
+        A folder that the pattern leads into cannot be listed, or the folder before its first wildcard is absent.
     """
     if isinstance(filesystem, LocalFileSystem):
         _check_beginning(pattern)
@@ -48,7 +48,7 @@ def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
 
 
 class _Strict(LocalFileSystem):  # type: ignore[misc]
-    """The local file system, with an error for a folder that must be listed and cannot be, which fsspec leaves out.
+    """The local file system, where a folder that must be listed and cannot be raises. fsspec passes over it in silence.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class _Strict(LocalFileSystem):  # type: ignore[misc]
         on_error: Any = None,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        """As fsspec has it, which calls this for each folder again."""
+        """Walk as fsspec does, which calls this again for each folder."""
 
         def tell(error: OSError) -> None:
             # one that was removed meanwhile holds nothing
@@ -86,7 +86,7 @@ def _strict(filesystem: AbstractFileSystem, needed: Callable[[str], bool]) -> Ab
 
 
 def _check_beginning(pattern: str) -> None:
-    """Refuse a pattern whose folder before the first wildcard cannot be listed, and a name that may not be looked at."""
+    """Refuse a pattern whose folder before the first wildcard cannot be listed, and a name in a folder without access."""
     wildcard = WILDCARD.search(pattern)
     if wildcard is None:
         if os.path.islink(pattern) and not os.path.exists(pattern):
@@ -123,7 +123,7 @@ def _not_listed(folder: str, error: OSError) -> InputError:
 
 
 def _leads_into(pattern: str, folder: str) -> bool:
-    """Whether what a pattern matches may lie in a folder."""
+    """True where a folder may hold matches of a pattern."""
     for name, part in zip(folder.rstrip("/").split("/"), pattern.split("/"), strict=False):
         if part == "**":
             return True

@@ -1,5 +1,4 @@
-"""Bytes and lines of the files that documents come from: any fsspec URL, plain or compressed, cut
-anywhere."""
+"""Bytes and lines of input files: any URL of fsspec, plain or compressed, cut anywhere."""
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ class InputFile:
 
 
 def why_not_opened(name: str, error: Exception) -> str:
-    """Why a file cannot be opened, and what to do."""
+    """The reason why a file cannot be opened, and what to do."""
     if isinstance(error, FileNotFoundError) and os.path.islink(name):
         return f"it is a link to {os.readlink(name)}, which is not there; mend or remove it"
     if isinstance(error, PermissionError):
