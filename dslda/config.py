@@ -1,11 +1,11 @@
-"""Settings of the place dslda runs at, from Dask's configuration (namespace ``dslda``)."""
+"""Settings of an installation, from Dask's configuration (namespace ``dslda``)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dslda.exceptions import InputError
 
@@ -16,9 +16,7 @@ __all__ = ["ClusterSettings", "EngineSettings"]
 class _Settings:
     """A section of ``dslda.yaml``, which documents each setting and holds its default; times in seconds."""
 
-    @classmethod
-    def _section(cls) -> str:
-        raise NotImplementedError
+    SECTION: ClassVar[str]
 
     @classmethod
     def load(cls) -> Self:
@@ -34,9 +32,9 @@ class _Settings:
         defaults = _defaults()
         values: dict[str, Any] = {}
         for field in fields(cls):
-            name = f"{cls._section()}.{field.name.replace('_', '-')}"
+            name = f"{cls.SECTION}.{field.name.replace('_', '-')}"
             check = _boolean if field.type == "bool" else _positive
-            # what was the default at first use is gone where a `dask.config.set` around that use has ended
+            # defaults that were set within a `dask.config.set` are gone when that ends
             default = dask.config.get(name, config=defaults)
             values[field.name] = check(name, dask.config.get(name, default=default))
         return cls(**values)
@@ -46,6 +44,7 @@ class _Settings:
 class EngineSettings(_Settings):
     """Section ``dslda.engine``."""
 
+    SECTION = "dslda.engine"
     stall_timeout: float
     iteration_budget: float
     publish_timeout: float
@@ -53,26 +52,19 @@ class EngineSettings(_Settings):
     resident_fraction: float
     float32_parameters: bool
 
-    @classmethod
-    def _section(cls) -> str:
-        return "dslda.engine"
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings(_Settings):
     """Section ``dslda.cluster``."""
 
+    SECTION = "dslda.cluster"
     cores_per_process: float
     start_timeout: float
-
-    @classmethod
-    def _section(cls) -> str:
-        return "dslda.cluster"
 
 
 @cache
 def _defaults() -> dict[str, Any]:
-    """What ``dslda.yaml`` says, which Dask's configuration shows from the first use on."""
+    """The content of ``dslda.yaml``, which becomes part of Dask's configuration at the first use."""
     import dask.config
     import yaml
 
@@ -90,12 +82,13 @@ def _positive(name: str, value: object) -> float:
         number = -1.0
     if not number > 0:
         raise InputError(
-            f"setting {name} must be a number or a time such as '10 minutes' above 0, got {value!r}"
+            f"must be a number or a time such as '10 minutes' above 0, got {value!r}",
+            parameter=f"setting {name}",
         )
     return number
 
 
 def _boolean(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InputError(f"setting {name} must be true or false, got {value!r}")
+        raise InputError(f"must be true or false, got {value!r}", parameter=f"setting {name}")
     return value

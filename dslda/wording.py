@@ -8,7 +8,16 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["check_keywords", "first_few", "number_name", "number_of", "suggesting_keywords"]
+__all__ = ["check_keywords", "first_few", "number_name", "number_of", "stage_in_words", "suggesting_keywords"]
+
+_STAGES = {
+    "scan": "scanning",
+    "read": "reading",
+    "write": "writing",
+    "verify": "verifying",
+    "score": "scoring",
+    "check": "checking",
+}
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +36,11 @@ def first_few(names: Sequence[str], n: int) -> str:
 def number_name(value: float) -> str:
     """What a class or level that is a number is called: all its digits, and no point where it is whole."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def stage_in_words(stage: str) -> str:
+    """A stage of ingestion or scoring, as progress names it, in words."""
+    return _STAGES.get(stage, stage)
 
 
 def check_keywords(

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dslda.engine.progress import LogProgress
+from dslda.wording import stage_in_words
 
 if TYPE_CHECKING:
     from dslda.engine.em import IterationRecord
@@ -18,14 +19,6 @@ __all__ = ["JsonProgress", "ingest_progress"]
 
 logger = logging.getLogger("dslda.engine")
 
-STAGES = {
-    "scan": "scanning",
-    "read": "reading",
-    "write": "writing",
-    "verify": "verifying",
-    "score": "scoring",
-    "check": "checking",
-}
 LOGGED_STEPS = 10
 
 
@@ -57,7 +50,7 @@ def ingest_progress(*, json_logs: bool) -> Iterator[Callable[[str, int, int], No
 
         def show(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=total)
+                tasks[stage] = bars.add_task(stage_in_words(stage), total=total)
             bars.update(tasks[stage], completed=done, total=total)
 
         yield show
@@ -67,7 +60,7 @@ def _log_tenths(stage: str, done: int, total: int) -> None:
     if total >= LOGGED_STEPS and done * LOGGED_STEPS // total > (done - 1) * LOGGED_STEPS // total:
         logger.info(
             "%s: %d of %d tasks",
-            STAGES.get(stage, stage),
+            stage_in_words(stage),
             done,
             total,
             extra={"stage": stage, "done": done, "of": total},

@@ -1,4 +1,4 @@
-"""Clients that users give, and those that are opened when there is work for them."""
+"""Clients of a cluster: the user's, and those that are opened when there is work for them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["ClientLater", "check_client", "check_reach"]
 
 @dataclass(frozen=True, slots=True)
 class ClientLater:
-    """A client that is opened when there is work for it: what cannot be done is refused before workers start.
+    """A client that is opened when there is work for it, so that bad input is refused before workers start.
 
     Attributes
     ----------
     open : callable
-        Gives the client as a context, which closes it and what was started for it.
+        Returns the client as a context, which closes it and all that was started for it.
     here : bool
-        Its workers are started on this machine, with the environment of this process.
+        Its workers run on this machine, with the environment of this process.
     """
 
     open: Callable[[], AbstractContextManager[Client]]
@@ -35,12 +35,12 @@ class ClientLater:
 
 
 def check_client(client: Any) -> None:
-    """Refuse a client that nothing can be asked of; None and `ClientLater` are not asked.
+    """Refuse a client that cannot be used; None and `ClientLater` pass.
 
     Raises
     ------
     InputError
-        It is no client of Dask, asynchronous or closed.
+        The client is not Dask's, or is asynchronous or closed.
     """
     if client is None or isinstance(client, ClientLater):
         return
@@ -48,22 +48,30 @@ def check_client(client: Any) -> None:
 
     if not isinstance(client, Client):
         raise InputError(
-            f"client must be a distributed.Client, got {client!r:.60}; write client=Client('tcp://...') of an address"
+            f"must be a distributed.Client, got {client!r:.60}",
+            parameter="client",
+            remedy="make one of an address with Client('tcp://...')",
         )
     if client.asynchronous:
-        raise InputError("client must not be asynchronous: make it with Client(..., asynchronous=False)")
+        raise InputError(
+            "must not be asynchronous",
+            parameter="client",
+            remedy="make it with Client(..., asynchronous=False)",
+        )
     if client.status != "running":
-        raise InputError(f"client must be connected, got one that is {client.status}; make a new one")
+        raise InputError(
+            f"must be connected, got one that is {client.status}", parameter="client", remedy="make a new one"
+        )
 
 
 def check_reach(paths: Iterable[str], client: Client | ClientLater | None) -> None:
-    """Refuse workers that cannot open what they are to read or write, before any starts.
+    """Refuse workers that cannot open their inputs or outputs, before any starts.
 
     Parameters
     ----------
     paths : iterable of str
     client : distributed.Client, ClientLater or None
-        Workers of None are in this process.
+        None works in this process.
 
     Raises
     ------
@@ -74,11 +82,11 @@ def check_reach(paths: Iterable[str], client: Client | ClientLater | None) -> No
     if unseen is None or client is None:
         return
     if not isinstance(client, ClientLater):
-        # not by the number alone: in containers all may be process 1
-        where = client.run(lambda: (os.getpid(), socket.gethostname()))
-        if set(where.values()) <= {(os.getpid(), socket.gethostname())}:
+        # the process number alone does not do: in containers all may be process 1
+        processes = client.run(lambda: (os.getpid(), socket.gethostname()))
+        if set(processes.values()) <= {(os.getpid(), socket.gethostname())}:
             return
     raise InputError(
-        f"{unseen} must be where workers can open it, it is in the memory of this process, and they are others; write it to "
-        "a folder or URL that all can open, or work without them, in this process"
+        f"{unseen} must be where workers can open it; it is in the memory of this process, and they are other processes",
+        remedy=("write it to a folder or URL that all can open", "work in this process, without them"),
     )

@@ -1,4 +1,4 @@
-"""Waiting for futures of a given client, and letting go of them."""
+"""Waiting for a client's futures, and releasing them."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def wait_for(client: Client, futures: Sequence[Future[Any]], *, timeout: float) 
 
 
 def release(futures: Sequence[Future[Any] | None]) -> None:
-    """Let the cluster forget results now, not when the garbage collector comes to their futures."""
+    """Let the cluster forget results now, not when the garbage collector finds their futures."""
     for future in futures:
         if future is not None:
             future.release()
 
 
 def spread(client: Client, future: Future[Any], *, timeout: float) -> None:
-    """Have every worker hold a value, so that none waits for work: tasks that need it go first to those that have it.
+    """Make every worker hold a value, so that none waits for work: tasks go first to the workers that hold their inputs.
 
-    A worker that runs a task which needs a value fetches it: one touch on each spreads it as fast as a broadcast, which
-    has no exit when a worker leaves (distributed#5704). This is only for speed: a worker whose threads are busy, or that
-    hangs, need not hold up the others for longer than `timeout` seconds.
+    A worker fetches the inputs of the tasks that it runs. So one small task on each worker spreads a value as fast as a
+    broadcast, which has no exit when a worker leaves (distributed#5704). Since this is only for speed, a worker that is
+    busy or hangs holds up the others for at most `timeout` seconds.
     """
     workers = list(client.nthreads())
     if len(workers) < 2:
@@ -68,7 +68,7 @@ def spread(client: Client, future: Future[Any], *, timeout: float) -> None:
 def within(
     client: Client, seconds: float, method: Callable[..., Any], *arguments: Any, **keywords: Any
 ) -> Any:
-    """Call a method of a client that talks to workers: one that hangs answers neither yes nor no.
+    """Call a method of a client that talks to workers, of which one that hangs never answers.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The cluster a command works on: the user's, one that is named, or one on this machine while needed."""
+"""Opening a cluster: the user's own, one at an address, or one on this machine for as long as it is needed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ logger = logging.getLogger("dslda.engine")
 CONFIG = {
     # a peer on this machine that does not answer at once is dead
     "distributed.comm.timeouts.connect": "10s",
-    # its nanny starts a worker again, which takes longer than the usual 15 seconds on a busy machine
+    # a nanny starts its worker again, which takes longer than the usual 15 seconds on a busy machine
     "distributed.deploy.lost-worker-timeout": "10 minutes",
-    # Partitions are gone over in full in every iteration, so spilling the least recently used would thrash:
-    # start it late, and stop before the machine does.
+    # Every iteration goes over all partitions, so that spilling the least recently used would thrash: spill late,
+    # and stop before the machine does.
     "distributed.worker.memory.target": 0.75,
     "distributed.worker.memory.spill": 0.85,
     "distributed.worker.memory.pause": 0.90,
@@ -55,35 +55,35 @@ MOST_PROCESSES = 1024
 LEAST_MEMORY = 400 * 2**20
 CONNECT_SECONDS = 8
 ANSWER_SECONDS = 10
-"""For a scheduler to say who it is. The client's own limit, 30 seconds, is for the connection alone: after that it
-waits for ever for a first word."""
+"""For a scheduler to identify itself. The client's own limit, 30 seconds, is for the connection alone; then it waits for
+ever for a first message."""
 
 CLOSE_SECONDS = 10
-"""For the last words to a scheduler."""
+"""For the last messages to a scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """Which cluster: the options that every command that works has.
+    """The choice of a cluster: options that all commands with work to do share.
 
     Attributes
     ----------
     scheduler : str or None
         Address of a running scheduler, such as ``tcp://host:8786``; None starts workers on this machine.
     tls_ca_file, tls_cert, tls_key : str or None
-        Files for a ``tls://`` scheduler; where they are None, those that Dask's configuration names.
+        Files for a ``tls://`` scheduler, by default those of Dask's configuration.
     workers : int or None
         Worker processes to start; by default one for every 8 cores.
     threads : int or None
         Threads of each; by default all cores together.
     memory_limit : str, int or None
-        Memory of each, as "4 GiB" or bytes; by default its share of the machine's.
+        Memory of each, such as "4 GiB", or in bytes; by default its share of the machine's.
 
     Raises
     ------
     InputError
-        A number is out of its range, the address is empty, the memory limit is no size or too small to start
-        in, or options of both kinds are given.
+        A number is out of its range, the address is empty, the memory limit is no size or too small for a worker to
+        start, or options for both kinds of cluster are present.
     """
 
     scheduler: str | None = None
@@ -105,7 +105,7 @@ class ClusterOptions:
             raise InputError(
                 f"must be an address such as tcp://host:8786, got {self.scheduler!r}",
                 parameter="scheduler",
-                remedy="leave it away to start workers on this machine",
+                remedy="leave it out to start workers on this machine",
             )
         if self.scheduler is not None and local:
             raise InputError(
@@ -114,7 +114,8 @@ class ClusterOptions:
             )
         if self.scheduler is None and (self.tls_ca_file or self.tls_cert or self.tls_key):
             raise InputError(
-                "files for TLS are for a scheduler that is running, got none: give its address too"
+                "files for TLS are for a scheduler that is running, got none",
+                remedy="give its address with {scheduler=}",
             )
 
     def _check_memory_limit(self) -> None:
@@ -140,21 +141,21 @@ class ClusterOptions:
 def cluster(
     client: Client | ClientLater | None = None, *, options: ClusterOptions | None = None
 ) -> Iterator[Client]:
-    """A client to work with, closed at the end together with what was started for it.
+    """A client to work with, closed at the end together with all that was started for it.
 
     Parameters
     ----------
     client : distributed.Client or ClientLater, optional
-        The user's own: given back as it is and left open. Or one that is opened here, and closed at the end.
+        The user's own, which stays open, or one that is opened here and closed at the end.
     options : ClusterOptions, optional
-        Where no client is given: which cluster. By default workers on this machine that use all of it.
+        The cluster to open without a client. By default workers on this machine that use all of it.
 
     Raises
     ------
     EngineError
-        The scheduler does not answer, also later on, or workers do not start.
+        The scheduler does not answer, now or later, or workers do not start.
     InputError
-        Certificates that its address or Dask's configuration ask for are missing or cannot be used.
+        Certificates that the address or Dask's configuration require are missing or cannot be used.
     """
     if isinstance(client, ClientLater):
         with client.open() as opened_now:
@@ -192,23 +193,23 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
         if kind != "Scheduler":
             raise EngineError(
                 f"the address {options.scheduler} must be that of a scheduler, got that of a {kind.lower()}",
-                remedy="the scheduler says its own when it starts",
+                remedy="write the address that the scheduler prints when it starts",
             )
         client = Client(options.scheduler, security=security, set_as_default=False)
     except EngineError:
         raise
-    # what is not Dask can make its protocol fail in any way: bytes taken for a length are a MemoryError
+    # a server that is not Dask's can make its protocol fail in any way: bytes taken for a length are a MemoryError
     except Exception as error:
         raise EngineError(
             f"the scheduler at {options.scheduler} must answer, got: {_reason(error)}",
             remedy="check its address, the network and the files for TLS",
         ) from error
-    with quiet_distributed():  # when it loses its scheduler it says so, often with a traceback
+    with quiet_distributed():  # a client that loses its scheduler logs that, often with a traceback
         try:
             with watched(client):
                 yield client
         finally:
-            # one that hangs, but has not done so for long enough to be noticed, must not hold up the end
+            # a scheduler that has not hung for long enough to be noticed must not hold up the end
             with suppress(TimeoutError):
                 client.close(timeout=CLOSE_SECONDS)
 
@@ -230,7 +231,7 @@ def _who_is(address: str, security: Security) -> str:
         try:
             identity = await asyncio.wait_for(peer.identity(), ANSWER_SECONDS)
         except TimeoutError:
-            raise TimeoutError(f"no word of a scheduler within {ANSWER_SECONDS} seconds") from None
+            raise TimeoutError(f"no message from a scheduler within {ANSWER_SECONDS} seconds") from None
         finally:
             await peer.close_rpc()
         return str(identity["type"])
@@ -246,7 +247,7 @@ def _who_is(address: str, security: Security) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Why there was no answer, in words that are not about distributed's inside."""
+    """Reason for the missing answer, without distributed's internals."""
     if not isinstance(error, (OSError, ValueError, RuntimeError)):
         return f"an answer that is not Dask's ({type(error).__name__})"
     cause = error.__cause__
@@ -266,7 +267,7 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
     n_workers, threads = _shape(options, CPU_COUNT, settings.cores_per_process)
     memory = options.memory_limit if options.memory_limit is not None else MEMORY_LIMIT // n_workers
     memory_limit = parse_memory_limit(memory, threads, n_workers, logger=logger)
-    # before they are there: with the modules that they import this is what takes longest of a small fit
+    # logged before they run: starting, with the imports, takes the longest time of a small fit
     logger.info(
         "starting %d worker process%s of %s on this machine",
         n_workers,
@@ -307,9 +308,9 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
 
 @contextmanager
 def quiet_distributed() -> Iterator[None]:
-    """Keep what `distributed` says of a cluster that we have opened out of the user's log: we log what matters.
+    """Keep the messages of `distributed` about a cluster of ours out of the user's log.
 
-    `silence_logs` of a cluster ends when it closes, and a message of a connection just cut comes after that.
+    `silence_logs` of a cluster ends when it closes, before messages about connections that were just cut.
     """
     names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] == "distributed"]
     levels = {name: logging.getLogger(name).level for name in names}

@@ -1,7 +1,7 @@
-"""Where the tasks of ingestion run: in this process, on the user's cluster, or on one started for them.
+"""Runners of tasks: in this process, on the user's cluster, or on one started for them.
 
-All three are given the same functions on the same pieces of data and put the results together in the same
-order, so they give the same bits.
+All run the same functions on the same pieces of data and combine the results in the same order, so that they give the
+same bits.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dslda.cluster.futures import spread
-from dslda.cluster.scheduler_watch import no_scheduler, told
+from dslda.cluster.scheduler_watch import no_scheduler, reporting_loss
 from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
+from dslda.wording import stage_in_words
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "merge_in_tree"]
 
 logger = logging.getLogger("dslda.ingest")
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with the stage ("scan", "read" or "write"), tasks done and tasks in all."""
+"""Called with the stage, such as "read", tasks done and tasks in all."""
 
 Handle: TypeAlias = Any
 """A value in process, a future on Dask."""
@@ -32,17 +33,7 @@ FAN_IN = 8
 PER_THREAD = 2
 """Tasks of a stream for each thread: one to work on, and one to go on with."""
 SPREAD_SECONDS = 10
-"""Time for all workers to fetch what they share, before they fetch it when a task of theirs needs it."""
-
-STAGES: dict[str | None, str] = {
-    None: "a step between reading and writing",
-    "scan": "looking through the inputs",
-    "read": "reading",
-    "write": "writing",
-    "score": "scoring",
-    "check": "checking the inputs",
-    "verify": "reading the parts again",
-}
+"""Time for all workers to fetch a shared value in advance; later they fetch it when a task needs it."""
 
 
 class Runner(Protocol):
@@ -73,15 +64,15 @@ class Runner(Protocol):
     def stream(
         self, function: Callable[..., Any], rows: Iterable[tuple[Any, ...]], *, n: int, stage: str
     ) -> Iterator[tuple[int, Any]]:
-        """The function's value for each of `n` rows of arguments, with the row's number, as they come.
+        """The function's value for each of `n` rows of arguments, with the row's number, in order of completion.
 
-        Few are under way at a time, however many rows there are. After an error no further one is begun; what is under way
-        is given still, and then the error of the first row that has one is raised.
+        Few tasks are under way at a time, however many rows there are. After an error no further task begins; those under
+        way still give their values, and then the error of the first row that has one is raised.
         """
         ...
 
     def cancel(self) -> None:
-        """Give up what is still running."""
+        """Give up the tasks that still run."""
         ...
 
 
@@ -108,7 +99,7 @@ class SerialRunner:
     def compute(self, tasks: Sequence[Any]) -> list[Handle]:
         import dask
 
-        # one after the other: together, all partitions would be in memory
+        # one after the other, since together all partitions would be in memory
         values = [dask.compute(task, scheduler="synchronous")[0] for task in tasks]
         return [_value(value) for value in values]
 
@@ -133,21 +124,21 @@ class SerialRunner:
 class DaskRunner:
     """Runs everything on a cluster; handles are futures, which Dask recomputes when it loses a worker.
 
-    Workers that hang are restarted, or left out: see :class:`~dslda.cluster.stalls.PatientWait`.
+    Workers that hang are restarted, or left out: see :class:`~dslda.cluster.health.PatientWait`.
     """
 
     def __init__(self, client: Any, progress: Progress | None = None) -> None:
         import uuid
         import weakref
 
-        from dslda.cluster.stalls import PatientWait
+        from dslda.cluster.health import Awaited, PatientWait
 
         self.client = client
         self._progress = progress
         self._id = uuid.uuid4().hex[:16]
         self._started: Any = weakref.WeakKeyDictionary()
         self._foreign: set[Any] = set()
-        self._wait = PatientWait(client, has=self._has, named=self._named, give_up=self.cancel)
+        self._wait = PatientWait(client, Awaited(self._has, self._named), give_up=self.cancel)
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], stage: str | None = None
@@ -212,7 +203,7 @@ class DaskRunner:
         done = 0
         completed = self._completed(())
         while True:
-            with told(self.client):
+            with reporting_loss(self.client):
                 most = PER_THREAD * max(sum(self.client.nthreads().values()), 1)
                 while not errors and len(numbers) < most and (following := next(left, None)) is not None:
                     number, row = following
@@ -238,8 +229,8 @@ class DaskRunner:
             raise errors[min(errors)]
 
     def cancel(self) -> None:
-        # not client.cancel: where a task is wanted by nobody but tasks that come of it, as in a tree of sums, the scheduler
-        # fails, and takes that out on the client (stimulus_cancel in distributed 2026.8: assert ts.who_wants)
+        # not client.cancel: for a task that only other tasks need, as in a tree of sums, the scheduler fails and drops the
+        # client (stimulus_cancel in distributed 2026.8: assert ts.who_wants)
         with contextlib.suppress(Exception):  # the cluster may be what failed
             for future in list(self._started):
                 future.release()
@@ -250,7 +241,7 @@ class DaskRunner:
         return as_completed(futures, loop=self.client.loop, with_results=True, raise_errors=False)
 
     def _next(self, completed: Any, stage: str | None) -> tuple[Any, Any]:
-        """The next future that is done, and what came of it."""
+        """The next future that is done, and its outcome."""
 
         def ready(seconds: float) -> bool:
             with completed.thread_condition:
@@ -258,7 +249,7 @@ class DaskRunner:
                     completed.thread_condition.wait(seconds)
             return bool(completed.has_ready())
 
-        self._wait.until(ready, STAGES.get(stage, f"stage {stage}"))
+        self._wait.until(ready, "a step between two stages" if stage is None else stage_in_words(stage))
         future, outcome = next(completed)
         return future, outcome
 
@@ -268,23 +259,23 @@ class DaskRunner:
         Raises
         ------
         EngineError
-            It has none: the cluster has failed.
+            It has no value, since the cluster failed.
         """
         from distributed import CancelledError, KilledWorker
 
         if isinstance(outcome, CancelledError):
             if self.client.status != "running":
-                raise EngineError(no_scheduler(self.client)) from outcome
+                raise no_scheduler(self.client) from outcome
             raise EngineError(
-                f"the cluster must keep its tasks until they are done, got one cancelled ({outcome}): was the scheduler "
-                "stopped? Start one and run this again"
+                f"the cluster must keep its tasks until they are done, got one cancelled ({outcome})",
+                remedy="if its scheduler was stopped, start one and run this again",
             ) from outcome
         if future.status == "error":
             _, error, trace = outcome
             if isinstance(error, KilledWorker):
                 raise EngineError(
-                    f"a worker died again and again ({error}); most often it ran out of memory: give workers "
-                    f"more, or cut the input into smaller files{self._wait.last_stall}"
+                    f"a worker died again and again ({error}), most often since it ran out of memory{self._wait.last_stall}",
+                    remedy=("give workers more memory", "cut the input into smaller files"),
                 ) from error
             raise error.with_traceback(trace)
         return _value(outcome)
@@ -297,21 +288,21 @@ class DaskRunner:
         return key in self._foreign or (isinstance(key, str) and f"-{self._id}-" in key)
 
     def _named(self, keys: Collection[Any]) -> list[str]:
-        """What tasks do, in words."""
+        """The work of tasks in words."""
         from dask.utils import key_split
 
-        known = {future.key: words for future, words in list(self._started.items())}
-        # those whose futures are gone go on for others that need them
-        return sorted({known.get(key) or key_split(key) for key in keys})
+        started = {future.key: words for future, words in list(self._started.items())}
+        # tasks whose futures are gone go on for others that need them
+        return sorted({started.get(key) or key_split(key) for key in keys})
 
 
 def _words(function: Callable[..., Any]) -> str:
-    """What a function does, by its name."""
+    """The work of a function, by its name."""
     return function.__name__.strip("_").replace("_", " ")
 
 
 def _labels(arguments: Iterable[Any]) -> str:
-    """What a task works on, where one of its arguments says that: an input, or a piece of a file."""
+    """The input or piece of a file that a task works on, where one of its arguments names it."""
     for argument in arguments:
         pieces = argument if isinstance(argument, tuple) else (argument,)
         for first in pieces[:1]:
@@ -323,14 +314,14 @@ def _labels(arguments: Iterable[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """An error of the user's input or output that a task returns, so that no worker logs a traceback and none is
-    lost."""
+    """An error of input or output that a task returns instead of raising it, so that no worker logs a traceback and no
+    error is lost."""
 
     error: DsldaError
 
 
 def guarded(function: Callable[..., T], *arguments: Any) -> T | TaskFailure:
-    """Call a function in a task; a failure of input or output, or among its arguments, becomes its value."""
+    """Call a function in a task; its error of input or output, or a failure among its arguments, becomes its value."""
     for argument in arguments:
         if isinstance(argument, TaskFailure):
             return argument
@@ -341,13 +332,13 @@ def guarded(function: Callable[..., T], *arguments: Any) -> T | TaskFailure:
 
 
 def merge_in_tree(runner: Runner, handles: Sequence[Handle], merge: Callable[..., Any]) -> Handle:
-    """Merge values by a tree of fixed shape, eight at a time in order."""
+    """Merge values in a tree of fixed shape, eight at a time in order."""
     level = list(handles)
     height = 0
     while len(level) > 1:
         height += 1
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        # rising priority: without it the leaves pile up before the first sum
+        # without a rising priority the leaves pile up before the first sum
         level = [g[0] if len(g) == 1 else runner.submit(merge, *g, priority=10 * height) for g in groups]
     return level[0]
 

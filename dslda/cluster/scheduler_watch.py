@@ -1,4 +1,4 @@
-"""A scheduler that hangs: it takes what is sent to it, and never answers."""
+"""Schedulers that hang: they take what is sent to them, and never answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dslda.exceptions import DsldaError, EngineError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["no_scheduler", "told", "watched", "why_closed"]
+__all__ = ["no_scheduler", "reporting_loss", "watched", "why_closed"]
 
 SLICE_SECONDS = 0.5
 INTERVAL_SECONDS = 5.0
@@ -28,20 +28,20 @@ _given_up: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
 
 @contextmanager
 def watched(client: Client) -> Iterator[None]:
-    """Close a client when its scheduler answers no question for the setting ``dslda.engine.scheduler-timeout``.
+    """Close a client whose scheduler answers no question for the time of ``dslda.engine.scheduler-timeout``.
 
-    Whatever waits for the scheduler has no limit of its own in Dask, and ends with some error when the client closes.
-    A scheduler that is dead, or whose machine is, is Dask's own to find.
+    Waiting for the scheduler has no limit in Dask; it ends with some error when the client closes. Dask itself finds a
+    scheduler that is dead, or whose machine is.
 
     Raises
     ------
     EngineError
-        See :func:`told`.
+        See :func:`reporting_loss`.
     """
     patience = EngineSettings.load().scheduler_timeout
     watch = asyncio.run_coroutine_threadsafe(_watch(client, patience), client.loop.asyncio_loop)
     try:
-        with told(client):
+        with reporting_loss(client):
             yield
     finally:
         if client in _given_up:
@@ -51,13 +51,13 @@ def watched(client: Client) -> Iterator[None]:
 
 
 @contextmanager
-def told(client: Client) -> Iterator[None]:
-    """Say that the scheduler is lost, in the place of what a client without one says, which may be anything.
+def reporting_loss(client: Client) -> Iterator[None]:
+    """Replace the error of a client without a scheduler, which may be anything, by one that says so.
 
     Raises
     ------
     EngineError
-        In the place of an error that is none of dslda, when the client is closed, or looks for its scheduler.
+        Replaces an error that is not dslda's own, when the client is closed, or looks for its scheduler.
     """
     try:
         yield
@@ -66,20 +66,22 @@ def told(client: Client) -> Iterator[None]:
     except Exception as error:
         if client.status == "running":
             raise
-        raise EngineError(no_scheduler(client)) from error
+        raise no_scheduler(client) from error
 
 
-def no_scheduler(client: Client) -> str:
-    """What to say of a client that has lost its scheduler, in the place of what came of it somewhere."""
-    busy = ", or raise the setting dslda.engine.scheduler-timeout where it is only busy"
-    return (
-        f"a cluster must have a scheduler that answers, got none: {why_closed(client)}; start one and run this again"
-        f"{busy if client in _given_up else ''}"
+def no_scheduler(client: Client, *, during: str = "") -> EngineError:
+    """The error of a client that has lost its scheduler, to replace the errors that follow from that."""
+    remedy = ["start one and run this again"]
+    if client in _given_up:
+        remedy.append("raise the setting dslda.engine.scheduler-timeout if it is only busy")
+    return EngineError(
+        f"{during}a cluster must have a scheduler that answers, got none: {why_closed(client)}",
+        remedy=remedy,
     )
 
 
 def why_closed(client: Client) -> str:
-    """Why a client has lost its scheduler, in words."""
+    """Reason in words why a client has lost its scheduler."""
     return _given_up.get(client, "the connection to the scheduler is gone")
 
 

@@ -1,4 +1,4 @@
-"""Folders for the files of our workers."""
+"""Scratch folders for the files of our workers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LOCK = "dslda.lock"
 
 @contextmanager
 def scratch_folder() -> Iterator[str]:
-    """A temporary folder for the files of our workers, which is removed at the end.
+    """A temporary folder for the files of our workers, removed at the end.
 
-    A process that is killed leaves its folder behind, so those are removed first. One is left over when its file
-    ``dslda.lock`` is there and not locked: the operating system gives up a lock with the process that holds it.
-    Without such locks (Windows, some file systems) there is no file, and nothing of others is removed.
+    Folders that killed processes left behind are removed first. Such a folder has a file ``dslda.lock`` that is not
+    locked: the operating system releases a lock when the process that holds it ends. Without such locks (Windows, some
+    file systems) there is no such file, and no other folder is removed.
     """
     _remove_left_over()
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
@@ -33,16 +33,16 @@ def scratch_folder() -> Iterator[str]:
 
 
 def _hold(folder: str) -> int | None:
-    """Lock a folder that is ours; the descriptor, or None where there are no locks."""
+    """Lock a folder of ours; return the descriptor, or None where there are no locks."""
     try:
         import fcntl
     except ImportError:  # Windows
         return None
-    # under another name until it is locked, so that it is never there without a lock while we live
+    # it gets its name when it is locked, so that no file of that name is unlocked while we live
     waiting = os.path.join(folder, "locking")
     try:
         descriptor = os.open(waiting, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:  # a full disk, which whoever uses the folder will report
+    except OSError:  # a full disk, which the user of the folder will report
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,7 +62,7 @@ def _remove_left_over() -> None:
         for entry in entries:
             if not entry.name.startswith(PREFIX):
                 continue
-            with suppress(OSError):  # it is not ours, has no lock, or is in use
+            with suppress(OSError):  # not ours, without a lock, or in use
                 if (
                     not entry.is_dir(follow_symlinks=False)
                     or entry.stat(follow_symlinks=False).st_uid != os.getuid()

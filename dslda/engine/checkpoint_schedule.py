@@ -1,4 +1,4 @@
-"""When a fit writes checkpoints, and what it does when one cannot be written. The writing itself is the caller's."""
+"""The schedule of a fit's checkpoints, and what happens when one cannot be written. The caller does the writing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Checkpoints:
     Parameters
     ----------
     write : callable
-        Puts a checkpoint in the place of the one before, whole or not at all. Whatever it raises does not end the fit.
+        Replaces the previous checkpoint, whole or not at all. No error that it raises ends the fit.
     where : str
-        Its place, for messages.
+        Place of the checkpoint, for messages.
     every : int, optional
         Iterations between two; by default as many as :func:`~dslda.engine.em.checkpoint_is_due` says.
     n_written : int, default 0
-        Complete iterations of the checkpoint that is there already.
+        Complete iterations of an existing checkpoint.
     """
 
     def __init__(
@@ -37,12 +37,14 @@ class Checkpoints:
         self._where = where
         self._every = every
         self._n_written = self._n_tried = n_written
+        self._position: Position | None = None
         self._failed = False
         self._cost = 0.0
         self._ended = time.monotonic()
 
-    def after_iteration(self, position: Position) -> None:
-        """Write one if it is due."""
+    def after_m_step(self, position: Position) -> None:
+        """Remember the position, and write it if a checkpoint is due."""
+        self._position = position
         if checkpoint_is_due(
             every=self._every,
             iterations=len(position.trace) - self._n_tried,
@@ -51,32 +53,31 @@ class Checkpoints:
         ):
             self._try(position)
 
-    def at_end(self, position: Position, *, n_complete: int) -> None:
-        """Write the last one, if any iteration is complete that the one before does not have.
+    def at_end(self, *, n_complete: int) -> None:
+        """Write the last position, unless the checkpoint holds it already.
 
         Parameters
         ----------
-        position : Position
         n_complete : int
-            Iterations of the model that the fit ends with: one more than `position` has where no M-step came after the last.
+            Iterations of the model that the fit ends with: one more than the last position has, where no M-step followed.
         """
-        if len(position.trace) > self._n_written:
-            self._failed = False  # said once more: now it is for good
-            self._try(position)
+        if self._position is not None and len(self._position.trace) > self._n_written:
+            self._failed = False  # a failure is logged once more, since it is final now
+            self._try(self._position)
         if self._n_written:
             again = (
                 f"; going on begins with iteration {self._n_written + 1} again"
                 if n_complete > self._n_written
                 else ""
             )
-            logger.info("%s%s", self._what_there_is(), again)
+            logger.info("%s%s", self._state(), again)
 
     def note(self, error: BaseException) -> None:
-        """Tell with an error that ends the fit how to go on."""
+        """Add to an error that ends the fit how to go on."""
         if self._n_written:
-            error.add_note(Note(f"{self._what_there_is()}; train again with {{resume=True}} to go on"))
+            error.add_note(Note(f"{self._state()}; train again with {{resume=True}} to go on"))
 
-    def _what_there_is(self) -> str:
+    def _state(self) -> str:
         return f"the checkpoint {self._where} holds {number_of(self._n_written, 'iteration')}"
 
     def _try(self, position: Position) -> None:
@@ -84,7 +85,7 @@ class Checkpoints:
         self._n_tried = len(position.trace)
         try:
             self._write(position)
-        # no file system, and no library beneath one, may cost a fit of days
+        # a failing file system, or library beneath it, must not cost a fit of days
         except Exception as error:
             if not self._failed:
                 logger.warning("no checkpoint after iteration %d: %s", len(position.trace), error)
@@ -92,7 +93,7 @@ class Checkpoints:
         else:
             self._n_written = len(position.trace)
             if self._failed:
-                logger.info("checkpoints can be written again: %s", self._what_there_is())
+                logger.info("checkpoints can be written again: %s", self._state())
             self._failed = False
         self._ended = time.monotonic()
         self._cost = self._ended - began

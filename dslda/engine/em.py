@@ -1,4 +1,4 @@
-"""EM as a state machine: what has happened in, what to do next out. No I/O, no clock, no Dask."""
+"""EM as a state machine that turns events into decisions, without I/O, clock or Dask."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = [
 ]
 
 CHECKPOINT_SHARE = 0.05
-"""Of the time of a fit that may go into checkpoints, where the user does not say how often to write one."""
+"""Share of the time of a fit that checkpoints may take, unless the user says how often to write one."""
 
 FITTED_CHANGES, LEAST_CHANGES = 10, 4
-"""Relative changes that tell how many iterations are to come. (On traces of reviews and bills the estimate moved by a factor
-of 1.3 from one iteration to the next, with five changes and their ends alone by 2.)"""
+"""Relative changes in the estimate of the remaining iterations. (On traces of reviews and bills the estimate moved by a
+factor of 1.3 from one iteration to the next; with five changes, and their ends alone, by a factor of 2.)"""
 
 
 class Decision(enum.Enum):
-    """What to do after an iteration."""
+    """The next step after an iteration."""
 
     CONTINUE = "continue"
     CONVERGED = "converged"
@@ -60,11 +60,11 @@ class IterationRecord:
         Documents that stopped at the cap on sweeps.
     delta : float
         First parameter of the family, as a rule the dispersion, on the scale of the standardised response; NaN
-        where it has none.
+        for a family without parameters.
     publish_seconds, e_step_seconds, reduce_seconds, m_step_seconds : float
         Wall-clock time: sending the parameters to the workers; until the last partition was done; from
-        there to the sum of all; M-step. On a cluster most sums are made while other partitions are still at
-        work.
+        there to the sum of all; M-step. On a cluster most sums are made while other partitions are still being
+        worked on.
     e_step_cpu_seconds : float
         CPU time of all threads that ran the E-step.
     documents_per_second : float
@@ -87,7 +87,7 @@ class IterationRecord:
 
 @dataclass(frozen=True, slots=True)
 class EMState:
-    """How far EM has come.
+    """The progress of EM.
 
     Attributes
     ----------
@@ -128,19 +128,19 @@ class EMState:
     def has_settled(self, tol: float) -> bool:
         """Whether the last two relative changes are below `tol`, do not grow, and have come down.
 
-        EM starts on a plateau: while the topics are nearly equal the ELBO hardly moves, then moves faster and faster as
-        they part (movie reviews, alpha = 1: 2e-5 in the third iteration, 2e-3 ten later). Where few documents have a
-        response all changes are small there, and fall by chance (1% of the reviews: 1.4e-6, 1.3e-6, then 1.8e-6): so one
-        must have been above `tol`, or the last be a tenth of the largest.
+        EM starts on a plateau. While the topics are nearly equal the ELBO hardly moves, then it moves faster and faster
+        as they part (movie reviews, alpha = 1: 2e-5 in the third iteration, 2e-3 ten later). Where few documents have a
+        response, all changes on the plateau are small and may fall by chance (1% of the reviews: 1.4e-6, 1.3e-6, then
+        1.8e-6). So one change must have been above `tol`, or the last must be at most a tenth of the largest.
         """
         come_down = self.largest_change >= tol or self.relative_change <= 0.1 * self.largest_change
         return come_down and self.relative_change <= self.previous_change < tol
 
     def decide(self, spec: FitSpec, *, stop_requested: bool = False) -> Decision:
-        """What to do now that an iteration is complete.
+        """The decision after a complete iteration.
 
         Convergence comes first, so that a fit that converges in its last iteration, or just as a user stops
-        it, is not reported as cut short.
+        it, does not count as cut short.
         """
         if self.has_settled(spec.tol):
             return Decision.CONVERGED
@@ -153,7 +153,7 @@ class EMState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position:
-    """Between two iterations: all that EM needs to end as if it had never stopped there.
+    """All that EM needs between two iterations to continue as if it had never stopped.
 
     Attributes
     ----------
@@ -173,15 +173,15 @@ def checkpoint_is_due(*, every: int | None, iterations: int, seconds: float, cos
     Parameters
     ----------
     every : int or None
-        Write one after so many iterations. None: as often as it takes less than 5% of the time, which is after every
-        iteration where these take long and much is lost with one, and seldom where they are quick. When checkpoints
-        are written then differs from run to run; what they lead to does not.
+        Iterations between two checkpoints. None: as often as checkpoints take less than 5% of the time, which is after
+        every iteration if iterations take long, and seldom if they are quick. The times of checkpoints then differ from
+        run to run; the results do not.
     iterations : int
         Complete iterations since the last attempt to write one, at least 1.
     seconds : float
         Since the end of that attempt, or the beginning of the fit.
     cost : float
-        What it took in seconds, 0 before the first.
+        Seconds that the attempt took, 0 before the first.
     """
     return iterations >= every if every is not None else cost <= CHECKPOINT_SHARE * seconds
 
@@ -195,11 +195,11 @@ def trace_columns(trace: Sequence[IterationRecord]) -> dict[str, NDArray[np.floa
 
 
 def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int | None:
-    """An estimate of the iterations still to come, for a time of arrival; None where there is none to be had.
+    """Estimate the remaining iterations; None where that is impossible.
 
-    The relative change falls about geometrically, with much chance in each: so a line is laid through the logarithms of the
-    last ten and drawn on to `tol`. Four take part at least, without the first change of all, which is another matter
-    (:attr:`EMState.largest_change`). Where they do not fall, nothing is known but the iteration cap.
+    The relative change falls about geometrically, with much noise. So a line is fitted to the logarithms of the last ten
+    changes, at least four, and extended to `tol`. The first change of all does not count
+    (:attr:`EMState.largest_change`). There is no estimate while the changes do not fall.
     """
     left = max(spec.max_iter - len(trace), 0)
     if left == 0 or spec.tol <= 0:

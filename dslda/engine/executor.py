@@ -1,34 +1,42 @@
-"""How an iteration runs: the contract, and the executor that needs no cluster."""
+"""Executors run the E-step of an iteration: their contract, and the one that needs no cluster."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from dslda.config import EngineSettings
 from dslda.engine.data.fit_source import FitSource
 from dslda.engine.data.read_ahead import ReadAhead
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.engine.reduction import number_of_levels, sum_subtree
+from dslda.exceptions import InputError
 from dslda.families.base import Family
 from dslda.variational.parameter_parts import ParameterParts, as_sent, e_step_of_parts
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
-__all__ = ["Executor", "IterationTimes", "PartitionListener", "SerialExecutor", "single_threaded_blas"]
+__all__ = [
+    "Executor",
+    "IterationTimes",
+    "PartitionListener",
+    "SerialExecutor",
+    "ascending",
+    "single_threaded_blas",
+]
 
 PartitionListener = Callable[[int], None]
 """Called with the number of documents of each partition that is done; on a cluster from another thread. A
-negative number takes back what a failed attempt had counted."""
+negative number takes back the count of a failed attempt."""
 
 
 KEPT_BYTES = 1 << 30
-"""Most that a serial executor keeps of a corpus; reading costs some ten milliseconds a partition."""
+"""Largest corpus that a serial executor keeps in memory; reading costs some ten milliseconds a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,42 +48,8 @@ class IterationTimes:
     reduce: float
 
 
-class Executor(Protocol):
-    """Runs the E-step over all partitions and adds up their statistics, the same bits whatever runs it."""
-
-    @property
-    def n_documents(self) -> int:
-        """Documents that one iteration goes over."""
-
-    @property
-    def n_partitions(self) -> int: ...
-
-    def run(
-        self, parameters: Parameters, *, on_partition: PartitionListener | None = None
-    ) -> tuple[SufficientStatistics, IterationTimes]:
-        """One iteration: statistics of all documents at `parameters`, with a row for every term.
-
-        Raises
-        ------
-        EngineError
-            It could not be completed.
-        """
-
-    def close(self) -> None:
-        """Free what the executor holds; idempotent."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class SerialExecutor:
-    """Runs every partition in this process and thread.
-
-    Partitions are kept between iterations while all of them together are small; those of a larger corpus are read
-    again each time, so that memory does not grow with the corpus.
+class Executor(ABC):
+    """Runs the E-step over partitions and adds up their statistics, the same bits whatever runs it.
 
     Parameters
     ----------
@@ -88,20 +62,72 @@ class SerialExecutor:
         self._source = source
         self._family = family
         self._spec = spec
-        self._float32 = EngineSettings.load().float32_parameters
-        self._kept: dict[int, TrainingBlock] | None = {} if source.nbytes.sum() <= KEPT_BYTES else None
 
     @property
     def n_documents(self) -> int:
+        """Documents of all partitions."""
         return int(self._source.n_documents.sum())
 
     @property
     def n_partitions(self) -> int:
         return self._source.n_partitions
 
+    @abstractmethod
     def run(
-        self, parameters: Parameters, *, on_partition: PartitionListener | None = None
+        self,
+        parameters: Parameters,
+        *,
+        partitions: Sequence[int] | None = None,
+        on_partition: PartitionListener | None = None,
     ) -> tuple[SufficientStatistics, IterationTimes]:
+        """Run one iteration: statistics at `parameters`, with a row for every term.
+
+        Parameters
+        ----------
+        parameters : Parameters
+        partitions : sequence of int, optional
+            The partitions to go over, each once; all by default. Their order does not matter.
+        on_partition : callable, optional
+
+        Raises
+        ------
+        EngineError
+            The iteration could not be completed.
+        InputError
+            `partitions` is empty, names one twice, or one that does not exist.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what the executor holds; idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SerialExecutor(Executor):
+    """Runs every partition in this process and thread; parameters as :class:`Executor`.
+
+    Partitions are kept between iterations while all of them together are small; those of a larger corpus are read
+    again each time, so that memory does not grow with the corpus.
+    """
+
+    def __init__(self, source: FitSource, family: Family, spec: FitSpec) -> None:
+        super().__init__(source, family, spec)
+        self._float32 = EngineSettings.load().float32_parameters
+        self._kept: dict[int, TrainingBlock] | None = {} if source.nbytes.sum() <= KEPT_BYTES else None
+
+    def run(
+        self,
+        parameters: Parameters,
+        *,
+        partitions: Sequence[int] | None = None,
+        on_partition: PartitionListener | None = None,
+    ) -> tuple[SufficientStatistics, IterationTimes]:
+        chosen = ascending(partitions, self.n_partitions)
         in_e_step = 0.0
         parts = ParameterParts(list(as_sent(parameters, 1, float32=self._float32)))
 
@@ -109,16 +135,15 @@ class SerialExecutor:
             nonlocal in_e_step
             started = time.perf_counter()
             with noting(f"E-step of {self._source.describe(partition)}"):
-                statistics = run_partition(blocks.take(partition), parts, self._family, self._spec)
+                statistics = run_partition(blocks.take(), parts, self._family, self._spec)
             if on_partition is not None:
                 on_partition(statistics.n_documents)
             in_e_step += time.perf_counter() - started
             return statistics
 
-        n = self._source.n_partitions
         started = time.perf_counter()
-        with single_threaded_blas(), ReadAhead([partial(self._block, i) for i in range(n)]) as blocks:
-            total = sum_subtree(leaf, 0, n, level=number_of_levels(n))
+        with single_threaded_blas(), ReadAhead(partial(self._block, i) for i in chosen) as blocks:
+            total = sum_subtree(leaf, chosen, level=number_of_levels(chosen))
         return total.dense(), IterationTimes(0.0, in_e_step, time.perf_counter() - started - in_e_step)
 
     def close(self) -> None:
@@ -132,13 +157,24 @@ class SerialExecutor:
             self._kept[partition] = self._source.load(partition)
         return self._kept[partition]
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def ascending(partitions: Sequence[int] | None, n_partitions: int) -> Sequence[int]:
+    """The partitions to go over in ascending order, all for None.
+
+    Raises
+    ------
+    InputError
+        There is none, one comes twice, or one does not exist.
+    """
+    if partitions is None:
+        return range(n_partitions)
+    chosen = sorted(set(partitions))
+    if len(chosen) < max(len(partitions), 1) or not 0 <= chosen[0] <= chosen[-1] < n_partitions:
+        raise InputError(
+            f"must be different numbers from 0 to {n_partitions - 1}, at least one, got {list(partitions)!r:.200}",
+            parameter="partitions",
+        )
+    return chosen
 
 
 def run_partition(
@@ -159,7 +195,7 @@ def run_partition(
 
 @contextmanager
 def noting(what: str) -> Iterator[None]:
-    """Add a note that says where it happened to any error."""
+    """Add a note to any error that says where it happened."""
     try:
         yield
     except Exception as error:

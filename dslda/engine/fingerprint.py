@@ -1,4 +1,4 @@
-"""Which documents a fit is of, in a few bytes."""
+"""Fingerprints of the documents of a fit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["data_hash", "selection_hash"]
 
 
 def data_hash(source: FitSource) -> str:
-    """SHA-256 of the documents that a source of no stored corpus holds, with the columns that its design names.
+    """SHA-256 of the documents of a source without a stored corpus, and of the columns in its design.
 
-    The blocks of a bag are hashed where they are.
+    Workers hash the blocks of a bag that they hold.
     """
     if isinstance(source, FutureSource):
         client = source.futures[0].client
@@ -28,11 +28,12 @@ def data_hash(source: FitSource) -> str:
 
 
 def selection_hash(source: FitSource) -> str:
-    """SHA-256 of the mask of the documents that are trained on; all of them give one of ones."""
+    """SHA-256 of the mask of the documents that are trained on."""
     digest = hashlib.sha256()
     for i, n_documents in enumerate(source.n_documents):
         kept = source.view(i).kept
-        digest.update(np.packbits(np.ones(n_documents, dtype=np.uint8)) if kept is None else kept)
+        bits = np.packbits(np.ones(n_documents, dtype=np.uint8)) if kept is None else kept
+        digest.update(bits.tobytes())
     return digest.hexdigest()
 
 

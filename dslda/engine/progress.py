@@ -1,4 +1,4 @@
-"""How far a fit is: on a terminal, in a notebook, in the log, or as the caller wishes."""
+"""Progress of a fit: on a terminal, in a notebook, in the log, or as the caller wishes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "NotebookProgress",
     "TerminalProgress",
     "default_progress",
-    "telling_after",
+    "logging_after",
 ]
 
 logger = logging.getLogger("dslda.engine")
@@ -35,13 +35,13 @@ TIMED_ITERATIONS = 5
 
 
 class FitProgress(Protocol):
-    """Is told of every step of a fit. Entered before the first and left after the last, whatever happens."""
+    """Follows every step of a fit. Entered before the first and left after the last, whatever happens."""
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         """The fit goes over this many documents in every iteration."""
 
     def resumed(self, trace: Sequence[IterationRecord]) -> None:
-        """The fit goes on after these iterations of an earlier run; only said where there are some."""
+        """The fit continues after these iterations of an earlier run; not called where there are none."""
 
     def partition(self, n_documents: int) -> None:
         """This many documents more are done, fewer if negative; may come from another thread."""
@@ -49,27 +49,42 @@ class FitProgress(Protocol):
     def iteration(self, record: IterationRecord) -> None:
         """An iteration is complete."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        return None
 
 
-class LogProgress:
-    """A line in the log ``dslda.engine`` for every iteration, and one a minute within long ones."""
-
-    EVERY_SECONDS = 60.0
+class _TraceProgress(FitProgress):
+    """Remembers the iterations of a fit, and the documents of the current one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._trace: list[IterationRecord] = []
         self._done = 0
         self._n_documents = 0
-        self._began = self._said = time.monotonic()
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         self._n_documents, self._spec = n_documents, spec
+
+    def resumed(self, trace: Sequence[IterationRecord]) -> None:
+        self._trace.extend(trace)
+
+
+class LogProgress(_TraceProgress):
+    """A line in the log ``dslda.engine`` for every iteration, and one a minute within long ones."""
+
+    EVERY_SECONDS = 60.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = self._logged = time.monotonic()
+
+    def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
+        super().started(n_documents, n_partitions, spec)
         logger.info(
             "EM over %s in %s: %s, at most %s",
             number_of(n_documents, "document"),
@@ -78,16 +93,13 @@ class LogProgress:
             number_of(spec.max_iter, "iteration"),
         )
 
-    def resumed(self, trace: Sequence[IterationRecord]) -> None:
-        self._trace.extend(trace)
-
     def partition(self, n_documents: int) -> None:
         with self._lock:
             self._done += n_documents
             now = time.monotonic()
-            if now - self._said < self.EVERY_SECONDS:
+            if now - self._logged < self.EVERY_SECONDS:
                 return
-            self._said = now
+            self._logged = now
             rate = self._done / max(now - self._began, 1e-9)
             logger.info(
                 "iteration %d: %s of %s documents, %s documents/s",
@@ -101,25 +113,18 @@ class LogProgress:
         with self._lock:
             self._trace.append(record)
             self._done = 0
-            self._began = self._said = time.monotonic()
+            self._began = self._logged = time.monotonic()
         logger.info("%s%s", _line(record), _to_go(self._trace, self._spec, self._n_documents))
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-
-class TerminalProgress:
+class TerminalProgress(_TraceProgress):
     """A bar on standard error: documents of this iteration, documents/s, and an estimate of the rest."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
+        super().__init__()
         self._progress: Progress = Progress(
             TextColumn("[bold]EM"),
             TextColumn("iteration {task.fields[number]}"),
@@ -130,15 +135,14 @@ class TerminalProgress:
             transient=True,
         )
         self._task: TaskID | None = None
-        self._trace: list[IterationRecord] = []
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
-        self._n_documents, self._spec = n_documents, spec
+        super().started(n_documents, n_partitions, spec)
         self._task = self._progress.add_task("EM", total=n_documents, number=1, text="")
 
     def resumed(self, trace: Sequence[IterationRecord]) -> None:
         assert self._task is not None
-        self._trace.extend(trace)
+        super().resumed(trace)
         self._progress.update(self._task, number=len(self._trace) + 1)
 
     def partition(self, n_documents: int) -> None:
@@ -165,40 +169,32 @@ class TerminalProgress:
         self._progress.stop()
 
 
-class NotebookProgress:
+class NotebookProgress(_TraceProgress):
     """A line below the cell of a notebook that changes as the fit goes on, and stays when it has ended."""
 
     EVERY_SECONDS = 0.5
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._trace: list[IterationRecord] = []
-        self._done = 0
-        self._said = -math.inf
+        super().__init__()
+        self._shown = -math.inf
         self._handle: Any = None
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
-        self._n_documents, self._spec = n_documents, spec
+        super().started(n_documents, n_partitions, spec)
         self._show()
-
-    def resumed(self, trace: Sequence[IterationRecord]) -> None:
-        self._trace.extend(trace)
 
     def partition(self, n_documents: int) -> None:
         with self._lock:
             self._done += n_documents
-            if time.monotonic() - self._said >= self.EVERY_SECONDS:
+            if time.monotonic() - self._shown >= self.EVERY_SECONDS:
                 self._show()
 
     def iteration(self, record: IterationRecord) -> None:
         with self._lock:
             self._trace.append(record)
             self._done = 0
-            if time.monotonic() - self._said >= self.EVERY_SECONDS:
+            if time.monotonic() - self._shown >= self.EVERY_SECONDS:
                 self._show()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -208,7 +204,7 @@ class NotebookProgress:
             self._display(f"EM: {number_of(last.iteration, 'iteration')}, ELBO {last.elbo:.6g}{change}")
 
     def _show(self) -> None:
-        self._said = time.monotonic()
+        self._shown = time.monotonic()
         number = min(len(self._trace) + 1, self._spec.max_iter)
         state = _state(self._trace, self._spec, self._n_documents) if self._trace else ""
         self._display(
@@ -234,24 +230,24 @@ def default_progress() -> FitProgress:
 
 def _in_notebook() -> bool:
     # where IPython was not imported, this is none
-    found = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return getattr(found, "kernel", None) is not None
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
 
 
 @contextmanager
-def telling_after(seconds: float, message: str) -> Iterator[None]:
-    """Log a line when what is done takes longer than this."""
-    told = threading.Timer(seconds, logger.info, [message])
-    told.daemon = True
-    told.start()
+def logging_after(seconds: float, message: str) -> Iterator[None]:
+    """Log a line when the body takes longer than this."""
+    timer = threading.Timer(seconds, logger.info, [message])
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        told.cancel()
+        timer.cancel()
 
 
 def _state(trace: Sequence[IterationRecord], spec: FitSpec, n_documents: int) -> str:
-    """What the last iteration was like, and how long the rest takes."""
+    """Rate and ELBO of the last iteration, and the time that the rest takes."""
     last = trace[-1]
     return (
         f"{last.documents_per_second:,.0f} documents/s, ELBO {last.elbo:.6g}{_change(trace)}"
@@ -272,7 +268,7 @@ def _line(record: IterationRecord) -> str:
 
 
 def _to_go(trace: Sequence[IterationRecord], spec: FitSpec, n_documents: int) -> str:
-    """The time until EM ends, with a comma before; nothing where it cannot be told."""
+    """The time until EM ends, with a comma before; empty where it cannot be estimated."""
     left = remaining_iterations(trace, spec)
     if left is None:
         return ""

@@ -22,6 +22,7 @@ from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.engine import reduction
 from dslda.engine.dask import dask_executor
 from dslda.engine.dask.tasks import add_up
+from dslda.engine.executor import SerialExecutor
 from dslda.engine.reduction import MOST_TASKS
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED
@@ -76,6 +77,36 @@ def test_workers_killed_in_mid_iteration_change_no_bit(
     killer = Signaller(worker_pids(two_workers)[:victims], signal.SIGKILL, at=problem.source.n_partitions + 3)
     assert problem.fit_on(two_workers, progress=killer) == expected
     assert killer.left <= 0
+
+
+SOME = [1, 2, 4, 7, 8, 10, 11]
+
+
+@pytest.mark.parametrize("fraction", [0.5, 1e-9], ids=["kept", "read again"])
+def test_a_worker_killed_as_some_of_the_partitions_are_worked_on_changes_no_bit(
+    problem: Any, two_workers: Client, fraction: float
+) -> None:
+    initial = initial_parameters(
+        problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
+    )
+    with SerialExecutor(problem.source, problem.family, problem.spec) as executor:
+        undisturbed, _ = executor.run(initial, partitions=SOME)
+    killer = Signaller(worker_pids(two_workers)[:1], signal.SIGKILL, at=3)
+    counted: list[int] = []
+
+    def tell(n_documents: int) -> None:
+        counted.append(n_documents)
+        killer.partition(n_documents)
+
+    with (
+        dask.config.set({"dslda.engine.resident-fraction": fraction}),
+        problem.executor(two_workers) as executor,
+    ):
+        statistics, _ = executor.run(initial, partitions=SOME, on_partition=tell)
+    assert killer.left <= 0
+    assert sum(counted) == statistics.n_documents == int(problem.source.n_documents[SOME].sum())
+    assert statistics.elbo == undisturbed.elbo
+    assert statistics.topic_counts.tobytes() == undisturbed.topic_counts.tobytes()
 
 
 @dataclass(frozen=True)
@@ -191,6 +222,23 @@ def test_a_partition_that_crashes_its_workers_is_named(
         problem.fit_on(two_workers, source)
 
 
+def test_a_partition_that_crashes_its_workers_harms_no_subset_without_it(
+    problem: Any, two_workers: Client
+) -> None:
+    initial = initial_parameters(
+        problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
+    )
+    worker_pids(two_workers)
+    with (
+        dask.config.set({"dslda.engine.resident-fraction": 1e-9}),
+        problem.executor(two_workers, TrappedSource(problem, 7, die)) as executor,
+    ):
+        statistics, _ = executor.run(initial, partitions=[6, 8])
+        assert statistics.n_documents == int(problem.source.n_documents[[6, 8]].sum())
+        with pytest.raises(EngineError, match=r"^partition 7 \(documents \d+ to \d+\) crashed every worker"):
+            executor.run(initial, partitions=[6, 7, 8])
+
+
 def die_once(died: Path) -> None:
     if not died.exists():
         died.touch()
@@ -210,13 +258,13 @@ def test_workers_that_die_for_reasons_of_their_own_blame_no_partition(
         problem.executor(two_workers, source) as executor,
     ):
         # the others are done by then, so that 7 is the only one that looks guilty
-        assert executor._examine(initial) is None
+        assert executor._examine(initial, range(13)) is None
         assert (tmp_path / "died").exists()
         worker_pids(two_workers)
         monkeypatch.setattr(
             dask_executor, "publish_recomputable", lambda client, *_, **__: [client.submit(die, pure=False)]
         )
-        assert executor._examine(initial) is None
+        assert executor._examine(initial, range(13)) is None
 
 
 @pytest.mark.parametrize("harm", [fail, file_is_missing])

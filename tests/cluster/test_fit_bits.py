@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from dslda.engine.dask import publish
 from dslda.engine.dask.events import EventHub
 from dslda.engine.dask.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.data.fit_source import FutureSource, MemorySource
-from dslda.engine.executor import SerialExecutor
+from dslda.engine.executor import Executor, SerialExecutor
 from dslda.exceptions import ConvergenceWarning, InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.poisson import Poisson
@@ -28,6 +29,8 @@ from dslda.ingestion.ingest import ingest
 from dslda.model import load_model
 from dslda.training.train import train
 from dslda.variational.design import Design
+from dslda.variational.initial import initial_parameters
+from dslda.variational.statistics import SufficientStatistics
 from tests.helpers.files import write_records
 
 # fixtures of this folder: problem, expected, processes, in_process
@@ -52,8 +55,6 @@ def test_two_threads_give_the_bits_of_one_process_and_leave_no_task(
 
 
 def test_nothing_of_an_iteration_stays_on_the_cluster(problem: Any, in_process: Client) -> None:
-    from dslda.variational.initial import initial_parameters
-
     scheduler = in_process.cluster.scheduler
     n = problem.source.n_partitions
     with problem.executor(in_process) as executor:
@@ -114,7 +115,6 @@ def test_partitions_read_in_every_iteration_give_the_same_bits(
 
 def test_parameters_are_sent_to_all_workers_and_are_gone_when_released(problem: Any) -> None:
     from dslda.cluster.futures import release
-    from dslda.variational.initial import initial_parameters
 
     parameters = initial_parameters(
         problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
@@ -184,7 +184,9 @@ def test_parameters_sent_as_float32_give_the_same_bits_with_workers_and_without(
         problem.executor(in_process)
 
 
-def test_blocks_of_a_bag_give_the_same_bits(problem: Any, expected: str, in_process: Client) -> None:
+def test_blocks_of_a_bag_give_the_same_bits(
+    problem: Any, expected: str, of_partitions_here: list[str], in_process: Client
+) -> None:
     corpus = problem.corpus
     futures = [in_process.submit(corpus.read, i, pure=False) for i in range(corpus.n_partitions)]
     source = FutureSource(
@@ -196,6 +198,8 @@ def test_blocks_of_a_bag_give_the_same_bits(problem: Any, expected: str, in_proc
     )
     assert source.response_summary() == problem.source.response_summary()
     assert problem.fit_on(in_process, source.with_design(problem.source.design)) == expected
+    with problem.executor(in_process, source.with_design(problem.source.design)) as executor:
+        assert of_partitions(executor, problem) == of_partitions_here
     assert {future.status for future in futures} == {"finished"}
 
 
@@ -211,6 +215,81 @@ def test_a_subset_gives_the_bits_of_one_process(problem: Any, digest_of: Any, in
     assert problem.fit_on(in_process, subset) == digest_of(serial)
 
 
+SUBSETS = [[2, 3, 5, 9, 12], [11], [6, 4, 7, 5], list(range(13))]
+
+
+def statistics_digest(statistics: SufficientStatistics) -> str:
+    sha = hashlib.sha256()
+    for array in (statistics.topic_counts, statistics.score, statistics.information, statistics.log_theta):
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return f"{sha.hexdigest()} {statistics.elbo!r} {statistics.n_documents}"
+
+
+def of_partitions(executor: Executor, problem: Any) -> list[str]:
+    """Digests of the statistics of some subsets of the partitions."""
+    initial = initial_parameters(
+        problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
+    )
+    return [
+        statistics_digest(executor.run(initial, partitions=partitions)[0]) for partitions in (*SUBSETS, None)
+    ]
+
+
+@pytest.fixture(scope="module")
+def of_partitions_here(problem: Any) -> list[str]:
+    with SerialExecutor(problem.source, problem.family, problem.spec) as executor:
+        digests = of_partitions(executor, problem)
+    assert digests[-1] == digests[-2]
+    assert len(set(digests)) == len(SUBSETS)
+    return digests
+
+
+@pytest.mark.parametrize(
+    ("fraction", "most_tasks", "per_thread", "largest"),
+    [(0.5, 1024, 6, 1 << 30), (1e-9, 1024, 1, 1 << 30), (0.5, 4, 1, 1 << 30), (0.5, 1024, 6, 1000)],
+    ids=["kept", "read again", "in bundles", "sent in parts"],
+)
+def test_some_of_the_partitions_give_the_bits_of_one_process(
+    problem: Any,
+    of_partitions_here: list[str],
+    in_process: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    fraction: float,
+    most_tasks: int,
+    per_thread: int,
+    largest: int,
+) -> None:
+    monkeypatch.setattr(reduction, "MOST_TASKS", most_tasks)
+    monkeypatch.setattr(reduction, "GROUPS_PER_THREAD", per_thread)
+    monkeypatch.setattr(publish, "LARGEST_MESSAGE", largest)
+    monkeypatch.setattr(publish, "PART_BYTES", 2 * largest)
+    with (
+        dask.config.set({"dslda.engine.resident-fraction": fraction}),
+        problem.executor(in_process) as executor,
+    ):
+        assert of_partitions(executor, problem) == of_partitions_here
+    assert wait_until_forgotten(in_process) == []
+
+
+def test_only_the_tasks_of_the_chosen_partitions_run(problem: Any, in_process: Client) -> None:
+    initial = initial_parameters(
+        problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
+    )
+    seen: list[int] = []
+    submitted: list[Any] = []
+    submit = in_process.submit
+
+    def watched(function: Any, *arguments: Any, **keywords: Any) -> Any:
+        submitted.append(keywords["key"])
+        return submit(function, *arguments, **keywords)
+
+    with problem.executor(in_process) as executor, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_process, "submit", watched)
+        executor.run(initial, partitions=[12, 3], on_partition=seen.append)
+    assert sorted(seen) == sorted(problem.source.n_documents[[3, 12]])
+    assert [key[1:] for key in submitted if key[0].startswith("dslda-estep")] == [(3, 4), (12, 13)]
+
+
 def test_documents_in_memory_are_not_sent_to_a_cluster(problem: Any, in_process: Client) -> None:
     block = problem.corpus.read(0)
     source = MemorySource(block, problem.corpus.n_terms, design=Design("y"))
@@ -219,8 +298,6 @@ def test_documents_in_memory_are_not_sent_to_a_cluster(problem: Any, in_process:
 
 
 def test_progress_counts_every_document_once(problem: Any, in_process: Client) -> None:
-    from dslda.variational.initial import initial_parameters
-
     seen: list[int] = []
     with problem.executor(in_process) as executor:
         statistics, times = executor.run(

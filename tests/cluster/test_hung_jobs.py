@@ -18,7 +18,7 @@ import pytest
 from distributed import Client
 
 import dslda
-from dslda.cluster import hung_workers
+from dslda.cluster import health
 from dslda.cluster.runner import DaskRunner
 from dslda.exceptions import EngineError
 from dslda.inputs import files
@@ -43,8 +43,8 @@ def _by_value() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _settings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(hung_workers, "IDLE_SECONDS", 3.0)
-    monkeypatch.setattr(hung_workers, "RESTART_SECONDS", 5.0)
+    monkeypatch.setattr(health, "IDLE_SECONDS", 3.0)
+    monkeypatch.setattr(health, "RESTART_SECONDS", 5.0)
     with dask.config.set(QUICK), caplog.at_level(logging.WARNING, "dslda.engine"):
         yield
 

@@ -21,8 +21,8 @@ from distributed import Client, Future, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
 
-from dslda.cluster import hung_workers
-from dslda.cluster.hung_workers import WorkerWatch
+from dslda.cluster import health
+from dslda.cluster.health import WorkerWatch
 from dslda.exceptions import EngineError
 from tests.helpers import faults
 from tests.helpers.faults import TrappedSource
@@ -165,7 +165,7 @@ def test_a_worker_that_is_stopped_before_the_fit_changes_no_bit(
 
     (worker, pid), _ = both(two_programs).items()
     monkeypatch.setattr(plugin, "PREPARATION_SECONDS", 8.0)
-    monkeypatch.setattr(hung_workers, "SILENCE_SECONDS", STALL)
+    monkeypatch.setattr(health, "SILENCE_SECONDS", STALL)
     os.kill(pid, signal.SIGSTOP)
     assert problem.fit_on(two_programs) == expected
     assert f"restarting {worker}" in caplog.text
@@ -249,7 +249,7 @@ def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_i
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hung_workers, "RESTART_SECONDS", 5.0)
+    monkeypatch.setattr(health, "RESTART_SECONDS", 5.0)
     (worker, pid), (other, other_pid) = both(two_programs).items()
     pids, other_pids = ([psutil.Process(p).ppid(), p] for p in (pid, other_pid))
     at = problem.source.n_partitions + 3

@@ -1,9 +1,9 @@
 """The executor that runs on a Dask cluster.
 
 The client drives. An iteration sends the parameters to the workers, runs the E-step of every partition
-where the partition is, adds up the statistics in the tree of :mod:`~dslda.engine.reduction` and brings home
-one object. Nothing of it stays on the cluster, so the iteration is the unit of retry: a pure function of
-parameters and partitions.
+where the partition is, adds up the statistics in the tree of :mod:`~dslda.engine.reduction` and fetches
+one object. Nothing of it stays on the cluster. So the iteration, a pure function of parameters and partitions, is the
+unit of retry.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn
 
 from dslda.cluster.futures import release, wait_for
-from dslda.cluster.hung_workers import WaitingTasks, WorkerWatch, restart
+from dslda.cluster.health import Awaited, Stall, WorkerWatch, restart, wait_for_progress
 from dslda.cluster.scheduler_watch import no_scheduler
 from dslda.config import EngineSettings
-from dslda.engine.dask.attempt_tasks import AttemptTasks
 from dslda.engine.dask.events import AttemptWatch, EventHub
 from dslda.engine.dask.examination import deadly_partition
 from dslda.engine.dask.placement import place
@@ -36,10 +34,10 @@ from dslda.engine.dask.recovery import (
     brief,
     classify,
 )
-from dslda.engine.dask.tasks import GroupTask, Reading, add_up, nothing, run_group, take_part
+from dslda.engine.dask.tasks import GroupTask, add_up, nothing, run_group, take_part
 from dslda.engine.data.fit_source import FitSource, MemorySource
-from dslda.engine.executor import IterationTimes, PartitionListener
-from dslda.engine.progress import telling_after
+from dslda.engine.executor import Executor, IterationTimes, PartitionListener, ascending
+from dslda.engine.progress import logging_after
 from dslda.engine.reduction import FAN_IN, least_level, nodes, task_level
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import Family
@@ -55,22 +53,20 @@ __all__ = ["DaskExecutor"]
 logger = logging.getLogger("dslda.engine")
 
 PREPARATION_PATIENCE = 10.0
-"""Seconds that workers take to import what they need before a word is said: compiling takes longer."""
+"""Seconds that workers take for their imports; compiling, which is logged, takes longer."""
 
-PREPARING = "preparing the workers, which compile the kernel of a kind of response once after installation: a minute or two"
-
-POLL_SECONDS = 1.0
+PREPARING = "preparing the workers, which compile a kernel for each kind of response once after installation: a minute or two"
 
 
-class DaskExecutor:
+class DaskExecutor(Executor):
     """Runs every iteration on the workers of a cluster.
 
     Parameters
     ----------
     client : distributed.Client
-        Not asynchronous. Used by one fit at a time (distributed#2628).
+        Not asynchronous, and used by one fit at a time (distributed#2628).
     source : FitSource
-        Not of documents in this process's memory.
+        Its documents must not be in this process's memory.
     family : Family
     spec : FitSpec
 
@@ -87,13 +83,11 @@ class DaskExecutor:
 
         if isinstance(source, MemorySource):
             raise InputError(
-                "documents in memory are trained on in this process: ingest them to a corpus to train on a "
-                "cluster"
+                "documents in memory are trained on in this process",
+                remedy="ingest them to a corpus to train on a cluster",
             )
+        super().__init__(source, family, spec)
         self._client = client
-        self._source = source
-        self._family = family
-        self._spec = spec
         self._settings = EngineSettings.load()
         self._id = uuid.uuid4().hex[:16]
         self._n_parts = number_of_parts(source.n_terms, spec.n_topics)
@@ -101,36 +95,33 @@ class DaskExecutor:
         self._attempt = 0
         self._last_stall = ""
         self._wait_for_a_worker(self._settings.stall_timeout)
-        with telling_after(PREPARATION_PATIENCE, PREPARING):
+        with logging_after(PREPARATION_PATIENCE, PREPARING):
             register(client, family)
         self._workers = WorkerWatch(client, self._settings.stall_timeout)
         self._hub = EventHub.of(client)
-        self._packed: dict[range, bytes] = {}
-        self._least_level = least_level(source.n_partitions, self._n_threads())
-        level, groups = self._groups()
+        self._packed: dict[tuple[int, int], bytes] = {}
+        everything = range(source.n_partitions)
+        self._least_level = least_level(everything, self._n_threads())
+        level = self._task_level(everything)
         self._partitions = place(
             client,
             source,
             spec,
             self._id,
-            groups,
+            list(nodes(everything, level).values()),
             level=level,
-            bundles=nodes(source.n_partitions, self._least_level),
+            bundles=list(nodes(everything, self._least_level).values()),
             resident_fraction=self._settings.resident_fraction,
         )
 
-    @property
-    def n_documents(self) -> int:
-        return int(self._source.n_documents.sum())
-
-    @property
-    def n_partitions(self) -> int:
-        return self._source.n_partitions
-
     def run(
-        self, parameters: Parameters, *, on_partition: PartitionListener | None = None
+        self,
+        parameters: Parameters,
+        *,
+        partitions: Sequence[int] | None = None,
+        on_partition: PartitionListener | None = None,
     ) -> tuple[SufficientStatistics, IterationTimes]:
-        """One iteration, retried as a whole when workers are lost; see :meth:`Executor.run`.
+        """Run one iteration, retried as a whole when workers are lost; see :meth:`Executor.run`.
 
         Raises
         ------
@@ -138,6 +129,7 @@ class DaskExecutor:
             A partition crashes every worker that runs it, or for longer than the setting
             ``dslda.engine.iteration-budget`` workers were lost or hung, or no partition was done.
         """
+        chosen = ascending(partitions, self.n_partitions)
         self._iteration += 1
         self._last_stall = ""
         retries = Retries(self._settings.iteration_budget)
@@ -147,13 +139,13 @@ class DaskExecutor:
             try:
                 if recovery is not None:
                     self._restart_hung(error)
-                    self._recover(retries, parameters, examine=recovery is Action.EXAMINE)
-                return self._run_once(parameters, on_partition)
+                    self._recover(retries, parameters, chosen, examine=recovery is Action.EXAMINE)
+                return self._run_once(parameters, chosen, on_partition)
             except AttemptError as failed:
                 error = failed.error
-                # first: what a client says that has just closed may be anything, such as an AttributeError
+                # first, since a client that has just closed may raise anything, such as an AttributeError
                 if self._client.status in ("closing", "closed") and not failed.raised_by_task:
-                    raise EngineError(no_scheduler(self._client), place=self._incomplete()) from error
+                    raise no_scheduler(self._client, during=f"{self._incomplete()}: ") from error
                 failure = classify(error, raised_by_task=failed.raised_by_task)
                 if failure is None:
                     raise error from error.__cause__
@@ -162,7 +154,7 @@ class DaskExecutor:
             step = retries.failed(failure, time.monotonic())
             if step.action is Action.GIVE_UP:
                 with suppress(AttemptError):
-                    self._restart_hung(error)  # for whoever uses the cluster next
+                    self._restart_hung(error)  # for the next user of the cluster
                 self._give_up(f"it was tried {retries.n_failures} times", error)
             logger.warning("iteration %d is run again: %s (%s)", self._iteration, failure.value, brief(error))
             time.sleep(step.delay)
@@ -171,21 +163,13 @@ class DaskExecutor:
     def close(self) -> None:
         self._partitions.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _run_once(
-        self, parameters: Parameters, on_partition: PartitionListener | None
+        self, parameters: Parameters, partitions: Sequence[int], on_partition: PartitionListener | None
     ) -> tuple[SufficientStatistics, IterationTimes]:
         self._attempt += 1
         attempt = f"{self._id}-{self._attempt}"
-        watch = AttemptWatch(on_partition)
-        self._hub.watch(attempt, watch)
+        watch = AttemptWatch(self._id, attempt, partitions, self._source.describe, on_partition)
+        self._hub.add(watch)
         published: list[Future[Parameters]] = []
         roots: list[Future[SufficientStatistics]] = []
         complete = False
@@ -199,8 +183,8 @@ class DaskExecutor:
                 timeout=self._settings.publish_timeout,
             )
             sent = time.perf_counter()
-            roots, pinned = self._submit(published, attempt)
-            self._await(roots, watch, pinned, attempt)
+            roots, pinned = self._submit(published, partitions, attempt)
+            self._await(roots, watch, pinned)
             statistics = self._bring_home(roots)
             complete = True
         except Exception as error:
@@ -208,128 +192,126 @@ class DaskExecutor:
             raise AttemptError(error, raised_by_task=by_task) from error
         finally:
             watch.close(failed=not complete)
-            self._hub.forget(attempt)
-            # not left to the garbage collector: frames of a wait that timed out refer to futures in cycles
+            self._hub.remove(watch)
+            # without waiting for the garbage collector: frames of a wait that timed out refer to futures in cycles
             release([*roots, *published])
         ended = time.perf_counter()
         e_step_ended = watch.last_partition if watch.last_partition is not None else ended
         return statistics, IterationTimes(sent - began, e_step_ended - sent, ended - e_step_ended)
 
     def _submit(
-        self, published: list[Future[Parameters]], attempt: str
+        self, published: list[Future[Parameters]], partitions: Sequence[int], attempt: str
     ) -> tuple[list[Future[SufficientStatistics]], set[str]]:
         """Submit an iteration; return its roots, one for each part, and the workers that tasks are pinned to.
 
-        Only the roots are kept: whoever holds a leaf keeps its statistics in a worker's memory until the end.
+        Only the futures of the roots are kept: a leaf's would keep its statistics in a worker's memory until the end.
         """
-        level, groups = self._groups()
-        owners = self._partitions.owners(groups)
-        leaves = []
-        for group, owner in zip(groups, owners, strict=True):
-            held, readings = self._partitions.argument(group)
-            if group not in self._packed:
-                self._packed[group] = self._task(group, level, readings).packed()
-            leaves.append(
-                self._client.submit(
-                    run_group,
-                    held,
-                    published,
-                    self._packed[group],
-                    attempt,
-                    key=(f"dslda-estep-{attempt}", group.start, group.stop),
-                    workers=None if owner is None else [owner],
-                    allow_other_workers=owner is not None,
-                )
+        level = self._task_level(partitions)
+        groups = nodes(partitions, level)
+        owners = self._partitions.owners(list(groups.values()))
+        leaves = {
+            node: self._client.submit(
+                run_group,
+                self._partitions.held(group),
+                published,
+                self._task_of(node, level),
+                group,
+                attempt,
+                key=(f"dslda-estep-{attempt}", group[0], group[-1] + 1),
+                workers=None if owner is None else [owner],
+                allow_other_workers=owner is not None,
             )
+            for (node, group), owner in zip(groups.items(), owners, strict=True)
+        }
         pinned = {owner for owner in owners if owner is not None}
         if self._n_parts == 1:
             return [self._add_up(leaves, level, f"dslda-sum-{attempt}")], pinned
         roots = []
         for j, (start, stop) in enumerate(itertools.pairwise(borders(self._source.n_terms, self._n_parts))):
-            parts = [
-                self._client.submit(
-                    take_part, leaf, start, stop, key=(f"dslda-part-{attempt}-{j}", i), priority=1
+            parts = {
+                node: self._client.submit(
+                    take_part, leaf, start, stop, key=(f"dslda-part-{attempt}-{j}", node), priority=1
                 )
-                for i, leaf in enumerate(leaves)
-            ]
+                for node, leaf in leaves.items()
+            }
             roots.append(self._add_up(parts, level, f"dslda-sum-{attempt}-{j}"))
         return roots, pinned
 
     def _add_up(
-        self, terms: list[Future[SufficientStatistics]], level: int, key: str
+        self, terms: Mapping[int, Future[SufficientStatistics]], level: int, key: str
     ) -> Future[SufficientStatistics]:
-        """Submit the tree above `terms`, the nodes of a level; return its root."""
+        """Submit the tree above `terms`, the nodes of a level by their numbers; return its root."""
         while len(terms) > 1:
             level += 1
             # A rising priority makes sums run before further leaves, or these would pile up in memory.
-            terms = [
-                terms[first]
-                if first + 1 == len(terms)
+            terms = {
+                node: terms[children[0]]
+                if len(children) == 1
                 else self._client.submit(
                     add_up,
-                    terms[first : first + FAN_IN],
-                    key=(key, level, first // FAN_IN),
+                    [terms[child] for child in children],
+                    key=(key, level, node),
                     priority=10 * level,
                 )
-                for first in range(0, len(terms), FAN_IN)
-            ]
-        return terms[0]
+                for node, children in nodes(list(terms), 1).items()
+            }
+        (root,) = terms.values()
+        return root
 
     def _await(
-        self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str], attempt: str
+        self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str]
     ) -> None:
         """Wait for the roots for as long as partitions go on being done, or workers at work on them."""
-        looked = 0.0
-        while True:
-            try:
-                wait_for(self._client, roots, timeout=POLL_SECONDS)
-                return
-            except TimeoutError:
-                pass
-            if time.perf_counter() - max(watch.last_progress, looked) > self._settings.stall_timeout:
-                self._look_into_stall(watch, attempt)
-                looked = time.perf_counter()
-            workers = self._client.nthreads()
-            self._workers.note(workers)
+
+        def ready(seconds: float) -> bool:
+            with suppress(TimeoutError):
+                # a timeout of 0 expires even if all are done
+                wait_for(self._client, roots, timeout=max(seconds, 0.1))
+                return True
             # Pins are loose, but tasks whose workers are all gone while no other is there stay unrun for
             # ever when new ones join (related: distributed#7346, #8600).
-            if pinned and pinned.isdisjoint(workers):
+            if pinned and pinned.isdisjoint(self._client.nthreads()):
                 raise WorkersLostError("all workers that held partitions are gone")
+            return False
 
-    def _look_into_stall(self, watch: AttemptWatch, attempt: str) -> None:
-        """No partition was done for long: go on if that is because they take long."""
-        idle = time.perf_counter() - watch.last_progress
-        tasks = AttemptTasks(self._id, attempt, watch.done, self._source.describe)
-        waiting = WaitingTasks.find(self._client, tasks.has)
-        diagnosis = self._workers.look(waiting.keys)
-        running = waiting.running(self._client, diagnosis)
-        if time.perf_counter() - watch.last_progress < idle:
-            return
-        report = waiting.report(diagnosis, running, tasks.named, otherwise="only sums to do")
-        stall = f"no partition was done for {idle:.0f} seconds: {report}"
-        if diagnosis.hung:
-            self._last_stall = f"; before, {stall}"
-            raise WorkersHungError(stall, diagnosis.hung)
+        awaited = Awaited(
+            watch.has,
+            watch.named,
+            last_progress=lambda: watch.last_progress,
+            unit="partition",
+            unnamed="only sums to do",
+        )
+        wait_for_progress(
+            self._client,
+            self._workers,
+            awaited,
+            patience=self._settings.stall_timeout,
+            ready=ready,
+            on_stall=self._look_into_stall,
+        )
+
+    def _look_into_stall(self, stall: Stall) -> None:
+        """Go on if no partition was done for long only because partitions take long."""
+        if stall.diagnosis.hung:
+            self._last_stall = f"; before, {stall.text}"
+            raise WorkersHungError(stall.text, stall.diagnosis.hung)
         # Others' tasks may have all threads; or Dask has lost sight of ours, which an attempt under new keys would cure.
-        nothing_runs = running is not None and not running
-        if not waiting.keys or (nothing_runs and idle > self._settings.iteration_budget / 2):
-            raise WorkersLostError(stall)
-        if idle > self._settings.iteration_budget:
+        nothing_runs = stall.running is not None and not stall.running
+        if not stall.keys or (nothing_runs and stall.seconds > self._settings.iteration_budget / 2):
+            raise WorkersLostError(stall.text)
+        if stall.seconds > self._settings.iteration_budget:
             raise EngineError(
-                stall,
-                place=self._incomplete(),
-                remedy=(
-                    "if a partition may take that long, raise the setting "
-                    "dslda.engine.iteration-budget in Dask's configuration"
-                ),
+                f"{self._incomplete()}: {stall.text}",
+                remedy="if a partition may take that long, raise the setting dslda.engine.iteration-budget in Dask's "
+                "configuration",
             )
-        logger.warning("iteration %d: %s; waiting on", self._iteration, stall)
+        logger.warning("iteration %d: %s; waiting on", self._iteration, stall.text)
 
     def _diagnosed(self, error: Exception) -> tuple[Exception, IterationFailure]:
-        """What failed, or that workers hang where it may come of that: whoever sends to one waits in vain."""
+        """The error and kind of a failure; it may follow from workers that hang, to which nothing can be sent."""
         try:
             diagnosis = self._workers.look()
-        except Exception:  # the scheduler does not answer: that is for the next attempt to find
+        except Exception:  # the scheduler does not answer, which the next attempt shows
             return error, IterationFailure.LOST
         if not diagnosis.hung:
             return error, IterationFailure.LOST
@@ -339,7 +321,7 @@ class DaskExecutor:
         return WorkersHungError(message, diagnosis.hung), IterationFailure.HUNG
 
     def _restart_hung(self, error: Exception | None) -> None:
-        """Leave workers that hang out of the next attempt, and have them restarted where they have a nanny."""
+        """Leave workers that hang out of the next attempt, and have their nannies, if any, restart them."""
         if not isinstance(error, WorkersHungError):
             return
         try:
@@ -349,10 +331,11 @@ class DaskExecutor:
             raise AttemptError(problem, raised_by_task=False) from problem
 
     def _bring_home(self, roots: list[Future[SufficientStatistics]]) -> SufficientStatistics:
-        """The sum of all, a part at a time."""
+        """Fetch the sum of all, a part at a time."""
         patience = self._settings.stall_timeout
         if len(roots) == 1:
-            return roots[0].result(timeout=patience).dense()
+            total: SufficientStatistics = roots[0].result(timeout=patience)
+            return total.dense()
 
         def arriving() -> Iterator[SufficientStatistics]:
             for root in roots:
@@ -361,15 +344,17 @@ class DaskExecutor:
 
         return SufficientStatistics.of_parts(arriving(), self._source.n_terms)
 
-    def _recover(self, retries: Retries, parameters: Parameters, *, examine: bool) -> None:
+    def _recover(
+        self, retries: Retries, parameters: Parameters, partitions: Sequence[int], *, examine: bool
+    ) -> None:
         """Get ready for the next attempt."""
         deadly: int | None = None
         try:
             self._wait_for_a_worker(retries.time_left(time.monotonic()))
             if examine:
-                # a read that is under way may be what brings workers down
-                self._partitions.drop()
-                deadly = self._examine(parameters)
+                # a read that is under way may be the one that crashes workers
+                unread = self._partitions.drop()
+                deadly = self._examine(parameters, sorted(unread.union(partitions)))
             if deadly is None:
                 self._partitions.heal()
         except EngineError:
@@ -378,45 +363,50 @@ class DaskExecutor:
             raise AttemptError(error, raised_by_task=False) from error
         if deadly is not None:
             raise EngineError(
-                f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of "
-                "its documents, or the memory that they need, brings the process down",
+                f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of its "
+                "documents, or the memory that they need, brings the process down",
                 remedy=(
                     "look at the workers' logs and memory limits",
                     "leave these documents out with {documents=}",
                 ),
             )
 
-    def _examine(self, parameters: Parameters) -> int | None:
+    def _examine(self, parameters: Parameters, partitions: Sequence[int]) -> int | None:
         return deadly_partition(
             self._client,
             self._partitions,
-            lambda i, readings: self._task(range(i, i + 1), 0, readings).packed(),
+            lambda i: self._packed_task([i], 0),
             lambda: publish_recomputable(
                 self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
             ),
-            n_partitions=self.n_partitions,
+            suspects=partitions,
             timeout=self._settings.iteration_budget,
         )
 
-    def _groups(self) -> tuple[int, list[range]]:
-        """Level of the tree that one task computes, and the partitions of each task."""
-        level = max(task_level(self.n_partitions, self._n_threads()), self._least_level)
-        return level, nodes(self.n_partitions, level)
+    def _task_level(self, partitions: Sequence[int]) -> int:
+        """Level of the tree that one task computes."""
+        return max(task_level(partitions, self._n_threads()), self._least_level)
 
     def _n_threads(self) -> int:
         return sum(self._client.nthreads().values())
 
-    def _task(self, group: range, level: int, readings: Sequence[Reading]) -> GroupTask:
+    def _task_of(self, node: int, level: int) -> bytes:
+        if (node, level) not in self._packed:
+            width = FAN_IN**level
+            whole = range(node * width, min((node + 1) * width, self.n_partitions))
+            self._packed[node, level] = self._packed_task(whole, level)
+        return self._packed[node, level]
+
+    def _packed_task(self, partitions: Sequence[int], level: int) -> bytes:
         return GroupTask(
-            start=group.start,
-            stop=group.stop,
+            start=partitions[0],
             level=level,
-            descriptions=tuple(self._source.describe(i) for i in group),
-            readings=tuple(readings),
+            descriptions=tuple(self._source.describe(i) for i in partitions),
+            readings=tuple(self._partitions.reading(i) for i in partitions),
             topic=self._hub.topic,
             family=self._family,
             spec=self._spec,
-        )
+        ).packed()
 
     def _wait_for_a_worker(self, timeout: float) -> None:
         if self._client.nthreads():
@@ -430,11 +420,8 @@ class DaskExecutor:
             wait_for(self._client, [asked], timeout=max(timeout, 1.0))
         except TimeoutError as error:
             raise EngineError(
-                f"the cluster must have at least one worker, got none within {timeout:.0f} seconds",
-                remedy=(
-                    "start workers, or leave out client and scheduler to work on this "
-                    f"machine{self._last_stall}"
-                ),
+                f"the cluster must have at least one worker, got none within {timeout:.0f} seconds{self._last_stall}",
+                remedy=("start workers", "work on this machine, without this cluster"),
             ) from error
         finally:
             release([asked])
@@ -444,10 +431,6 @@ class DaskExecutor:
 
     def _give_up(self, why: str, error: Exception) -> NoReturn:
         raise EngineError(
-            f"{why}, last with: {brief(error)}",
-            place=self._incomplete(),
-            remedy=(
-                "see the workers' logs, and the settings dslda.engine in Dask's configuration "
-                "for how long to go on"
-            ),
+            f"{self._incomplete()}: {why}, last with: {brief(error)}",
+            remedy="see the workers' logs, and the settings dslda.engine in Dask's configuration for how long to go on",
         ) from error

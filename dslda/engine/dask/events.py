@@ -1,14 +1,15 @@
-"""What workers tell the client while an iteration runs."""
+"""Events that workers send to the client while an iteration runs."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from dslda.cluster.health import Key
 from dslda.engine.executor import PartitionListener
 
 if TYPE_CHECKING:
@@ -22,22 +23,39 @@ logger = logging.getLogger("dslda.engine")
 def report_partition(worker: Worker, topic: str, attempt: str, partition: int, n_documents: int) -> None:
     """Tell the client from within a task that a partition is done.
 
-    An event, not a future of each leaf: a client that holds leaves to follow them keeps all their
-    statistics in the workers' memory.
+    This takes an event. A client that held the futures of leaves to follow them would keep all their statistics in
+    the workers' memory.
     """
     worker.log_event(topic, {"attempt": attempt, "partition": partition, "documents": n_documents})
 
 
 class AttemptWatch:
-    """Follows one attempt of an iteration.
+    """Follows one attempt of an iteration: which partitions are done, and which tasks are its own.
 
     Parameters
     ----------
+    fit, attempt : str
+        Parts of the keys of its tasks.
+    partitions : collection of int
+        The partitions that it goes over.
+    describe : callable
+        Gives a partition in words.
     on_partition : callable or None
-        Called for every partition that is done, once, from the client's event loop.
+        Called once for every partition that is done, from the client's event loop.
     """
 
-    def __init__(self, on_partition: PartitionListener | None) -> None:
+    def __init__(
+        self,
+        fit: str,
+        attempt: str,
+        partitions: Collection[int],
+        describe: Callable[[int], str],
+        on_partition: PartitionListener | None,
+    ) -> None:
+        self.attempt = attempt
+        self._e_step, self._load = f"dslda-estep-{attempt}", f"dslda-load-{fit}"
+        self._partitions = partitions
+        self._describe = describe
         self._on_partition = on_partition
         self._lock = threading.Lock()
         self._done: dict[int, int] = {}
@@ -46,23 +64,36 @@ class AttemptWatch:
         self.last_progress = time.perf_counter()
         self.last_partition: float | None = None
 
+    def has(self, key: Key) -> bool:
+        """Whether the attempt waits for this task."""
+        return isinstance(key, tuple) and (
+            self.attempt in key[0] or not self._of(key).isdisjoint(self._partitions)
+        )
+
+    def named(self, keys: Collection[Key]) -> Sequence[str]:
+        """The partitions that tasks read, or compute on, as far as they are not done; sums have none."""
+        worked_on = {partition for key in keys for partition in self._of(key)}
+        with self._lock:
+            left = worked_on.intersection(self._partitions).difference(self._done)
+        return [self._describe(i) for i in sorted(left)]
+
+    def _of(self, key: Key) -> set[int]:
+        if key[0] not in (self._e_step, self._load):
+            return set()
+        start, stop = map(int, key[-2:])
+        return set(range(start, stop))
+
     def partition_done(self, partition: int, n_documents: int) -> None:
         with self._lock:
             self.last_progress = self.last_partition = time.perf_counter()
-            # a task that is lost and runs again reports its partitions again
+            # a lost task that runs again reports its partitions again
             if self._closed or partition in self._done:
                 return
             self._done[partition] = n_documents
             self._tell(n_documents)
 
-    @property
-    def done(self) -> frozenset[int]:
-        """Partitions that are done."""
-        with self._lock:
-            return frozenset(self._done)
-
     def close(self, *, failed: bool) -> None:
-        """Stop telling; take back what was told if the attempt failed."""
+        """Stop reporting; take back what was reported if the attempt failed."""
         with self._lock:
             self._closed = True
             if failed and self._done:
@@ -80,7 +111,7 @@ class AttemptWatch:
 class EventHub:
     """Hands the events of one client's fits to their watches.
 
-    One topic a client, since a scheduler keeps topics for ever and a client has one handler a topic.
+    Each client has one topic, since a scheduler keeps topics for ever and a client has one handler for each.
     """
 
     _hubs: ClassVar[WeakKeyDictionary[Client, EventHub]] = WeakKeyDictionary()
@@ -100,11 +131,11 @@ class EventHub:
                 client.subscribe_topic(hub.topic, hub._handle)
         return hub
 
-    def watch(self, attempt: str, watch: AttemptWatch) -> None:
-        self._watches[attempt] = watch
+    def add(self, watch: AttemptWatch) -> None:
+        self._watches[watch.attempt] = watch
 
-    def forget(self, attempt: str) -> None:
-        self._watches.pop(attempt, None)
+    def remove(self, watch: AttemptWatch) -> None:
+        self._watches.pop(watch.attempt, None)
 
     def _handle(self, event: tuple[float, Mapping[str, Any]]) -> None:
         _, message = event

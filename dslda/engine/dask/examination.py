@@ -1,4 +1,4 @@
-"""Which partition brings its workers down."""
+"""Examination of partitions, to find one that crashes its workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslda.cluster.futures import release, wait_for
 from dslda.engine.dask.placement import Partitions
-from dslda.engine.dask.tasks import Reading, try_partition
+from dslda.engine.dask.tasks import try_partition
 from dslda.variational.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -23,28 +23,29 @@ logger = logging.getLogger("dslda.engine")
 def deadly_partition(
     client: Client,
     partitions: Partitions,
-    task: Callable[[int, Sequence[Reading]], bytes],
+    task: Callable[[int], bytes],
     publish: Callable[[], list[Future[Parameters]]],
     *,
-    n_partitions: int,
+    suspects: Sequence[int],
     timeout: float,
 ) -> int | None:
-    """The partition that crashes its worker, None if all are run without a crash.
+    """The partition that crashes its worker, None if all run without a crash.
 
-    The task that Dask names is often not the one that did it: all tasks assigned to a dead worker are
-    blamed (distributed#5234), above all those pinned to it. So every partition is run by itself, its
-    statistics thrown away, and those that fail once more alone on the cluster.
+    The task that Dask names is often not the culprit: all tasks assigned to a dead worker are blamed
+    (distributed#5234), above all those pinned to it. So every partition runs by itself, and those that fail run once
+    more, alone on the cluster. Their statistics are thrown away.
 
     Parameters
     ----------
     client : distributed.Client
     partitions : Partitions
-        None of which is being read: that may be what brings workers down.
+        Dropped, so that none is being read: that may be what brings workers down.
     task : callable
-        Packs the :class:`~dslda.engine.dask.tasks.GroupTask` of a partition that is read so.
+        Gives the packed :class:`~dslda.engine.dask.tasks.GroupTask` of a partition.
     publish : callable
-        Gives parameters that outlive workers: see :func:`~dslda.engine.dask.publish.publish_recomputable`.
-    n_partitions : int
+        Sends parameters that outlive workers: see :func:`~dslda.engine.dask.publish.publish_recomputable`.
+    suspects : sequence of int
+        The partitions to run.
     timeout : float
         Seconds for each round.
     """
@@ -53,17 +54,16 @@ def deadly_partition(
     logger.warning("looking for a partition that crashes its worker")
     token = uuid.uuid4().hex[:8]
 
-    def suspects(numbers: Sequence[int], round_: str) -> list[int]:
+    def crashing(numbers: Sequence[int], round_: str) -> list[int]:
         published = publish()
         trials = []
         try:
             for i in numbers:
-                held, readings = partitions.argument(range(i, i + 1), kept=False)
                 key = (f"dslda-try-{token}", round_, i)
-                trials.append(client.submit(try_partition, held, published, task(i, readings), key=key))
+                trials.append(client.submit(try_partition, partitions.held([i]), published, task(i), key=key))
             wait_for(client, trials, timeout=timeout)
             outcomes = [trial.exception() if trial.status == "error" else None for trial in trials]
-            # where the parameters are what was on dying workers, that is the outcome of all that need them
+            # if the parameters were on the dying workers, all tasks that need them have this outcome
             return [
                 i
                 for i, trial, outcome in zip(numbers, trials, outcomes, strict=True)
@@ -72,6 +72,6 @@ def deadly_partition(
         finally:
             release([*trials, *published])
 
-    found = suspects(range(n_partitions), "all")
-    # by itself even if it is the only one: workers may have died for reasons of their own
-    return next((i for i in found if suspects([i], f"alone-{i}")), None)
+    failed = crashing(suspects, "all")
+    # alone even if it is the only one, since workers may have died for reasons of their own
+    return next((i for i in failed if crashing([i], f"alone-{i}")), None)

@@ -1,9 +1,10 @@
-"""Where partitions are: in the memory of which worker, or read again wherever they are needed."""
+"""Placement of partitions: in the memory of a worker, or read again wherever they are needed."""
 
 from __future__ import annotations
 
 import logging
 import math
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -42,64 +43,62 @@ __all__ = [
 logger = logging.getLogger("dslda.engine")
 
 HEAL_PATIENCE = 5.0
-"""Seconds that loads under way get to finish before a lost partition is read anew."""
+"""Seconds for reads under way to finish before lost partitions are read again."""
 
 
 class Partitions(Protocol):
     """The partitions of a source on a cluster."""
 
-    def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
-        """What a task is given for consecutive partitions: futures of what is kept of them, and how to come by each.
+    @abstractmethod
+    def reading(self, partition: int) -> Reading:
+        """How a task gets a partition."""
 
-        With `kept` False, the task reads them where it can.
-        """
+    @abstractmethod
+    def held(self, partitions: Sequence[int]) -> dict[int, Future[Any]]:
+        """Futures of what the workers keep of these partitions; see :data:`~dslda.engine.dask.tasks.Held`."""
 
-    def owners(self, groups: Sequence[range]) -> list[str | None]:
+    @abstractmethod
+    def owners(self, groups: Sequence[Sequence[int]]) -> list[str | None]:
         """For each group of partitions, the worker that holds most of it; None where that does not matter."""
 
-    def drop(self) -> None:
-        """Let go of all that can be read again, until :meth:`heal`."""
+    def drop(self) -> set[int]:
+        """Release all that can be read again, until :meth:`heal`; return the partitions that were still being read."""
+        return set()
 
     def leave(self, workers: Collection[str]) -> None:
-        """Let go of what these workers hold or read, until :meth:`heal`: before they are restarted."""
+        """Release what these workers hold or read, until :meth:`heal`. Called before they are restarted."""
+        return
 
     def heal(self) -> None:
-        """After workers were lost: make sure that every partition is there or on its way."""
+        """Make sure, after workers were lost, that every partition exists or is being read."""
+        return
 
     def close(self) -> None:
         """Forget the partitions."""
+        self.drop()
 
 
-class StreamedPartitions:
-    """Partitions that every task reads for itself: for corpora larger than the workers' memory."""
+class StreamedPartitions(Partitions):
+    """Partitions that every task reads for itself, for corpora larger than the workers' memory."""
 
     def __init__(self, source: FitSource) -> None:
         self._loaders = [source.loader(i) for i in range(source.n_partitions)]
 
-    def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
-        return [], self._loaders[group.start : group.stop]
+    def reading(self, partition: int) -> Reading:
+        return self._loaders[partition]
 
-    def owners(self, groups: Sequence[range]) -> list[str | None]:
+    def held(self, partitions: Sequence[int]) -> dict[int, Future[Any]]:
+        return {}
+
+    def owners(self, groups: Sequence[Sequence[int]]) -> list[str | None]:
         return [None] * len(groups)
 
-    def drop(self) -> None:
-        pass
 
-    def leave(self, workers: Collection[str]) -> None:
-        pass
+class ResidentPartitions(Partitions):
+    """Partitions read once and kept in the workers' memory; if there are thousands, neighbours share a future.
 
-    def heal(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self._loaders = []
-
-
-class ResidentPartitions:
-    """Partitions read once and kept in the workers' memory, neighbours in one future where there are thousands.
-
-    They are results of tasks that read them, so that Dask reads a lost one again; documents are never
-    scattered (distributed#3149: scattered data goes with its worker).
+    They are results of tasks that read them, so that Dask reads a lost one again. Documents are never
+    scattered (distributed#3149: scattered data is lost with its worker).
 
     Parameters
     ----------
@@ -107,11 +106,11 @@ class ResidentPartitions:
     source : FitSource
     fit : str
         Makes keys unique.
-    groups : sequence of range
-        Partitions that one task goes over; they are placed together, and neighbours beside each other, so
+    groups : sequence of sequence of int
+        Consecutive partitions that one task goes over; they are placed together, and neighbours beside each other, so
         that sums are made where their terms are.
-    bundles : sequence of range
-        Partitions that are read by one task and kept by one future; a group is one or several bundles.
+    bundles : sequence of sequence of int
+        Consecutive partitions that are read by one task and kept by one future; a group is one or several bundles.
     """
 
     def __init__(
@@ -119,8 +118,8 @@ class ResidentPartitions:
         client: Client,
         source: FitSource,
         fit: str,
-        groups: Sequence[range],
-        bundles: Sequence[range],
+        groups: Sequence[Sequence[int]],
+        bundles: Sequence[Sequence[int]],
     ) -> None:
         self._client = client
         self._bundles = bundles
@@ -129,41 +128,49 @@ class ResidentPartitions:
         self._descriptions = [source.describe(i) for i in range(source.n_partitions)]
         self._fit = fit
         self._generation = 0
-        weights = np.array([int(source.nbytes[group.start : group.stop].sum()) for group in groups])
+        weights = np.array([int(source.nbytes[list(group)].sum()) for group in groups])
         threads = client.nthreads()
-        # With one worker there is nothing to choose, and a pin would only harm: see `_load`.
+        # With one worker there is no choice, and a pin would only harm: see `_load`.
         planned = contiguous_owners(weights, threads) if len(threads) > 1 else [None] * len(groups)
         of_partition = {i: owner for group, owner in zip(groups, planned, strict=True) for i in group}
-        self._planned = [of_partition[bundle.start] for bundle in bundles]
+        self._planned = [of_partition[bundle[0]] for bundle in bundles]
         self._futures = [self._load(i, worker) for i, worker in enumerate(self._planned)]
 
-    def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
-        if not kept:
-            return [], self._loaders[group.start : group.stop]
-        bundles = self._of(group)
-        return self._futures[bundles.start : bundles.stop], [None] * len(group)
+    def reading(self, partition: int) -> Reading:
+        return None if self._futures else self._loaders[partition]
 
-    def owners(self, groups: Sequence[range]) -> list[str | None]:
+    def held(self, partitions: Sequence[int]) -> dict[int, Future[Any]]:
+        if not self._futures:
+            return {}
+        return {self._bundles[i][0]: self._futures[i] for i in self._of(partitions)}
+
+    def owners(self, groups: Sequence[Sequence[int]]) -> list[str | None]:
         return self._owners.of([self._of(group) for group in groups], self._futures, self._planned)
 
-    def drop(self) -> None:
+    def drop(self) -> set[int]:
+        unread = {
+            partition
+            for bundle, future in zip(self._bundles, self._futures, strict=False)
+            if future.status != "finished"
+            for partition in bundle
+        }
         release(self._futures)
         self._futures = []
+        return unread
 
     def leave(self, workers: Collection[str]) -> None:
-        # Also those that others hold too: a worker that is fetching one from a worker that stands still does so for
-        # ever, even when the scheduler has forgotten that worker, and so cannot use what goes by the same key.
+        # Also those that other workers hold as well. A worker that fetches one from a worker that stands still does so
+        # for ever, even when the scheduler has forgotten that worker, and so cannot use a result of the same key.
         holders = self._client.who_has(self._futures)
-        left = [
-            f for f in self._futures if f.status != "finished" or set(holders.get(f.key, ())) & set(workers)
-        ]
-        release(left)
+        release(
+            [f for f in self._futures if f.status != "finished" or set(holders.get(f.key, ())) & set(workers)]
+        )
 
     def heal(self) -> None:
         _wait_a_little(self._client, self._futures)
         self._owners.forget()
-        found = {i: future for i, future in enumerate(self._futures) if future.status == "finished"}
-        lost = [i for i in range(len(self._bundles)) if i not in found]
+        present = {i: future for i, future in enumerate(self._futures) if future.status == "finished"}
+        lost = [i for i in range(len(self._bundles)) if i not in present]
         if not lost:
             return
         n_lost = sum(len(self._bundles[i]) for i in lost)
@@ -172,36 +179,32 @@ class ResidentPartitions:
         self._generation += 1
         for i in lost:
             self._planned[i] = None
-            found[i] = self._load(i, None)
-        self._futures = [found[i] for i in range(len(self._bundles))]
+            present[i] = self._load(i, None)
+        self._futures = [present[i] for i in range(len(self._bundles))]
 
-    def close(self) -> None:
-        self.drop()
-
-    def _of(self, group: range) -> range:
-        """Numbers of a group's bundles, which all have the width of the first but for the last."""
+    def _of(self, partitions: Sequence[int]) -> list[int]:
+        """Numbers of the bundles that partitions are in; all bundles but the last are as wide as the first."""
         width = len(self._bundles[0])
-        return range(group.start // width, -(-group.stop // width))
+        return sorted({partition // width for partition in partitions})
 
     def _load(self, bundle: int, worker: str | None) -> Future[list[TrainingBlock]]:
-        # The key is never used for another task: a key of two tasks corrupts the scheduler (dask#9888). A
-        # task whose pins all point to dead workers, while no worker is there, is not run when new ones
-        # join, although the pins are loose (related: distributed#7346, #8600); so what replaces a lost
-        # partition has no pin.
-        partitions = self._bundles[bundle]
+        # The key is never used again, since a key of two tasks corrupts the scheduler (dask#9888). A task whose pins
+        # all point to dead workers, while there is no worker, does not run when new ones join, although the pins are
+        # loose (related: distributed#7346, #8600). So a read that replaces a lost partition has no pin.
+        start, stop = self._bundles[bundle][0], self._bundles[bundle][-1] + 1
         return self._client.submit(
             read_bundle,
-            self._loaders[partitions.start : partitions.stop],
-            self._descriptions[partitions.start : partitions.stop],
-            key=(f"dslda-load-{self._fit}", self._generation, partitions.start, partitions.stop),
+            self._loaders[start:stop],
+            self._descriptions[start:stop],
+            key=(f"dslda-load-{self._fit}", self._generation, start, stop),
             workers=None if worker is None else [worker],
             allow_other_workers=worker is not None,
             retries=1,
         )
 
 
-class BorrowedPartitions:
-    """Blocks that someone else keeps on the workers, of a :class:`~dslda.engine.data.fit_source.FutureSource`."""
+class BorrowedPartitions(Partitions):
+    """Blocks of a :class:`~dslda.engine.data.fit_source.FutureSource`, which its owner keeps on the workers."""
 
     def __init__(self, client: Client, source: FutureSource) -> None:
         self._client = client
@@ -209,18 +212,15 @@ class BorrowedPartitions:
         self._views = [source.view(i) for i in range(source.n_partitions)]
         self._owners = _Owners(client)
 
-    def argument(self, group: range, *, kept: bool = True) -> tuple[list[Future[Any]], Sequence[Reading]]:
+    def reading(self, partition: int) -> Reading:
         # the view is taken within the E-step: a result of its own would count the same arrays twice
-        return self._futures[group.start : group.stop], self._views[group.start : group.stop]
+        return self._views[partition]
 
-    def owners(self, groups: Sequence[range]) -> list[str | None]:
+    def held(self, partitions: Sequence[int]) -> dict[int, Future[Any]]:
+        return {partition: self._futures[partition] for partition in partitions}
+
+    def owners(self, groups: Sequence[Sequence[int]]) -> list[str | None]:
         return self._owners.of(groups, self._futures, [None] * len(self._futures))
-
-    def drop(self) -> None:
-        pass
-
-    def leave(self, workers: Collection[str]) -> None:
-        pass
 
     def heal(self) -> None:
         _wait_a_little(self._client, self._futures)
@@ -232,12 +232,9 @@ class BorrowedPartitions:
             if future.status in ("cancelled", "lost"):
                 raise EngineError(
                     f"partition {i} of the documents was lost with its worker and cannot be computed again "
-                    "from the collection it came from; persist nothing that was scattered, or ingest the "
-                    "collection to a corpus"
+                    "from the collection it came from",
+                    remedy=("persist nothing that was scattered", "ingest the collection to a corpus"),
                 )
-
-    def close(self) -> None:
-        self._futures = []
 
 
 def place(
@@ -245,13 +242,13 @@ def place(
     source: FitSource,
     spec: FitSpec,
     fit: str,
-    groups: Sequence[range],
+    groups: Sequence[Sequence[int]],
     *,
     level: int,
-    bundles: Sequence[range],
+    bundles: Sequence[Sequence[int]],
     resident_fraction: float,
 ) -> Partitions:
-    """Bring the partitions of a source to a cluster, in memory where the work leaves room for them.
+    """Bring the partitions of a source to a cluster, in memory if the work leaves room for them.
 
     Parameters
     ----------
@@ -260,17 +257,17 @@ def place(
     spec : FitSpec
     fit : str
         Makes keys unique.
-    groups, bundles : sequence of range
+    groups, bundles : sequence of sequence of int
         See :class:`ResidentPartitions`.
     level : int
-        Of the tree of sums that one task goes over.
+        Level of the tree of sums that one task goes over.
     resident_fraction : float
-        Share that documents may fill of what parameters and sums leave of the workers' memory.
+        Share of the memory left by parameters and sums that documents may fill.
 
     Raises
     ------
     InputError
-        Parameters and sums alone have no room in a worker.
+        Parameters and sums alone do not fit into a worker.
     """
     workers = _workers(client)
     least = min((worker.limit for worker in workers), default=math.inf)
@@ -326,8 +323,8 @@ def contiguous_owners(weights: NDArray[np.int64], threads: Mapping[str, int]) ->
 class _Owners:
     """For each group of futures, the worker that holds most of it.
 
-    The scheduler is asked again only while results are missing and when workers have come or gone: where a result is
-    taken to another worker, the first one keeps it.
+    The scheduler is asked again only while results are missing, and when workers join or leave: a worker that passes a
+    result to another one keeps it.
     """
 
     def __init__(self, client: Client) -> None:
@@ -335,7 +332,7 @@ class _Owners:
         self._asked: tuple[frozenset[str], dict[Any, Collection[str]]] | None = None
 
     def of(
-        self, groups: Sequence[range], futures: Sequence[Future[Any]], planned: Sequence[str | None]
+        self, groups: Sequence[Sequence[int]], futures: Sequence[Future[Any]], planned: Sequence[str | None]
     ) -> list[str | None]:
         alive = frozenset(self._client.nthreads())
         if len(alive) == 1:
@@ -345,10 +342,10 @@ class _Owners:
         for group in groups:
             votes: Counter[str] = Counter()
             for i in group:
-                # partitions that are still being read count where they are meant to be
+                # partitions that are still being read count for their planned worker
                 votes.update(holders.get(futures[i].key) or [w for w in [planned[i]] if w is not None])
-            there = [(n, worker) for worker, n in votes.items() if worker in alive]
-            owners.append(max(there)[1] if there else None)
+            present = [(n, worker) for worker, n in votes.items() if worker in alive]
+            owners.append(max(present)[1] if present else None)
         return owners
 
     def forget(self) -> None:

@@ -1,4 +1,4 @@
-"""What every worker process gets once, before it works for us."""
+"""Preparation of every worker process, once, before it works for us."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dslda.cluster.futures import within
-from dslda.cluster.hung_workers import WorkerWatch, restart
+from dslda.cluster.health import WorkerWatch, restart
 from dslda.cluster.scheduler_watch import no_scheduler, why_closed
 from dslda.exceptions import EngineError
 
@@ -29,10 +29,10 @@ logger = logging.getLogger("dslda.engine")
 PLUGIN_NAME = "dslda"
 ATTEMPTS = 3
 PREPARATION_SECONDS = 300.0
-"""For all workers to be prepared, each time: compiling the kernels takes a minute of a core that is free."""
+"""For one attempt to prepare all workers. Compiling the kernels takes a minute of a free core."""
 
 MOST_NAMED = 10
-"""Workers that a message lists for one difference."""
+"""Workers that a message lists for each difference."""
 
 ZARR_CONCURRENCY = 4
 """Reads in flight for each partition that loads. zarr's own default, 10 for each of a worker's threads,
@@ -40,7 +40,7 @@ opens hundreds of connections to an object store."""
 
 
 def versions() -> dict[str, str]:
-    """What must be alike in all processes, for a fit to give the same bits and for them to understand each other."""
+    """Versions that all processes must share, to give the same bits and to understand each other."""
     import dask
     import distributed
     import numba
@@ -60,12 +60,11 @@ def versions() -> dict[str, str]:
 class DsldaPlugin(WorkerPlugin):
     """Prepares a worker process.
 
-    Compiles the kernels, or loads them from numba's cache: beside the package, or in NUMBA_CACHE_DIR. Where
-    the package lies on a file system that several machines share, set that to a local directory in the
-    workers' environment: processes that write one cache at once can crash each other (numba#4807,
-    numba#10128).
+    It compiles the kernels, or loads them from numba's cache: beside the package, or in NUMBA_CACHE_DIR. If several
+    machines share the file system of the package, set NUMBA_CACHE_DIR to a local directory in the workers'
+    environment: processes that write one cache at once can crash each other (numba#4807, numba#10128).
 
-    Keeps BLAS to one thread, since bits depend on it and workers with several threads would oversubscribe
+    It keeps BLAS to one thread, since bits depend on it and workers with several threads would oversubscribe
     the machine, and limits zarr's concurrent reads. It stays registered after a fit, so that workers that
     join later are prepared too.
 
@@ -74,7 +73,7 @@ class DsldaPlugin(WorkerPlugin):
     expected : mapping of str to str
         The client's :func:`versions`.
     family : Family, optional
-        Whose kernel is compiled; by default the one that most families need.
+        The family whose kernel is compiled; by default the kernel that most families need.
     labelled : bool, default True
         Compile the kernel of training, not that of predictions.
     """
@@ -88,26 +87,30 @@ class DsldaPlugin(WorkerPlugin):
         self.expected = dict(expected)
         self.family = family
         self.labelled = labelled
-        #: why this worker must not be used; None when all is well
-        self.problem: str | None = "it is not prepared yet"
+        #: the error of a worker that must not be used; None if all is well
+        self.problem: EngineError | None = EngineError("the worker is not prepared yet")
         self._blas: threadpool_limits | None = None
 
     async def setup(self, worker: Worker) -> None:
         try:
             different = _differences(versions(), self.expected)
             if different:
-                # one that was there as the fit began has been asked by `register`
+                # `register` has asked the workers that were present when the fit began
                 raise EngineError(
                     f"worker {worker.address}, which joined later, must run the same versions as the client, got "
-                    f"{different}; install the same environment on both"
+                    f"{different}",
+                    remedy="install the same environment on both",
                 )
             # compiling takes seconds: the worker must go on sending heartbeats (distributed#6324)
             await asyncio.to_thread(self._prepare)
         except Exception as error:  # a worker that joins later goes on when its plugin fails
             self.problem = (
-                str(error)
+                error
                 if isinstance(error, EngineError)
-                else f"worker {worker.address} could not be prepared: {type(error).__name__}: {error}"
+                else EngineError(
+                    f"could not be prepared: {type(error).__name__}: {error}",
+                    place=f"worker {worker.address}",
+                )
             )
             raise
         self.problem = None
@@ -130,13 +133,12 @@ class DsldaPlugin(WorkerPlugin):
 
 
 def register(client: Client, family: Family | None = None, *, labelled: bool = True) -> None:
-    """Prepare all workers of a cluster for a family, those that join later too: for training, or else for predictions.
+    """Prepare all workers of a cluster for a family, including those that join later, for training or for predictions.
 
     Raises
     ------
     EngineError
-        Workers lack dslda or run other versions than the client, with all that differs, or workers die one after the
-        other, or the scheduler does.
+        Workers lack dslda or run other versions than the client, workers die one after the other, or the scheduler dies.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -144,19 +146,19 @@ def register(client: Client, family: Family | None = None, *, labelled: bool = T
             plugin = DsldaPlugin(versions(), family, labelled=labelled)
             within(client, PREPARATION_SECONDS, client.register_plugin, plugin)
             return
-        # of the connection to a worker that dies meanwhile; the one in its place is prepared when it joins
+        # the connection to a worker that dies meanwhile; its replacement is prepared when it joins
         except OSError as error:
             lost = client.status != "running"
             if attempt == ATTEMPTS and lost:
-                raise EngineError(no_scheduler(client)) from error
+                raise no_scheduler(client) from error
             if attempt == ATTEMPTS:
                 raise EngineError(
-                    f"all workers must stay while they are prepared, got {error} at each of {ATTEMPTS} attempts; look "
-                    "at the workers' logs, most often they run out of memory"
+                    f"all workers must stay while they are prepared, got {error} at each of {ATTEMPTS} attempts",
+                    remedy="look at the workers' logs, most often they run out of memory",
                 ) from error
-            what = why_closed(client) if lost else "a worker was lost while it was prepared, or hangs"
-            logger.warning("%s: once more", what)
-            # an answer of all workers does not come while one of them hangs
+            reason = why_closed(client) if lost else "a worker was lost while it was prepared, or hangs"
+            logger.warning("%s: once more", reason)
+            # no answer comes while one of the workers hangs
             if isinstance(error, TimeoutError) and (hung := WorkerWatch(client).look().silent):
                 restart(client, hung)
             time.sleep(1)
@@ -166,26 +168,26 @@ def _compare_versions(client: Client) -> None:
     """Ask all workers, before any of them unpickles more than the name of a function."""
     answers: dict[str, Any] = within(client, PREPARATION_SECONDS, client.run, versions, on_error="return")
     wanted = versions()
-    found: dict[str, list[str]] = {}
+    deviating: dict[str, list[str]] = {}
     for worker, answer in sorted(answers.items()):
         if isinstance(answer, OSError):  # it is gone
             continue
         different = str(answer) if isinstance(answer, Exception) else _differences(answer, wanted)
         if different:
-            found.setdefault(different, []).append(worker)
-    if found:
-        listed = "; ".join(f"{different} on {_named(workers)}" for different, workers in found.items())
+            deviating.setdefault(different, []).append(worker)
+    if deviating:
+        listed = "; ".join(f"{different} on {_named(workers)}" for different, workers in deviating.items())
         raise EngineError(
-            f"all workers must have dslda and the same versions as the client, got {listed}; install the client's "
-            "environment on them"
+            f"all workers must have dslda and the same versions as the client, got {listed}",
+            remedy="install the client's environment on them",
         )
 
 
-def _differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+def _differences(installed: Mapping[str, str], wanted: Mapping[str, str]) -> str:
     return ", ".join(
-        f"{name} {here.get(name, 'missing')} (client: {version})"
+        f"{name} {installed.get(name, 'missing')} (client: {version})"
         for name, version in wanted.items()
-        if here.get(name) != version
+        if installed.get(name) != version
     )
 
 

@@ -1,4 +1,4 @@
-"""Getting the parameters to every worker."""
+"""Publishing parameters: sending them to every worker."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["number_of_parts", "publish", "publish_recomputable"]
 
 LARGEST_MESSAGE = 1 << 30
-"""Bytes of a matrix that is sent in one piece."""
+"""Bytes of the largest matrix that is sent in one piece."""
 
 PART_BYTES = 256 << 20
-"""Bytes of each part of a larger one: on its way every process holds a part more, not a matrix more."""
+"""Bytes of each part of a larger matrix. While it is sent, a process holds one part more, not one matrix more."""
 
 
 def number_of_parts(n_terms: int, n_topics: int) -> int:
-    """In how many parts, by ranges of the terms, a matrix of n_terms x n_topics doubles is sent."""
+    """Number of parts, by ranges of the terms, in which a matrix of n_terms x n_topics doubles is sent."""
     size = 8 * n_terms * n_topics
     return 1 if size <= LARGEST_MESSAGE else min(-(-size // PART_BYTES), n_terms)
 
@@ -37,12 +37,12 @@ def publish(
     -------
     list of Future of Parameters, length n_parts
         The caller releases them after the iteration, so that nothing of it stays on the cluster
-        (distributed#809: there is no other way to forget where a result came from).
+        (distributed#809: a result keeps its lineage until it is released).
 
     Raises
     ------
     WorkersLostError, OSError, CancelledError
-        A worker died meanwhile, or did not take a part within `timeout` seconds.
+        A worker died meanwhile, or did not receive a part within `timeout` seconds.
     """
     futures: list[Future[Parameters]] = []
     try:
@@ -59,12 +59,12 @@ def _publish(client: Client, part: Parameters, *, timeout: float) -> Future[Para
         # hash=False: keys made from content race with the release of an array of the same content
         # (distributed#3703, #4612, #8576). No broadcast=True: its loop has no exit when a worker leaves
         # (distributed#5704), and the memory manager drops the replicas (distributed#8657, #8796).
-        # Its own timeout is for a worker to be there: sending to one that hangs has none.
+        # Its own timeout is for the presence of a worker; sending to one that hangs has no limit.
         future: Future[Parameters] = within(
             client, timeout, client.scatter, part, hash=False, timeout=timeout
         )
     except KeyError as error:
-        # what scatter raises when the worker it sends to is gone
+        # scatter raises this when its worker is gone
         raise WorkersLostError("a worker left while parameters were sent to it") from error
     spread(client, future, timeout=timeout)
     return future
@@ -73,9 +73,9 @@ def _publish(client: Client, part: Parameters, *, timeout: float) -> Future[Para
 def publish_recomputable(
     client: Client, parameters: Parameters, *, n_parts: int, float32: bool
 ) -> list[Future[Parameters]]:
-    """Send `parameters` such that they outlive every worker, at the price of a copy on the scheduler.
+    """Send `parameters` so that they outlive every worker, at the price of a copy on the scheduler.
 
-    For an iteration it is enough to notice that they are lost; for looking into what makes workers die, not.
+    An iteration can start again when its parameters are lost; a search for the reason why workers die cannot.
     """
     import dask.config
 

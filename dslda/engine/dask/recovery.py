@@ -1,4 +1,4 @@
-"""What to do when an iteration fails on a cluster: which failures are worth a retry, and for how long."""
+"""Recovery of an iteration that failed on a cluster: failures that are worth a retry, and for how long."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = [
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
 LONGEST_TEXT = 1000
-"""Characters: enough for the partitions of some workers that hang."""
+"""Characters, enough for the partitions of some workers that hang."""
 
 
 class WorkersLostError(Exception):
-    """Workers, or what they held, went away under an iteration."""
+    """Workers, or the data that they held, were lost during an iteration."""
 
 
 class WorkersHungError(WorkersLostError):
-    """Workers stand still.
+    """Workers hang.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class WorkersHungError(WorkersLostError):
 
 
 class AttemptError(Exception):
-    """Carries the error of an attempt, and where it came from, out of it.
+    """Carries the error of an attempt, and its origin, out of the attempt.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class AttemptError(Exception):
 
 
 class IterationFailure(enum.Enum):
-    """Why an iteration did not complete."""
+    """The reason why an iteration did not complete."""
 
     LOST = "workers or data were lost"
     HUNG = "workers hang"
@@ -75,15 +75,15 @@ def classify(error: BaseException, *, raised_by_task: bool) -> IterationFailure 
     ----------
     error : exception
     raised_by_task : bool
-        The error is the outcome of a task, not of talking to the cluster. A missing file is an OSError too,
-        but then the task raised it and would raise it again.
+        The error is the outcome of a task, not of communication with the cluster. A missing file is an OSError too,
+        but the task that raised it would raise it again.
     """
     if isinstance(error, KilledWorker):
         return IterationFailure.KILLED
     if isinstance(error, WorkersHungError):
         return IterationFailure.HUNG
-    # distributed#3149: data that was scattered goes with its worker, and what needs it is cancelled;
-    # distributed#7346, #8600: tasks that found no worker for too long
+    # distributed#3149: scattered data is lost with its worker, and tasks that need it are cancelled;
+    # distributed#7346, #8600: tasks without a worker for too long
     if isinstance(error, (WorkersLostError, CancelledError, NoWorkerError, NoValidWorkerError)):
         return IterationFailure.LOST
     # TimeoutError and CommClosedError are OSErrors
@@ -99,7 +99,7 @@ def brief(error: Exception) -> str:
 
 
 class Action(enum.Enum):
-    """What to do after a failed attempt."""
+    """The next step after a failed attempt."""
 
     RETRY = "retry"
     EXAMINE = "look for a partition that crashes its worker, then retry"
@@ -130,15 +130,15 @@ class Retries:
         self.n_failures = 0
 
     def failed(self, failure: IterationFailure, now: float) -> Step:
-        """What to do after an attempt that failed at `now` (seconds of any clock that does not go back)."""
+        """The step after an attempt that failed at `now` (seconds of any monotonic clock)."""
         self._began = now if self._began is None else self._began
         self.n_failures += 1
         if now - self._began >= self._budget:
             return Step(Action.GIVE_UP)
         delay = min(FIRST_DELAY * 2.0 ** (self.n_failures - 1), LONGEST_DELAY)
-        if failure is IterationFailure.HUNG:  # it is known who it was
+        if failure is IterationFailure.HUNG:  # the culprits are known
             return Step(Action.RETRY, delay)
-        # Once is no proof: every task assigned to a dead worker is blamed, not only the one that ran
+        # One death proves nothing: every task assigned to a dead worker is blamed, not only the one that ran
         # (distributed#5234), and preemptible machines die by themselves. On a cluster of one worker no task is
         # blamed at all, since the parameters are lost first.
         self._not_examined.append(failure)

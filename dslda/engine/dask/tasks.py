@@ -1,9 +1,10 @@
-"""The functions that run on workers."""
+"""Tasks of an iteration, which run on workers."""
 
 from __future__ import annotations
 
+import copy
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from dslda.variational.statistics import SufficientStatistics
 
 __all__ = [
     "GroupTask",
+    "Held",
     "Reading",
     "add_up",
     "nothing",
@@ -34,31 +36,33 @@ __all__ = [
 ]
 
 Reading = PartitionLoader | TrainingView | None
-"""How a task comes by a partition: it reads it, takes its view of a block it is given, or that block as it is."""
+"""How a task gets a partition: it reads it, takes its view of the block that is passed, or uses that block as it is."""
+
+Held = Mapping[int, Any]
+"""What workers keep of partitions, by their numbers: a block, or a list of the blocks from that number on."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTask:
-    """What a task is told of the partitions it goes over: a whole node of the tree of sums.
+    """The part of a task that is the same in every iteration, for a node of the tree of sums.
 
     Attributes
     ----------
-    start, stop : int
-        Partitions ``start`` to ``stop - 1``.
+    start : int
+        The first partition of the node.
     level : int
         Level of the node.
     descriptions : tuple of str
-        Each partition in words, for errors.
+        Each partition of the node in words, for errors.
     readings : tuple of PartitionLoader, TrainingView or None
-        How to come by each partition.
+        How to get each partition of the node.
     topic : str
-        Where to report partitions that are done.
+        The topic on which to report partitions that are done.
     family : Family
     spec : FitSpec
     """
 
     start: int
-    stop: int
     level: int
     descriptions: tuple[str, ...]
     readings: tuple[Reading, ...]
@@ -67,15 +71,15 @@ class GroupTask:
     spec: FitSpec
 
     def packed(self) -> bytes:
-        """For sending: the same in every iteration, and turning thousands of loaders into bytes takes seconds."""
+        """The task as bytes, to be made once: turning thousands of loaders into bytes takes seconds."""
         import cloudpickle  # for a family of the user's own script
 
-        written: bytes = cloudpickle.dumps(self)
-        return written
+        pickled: bytes = cloudpickle.dumps(self)
+        return pickled
 
 
 def nothing() -> None:
-    """A task for a cluster that has no worker and starts some when there are tasks."""
+    """A task that makes an adaptive cluster without workers start some."""
 
 
 def read_bundle(loaders: Sequence[PartitionLoader], descriptions: Sequence[str]) -> list[TrainingBlock]:
@@ -89,82 +93,81 @@ def read_bundle(loaders: Sequence[PartitionLoader], descriptions: Sequence[str])
 
 
 def run_group(
-    held: Sequence[Any], parameters: Sequence[Parameters], packed: bytes, attempt: str
+    held: Held, parameters: Sequence[Parameters], packed: bytes, partitions: Sequence[int], attempt: str
 ) -> SufficientStatistics:
-    """The E-step of a node's partitions and their sum, in place: one object to hold and move, not many.
+    """The E-step of partitions of a node and their sum, in place: one object to hold and move, not many.
 
     Parameters
     ----------
-    held : sequence
-        Blocks of the partitions in turn, or lists of them; none where the task reads its partitions.
+    held : mapping of int to list or block
+        See :data:`Held`; empty where the task reads its partitions.
     parameters : sequence of Parameters
     packed : bytes
         A :class:`GroupTask`.
+    partitions : sequence of int
+        The partitions of the node to go over, ascending.
     attempt : str
-        Told with every partition that is done.
+        Reported with every partition that is done.
     """
     worker = _usable_worker()
     topics = ParameterParts(parameters)
     task: GroupTask = pickle.loads(packed)
-    readers = _readers(held, task)
 
     def leaf(partition: int) -> SufficientStatistics:
-        offset = partition - task.start
-        with noting(f"E-step of {task.descriptions[offset]} on worker {worker.address}"):
-            block = blocks.take(offset)
-            statistics = run_partition(block, topics, task.family, task.spec)
+        with noting(f"E-step of {task.descriptions[partition - task.start]} on worker {worker.address}"):
+            statistics = run_partition(blocks.take(), topics, task.family, task.spec)
         report_partition(worker, task.topic, attempt, partition, statistics.n_documents)
         return statistics
 
-    with ReadAhead(readers) as blocks:
-        return sum_subtree(leaf, task.start, task.stop, level=task.level)
+    with ReadAhead(_readers(held, task, partitions)) as blocks:
+        return sum_subtree(leaf, partitions, level=task.level)
 
 
 def take_part(statistics: SufficientStatistics, start: int, stop: int) -> SufficientStatistics:
-    """What belongs to a range of the terms, for statistics that are too large to send or to add up at once."""
+    """The part of statistics for a range of the terms, if the whole is too large to send or to add up at once."""
     _usable_worker()
     return statistics.part(start, stop)
 
 
-def add_up(children: Sequence[SufficientStatistics]) -> SufficientStatistics:
+def add_up(children: list[SufficientStatistics]) -> SufficientStatistics:
     """A node of the tree above those that tasks compute; see :func:`~dslda.engine.reduction.add_children`."""
     _usable_worker()
     return add_children(children)
 
 
-def try_partition(held: Sequence[Any], parameters: Sequence[Parameters], packed: bytes) -> None:
-    """The E-step of one partition for nothing but to see whether its worker survives."""
+def try_partition(held: Held, parameters: Sequence[Parameters], packed: bytes) -> None:
+    """The E-step of one partition, only to see whether its worker survives."""
     _usable_worker()
     task: GroupTask = pickle.loads(packed)
-    (reader,) = _readers(held, task)
+    (reader,) = _readers(held, task, [task.start])
     run_partition(reader(), ParameterParts(parameters), task.family, task.spec)
 
 
 def _usable_worker() -> Worker:
-    """The worker of this task, which must give the bits that any other gives."""
+    """The worker of this task, if it is prepared to give the same bits as all others."""
     worker = get_worker()
-    # A worker that joins later runs its plugins too, but goes on when one of them fails.
+    # a worker that joins later goes on when one of its plugins fails
     plugin = worker.plugins.get(PLUGIN_NAME)
     if plugin is None:
         raise EngineError(
-            f"worker {worker.address} must be prepared by dslda's plugin before it works, got none; let no other "
-            "program take the plugins of this cluster away while a fit runs"
+            f"worker {worker.address} must be prepared by dslda's plugin before it works, got none",
+            remedy="let no other program take the plugins of this cluster away while a fit runs",
         )
-    problem: str | None = plugin.problem
+    problem: EngineError | None = plugin.problem
     if problem is not None:
-        raise EngineError(problem)
+        raise copy.copy(problem)  # notes on it are of one task
     return worker
 
 
-def _readers(held: Sequence[Any], task: GroupTask) -> list[Callable[[], TrainingBlock]]:
-    blocks = [block for part in held for block in (part if isinstance(part, list) else [part])]
-    if not blocks:
-        blocks = [None] * len(task.readings)
-    return [partial(_block, block, reading) for block, reading in zip(blocks, task.readings, strict=True)]
+def _readers(held: Held, task: GroupTask, partitions: Sequence[int]) -> Iterator[Callable[[], TrainingBlock]]:
+    blocks: dict[int, Any] = {}
+    for first, kept in held.items():
+        blocks.update(enumerate(kept, first) if isinstance(kept, list) else [(first, kept)])
+    return (partial(_block, blocks.get(i), task.readings[i - task.start]) for i in partitions)
 
 
-def _block(held: Any, reading: Reading) -> TrainingBlock:
+def _block(block: Any, reading: Reading) -> TrainingBlock:
     if isinstance(reading, PartitionLoader):
         return reading()
-    block: TrainingBlock = held if reading is None else reading(held)
-    return block
+    viewed: TrainingBlock = block if reading is None else reading(block)
+    return viewed

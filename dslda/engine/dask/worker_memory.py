@@ -1,4 +1,4 @@
-"""What a fit needs of a worker's memory, so that documents get what is left."""
+"""A fit's needs of a worker's memory; documents get the rest."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = [
 ]
 
 PROCESS_BYTES = 300 << 20
-"""Of a worker before it works: the interpreter, Dask and compiled kernels."""
+"""Memory of an idle worker: the interpreter, Dask and compiled kernels."""
 
 ENTRY_BYTES = 8
-"""Of a (document, term) entry."""
+"""Size of a (document, term) entry."""
 
 COPIES = 3
-"""Of what has a row for each topic: a worker takes 2.6 (what it works with, and sums that are added up), the client 2.1, both
-together on one machine 3.0, of topics by terms and of topics by topics alike (measured at K = 3,000 and 6,000)."""
+"""Copies of arrays with a row for each topic, both topics by terms and topics by topics. Measured at K = 3,000 and 6,000:
+2.6 in a worker, for its parameters and the sums that it adds up, 2.1 in the client, and 3.0 with both on one machine."""
 
 ALWAYS_THERE = 1 << 30
-"""What any machine has: less than that is not looked at."""
+"""Memory that any machine has; smaller needs are not checked."""
 
 READ_COPIES = 3
-"""Times its size that a partition takes while it is read: as stored, as decoded, and as trained on."""
+"""Copies of a partition while it is read: as stored, as decoded, and as trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class WorkerMemory:
 
 
 def working_memory(source: FitSource, spec: FitSpec, *, threads: int, level: int) -> int:
-    """The most bytes that a worker needs beside the documents it keeps, whatever their number.
+    """The most bytes that a worker needs beside the documents that it keeps, whatever their number.
 
-    Let M be a matrix of K x V doubles, m one of K rows for the terms of a partition, at most an M, and s one for those of
-    the partitions that one task goes over. Parameters: one M, and for each thread an m, with the topics of the partition.
-    Sums: for each thread an m and ``level`` of s; up to ``FAN_IN`` of s that wait to be added up, and their sum, an M.
-    Documents: each thread reads a partition while it works on another.
+    Let M be a matrix of K x V doubles, m a matrix of K rows for the terms of a partition, and s the same for the
+    partitions that one task goes over; neither is larger than M. Parameters take one M, and for each thread an m with the
+    topics of its partition. Sums take for each thread an m and ``level`` times an s, and once up to ``FAN_IN`` of s that
+    wait to be added up, and their sum, an M. For documents, each thread reads a partition while it works on another.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ def working_memory(source: FitSource, spec: FitSpec, *, threads: int, level: int
     spec : FitSpec
     threads : int
     level : int
-        Of the tree of sums that one task goes over.
+        Level of the tree of sums that one task goes over.
     """
     row = 8 * spec.n_topics
     largest = int(source.nbytes.max(initial=0))
     own = row * min(source.n_terms, largest // ENTRY_BYTES)
-    subtree = row * min(source.n_terms, FAN_IN**level * (largest // ENTRY_BYTES))
+    subtree: int = row * min(source.n_terms, FAN_IN**level * (largest // ENTRY_BYTES))
     square = 8 * spec.n_topics**2
     return (
         PROCESS_BYTES
@@ -78,7 +78,7 @@ def working_memory(source: FitSource, spec: FitSpec, *, threads: int, level: int
 def room_for_documents(
     workers: Iterable[WorkerMemory], source: FitSource, spec: FitSpec, *, level: int, fraction: float
 ) -> float:
-    """Bytes of documents that all workers together may keep: a share of what the work itself leaves."""
+    """Bytes of documents that all workers together may keep: a share of the memory that the work itself leaves."""
     return fraction * sum(
         max(worker.limit - working_memory(source, spec, threads=worker.threads, level=level), 0.0)
         for worker in workers
@@ -86,37 +86,36 @@ def room_for_documents(
 
 
 def check_parameters_fit(spec: FitSpec, n_terms: int, available: float, *, who: str) -> None:
-    """Refuse so many topics that the least there can be, topics by terms and topics by topics, has no room.
+    """Refuse more topics than memory allows for the arrays of topics by terms and topics by topics alone.
 
     Parameters
     ----------
     spec : FitSpec
     n_terms : int
     available : float
-        Bytes of memory that the process has.
+        Bytes of memory of the process.
     who : str
-        It, for the message.
+        The process, for the message.
 
     Raises
     ------
     InputError
-        With the most topics there is room for.
+        There are too many topics; the message names the largest possible number.
     """
     if _least_memory(spec.n_topics, n_terms) <= available:
         return
     room = max(available - PROCESS_BYTES, 0.0) / (8 * COPIES)
     most = int((math.sqrt(n_terms**2 + 4.0 * room) - n_terms) / 2.0)
     raise InputError(
-        f"must be at most {most:,} with {number_of(n_terms, 'term')} where {who} has "
-        f"{in_words(available)}, got {spec.n_topics:,}: parameters and sums take "
-        f"{in_words(_least_memory(spec.n_topics, n_terms))} at least",
+        f"must be at most {most:,} with {number_of(n_terms, 'term')} where {who} has {in_words(available)}, got "
+        f"{spec.n_topics:,}: parameters and sums take {in_words(_least_memory(spec.n_topics, n_terms))} at least",
         parameter="n_topics",
-        remedy="choose fewer topics or a smaller vocabulary, or give it more memory",
+        remedy=("choose fewer topics or a smaller vocabulary", "give it more memory"),
     )
 
 
 def check_here(spec: FitSpec, n_terms: int) -> None:
-    """As :func:`check_parameters_fit`, for this process, which may have what its container or machine has."""
+    """Apply :func:`check_parameters_fit` to this process, with the memory of its container or machine."""
     if _least_memory(spec.n_topics, n_terms) > ALWAYS_THERE:
         from distributed.system import MEMORY_LIMIT
 
@@ -124,7 +123,7 @@ def check_here(spec: FitSpec, n_terms: int) -> None:
 
 
 def in_words(n_bytes: float) -> str:
-    """A size as people say it."""
+    """A size in common units."""
     from dask.utils import format_bytes
 
     return "any size" if math.isinf(n_bytes) else format_bytes(int(n_bytes))

@@ -1,4 +1,4 @@
-"""What an executor reads: the documents of a corpus as the E-step sees them, partition by partition."""
+"""Sources of a fit: the documents of a corpus as the E-step sees them, partition by partition."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ class FitSource(ABC):
     Raises
     ------
     InputError
-        `documents` is not a mask of the right length or has a row number that is not there, or selects
-        nothing.
+        `documents` is no mask of the right length, has a row number that does not exist, or selects nothing.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class FitSource(ABC):
         return new
 
     def view(self, partition: int) -> TrainingView:
-        """From the stored documents of a partition to what is trained on."""
+        """The view that selects what is trained on from the stored documents of a partition."""
         return TrainingView(self.design, None if self._kept is None else self._kept[partition])
 
     def others(self, partition: int) -> TrainingView:
@@ -143,7 +142,7 @@ class FitSource(ABC):
         )
 
     def loader(self, partition: int) -> PartitionLoader:
-        """What reads a partition, for a task."""
+        """A loader of a partition, for a task."""
         return PartitionLoader(self.reader(partition), self.view(partition))
 
     def load(self, partition: int) -> TrainingBlock:
@@ -152,7 +151,7 @@ class FitSource(ABC):
 
     @abstractmethod
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
-        """What reads the stored documents of a partition."""
+        """A function that reads the stored documents of a partition."""
 
     def each(self, function: Callable[[DocumentBlock, TrainingView], T]) -> Iterator[T]:
         """`function` of every partition and its view, in order; picklable where the documents live on workers."""
@@ -169,7 +168,7 @@ class FitSource(ABC):
         return ResponseSummary.merge_all(self.each(_summarise))
 
     def survey(self, family: Family, n_levels: Mapping[str, int]) -> Survey:
-        """What the columns of the documents trained on hold; see :func:`~dslda.engine.data.response_survey.survey_block`."""
+        """Survey of the columns of the documents trained on; see :func:`~dslda.engine.data.response_survey.survey_block`."""
         parts = self.each(partial(survey_block, family=family, n_levels=n_levels))
         return Survey.merge_all(
             [part.moved(int(first)) for first, part in zip(self._first, parts, strict=False)]
@@ -183,29 +182,26 @@ class FitSource(ABC):
         return None
 
     def left_out(self) -> list[int]:
-        """Rows of the documents whose response is left out since they lack one of the design's columns."""
+        """Rows of the documents whose response is ignored since they lack one of the design's columns."""
         parts = zip(self._first, self.each(_left_out), strict=False)
         return [int(first) + row for first, rows in parts for row in rows.tolist()]
 
     def name_of(self, row: int) -> str:
-        """A document, as messages name it."""
+        """The name of a document in messages."""
         return f"document {row:,} (counted from 0)"
 
-    def response_moments(self) -> ResponseMoments:
-        """Moments of the responses trained on, in the user's units."""
-        summary = self.response_summary()
-        return ResponseMoments(summary.n, summary.mean, summary.variance, summary.minimum, summary.maximum)
-
     def standardised(self, family: Family) -> Self:
-        """The same documents with the response on the scale that `family` is fitted to."""
-        scaling = Scaling(*family.scaling(self.response_moments()))
+        """The same documents with the response on the scale of the fit of `family`."""
+        summary = self.response_summary()
+        moments = ResponseMoments(summary.n, summary.mean, summary.variance, summary.minimum, summary.maximum)
+        scaling = Scaling(*family.scaling(moments))
         return self.with_design(replace(self.design, scaling=scaling))
 
     def describe(self, start: int, stop: int | None = None) -> str:
         """Partitions ``start`` to ``stop - 1`` and their documents in words, for messages."""
         stop = start + 1 if stop is None else stop
-        what = f"partition {start}" if stop == start + 1 else f"partitions {start} to {stop - 1}"
-        return f"{what} (documents {self._first[start]} to {self._first[stop] - 1})"
+        partitions = f"partition {start}" if stop == start + 1 else f"partitions {start} to {stop - 1}"
+        return f"{partitions} (documents {self._first[start]} to {self._first[stop] - 1})"
 
 
 class CorpusSource(FitSource):
@@ -252,8 +248,8 @@ class CorpusSource(FitSource):
 class MemorySource(FitSource):
     """Documents in memory, cut into the partitions that a stored corpus of them would have.
 
-    For the process that holds them: documents are not sent to a cluster. See :class:`FitSource` for the
-    parameters.
+    Only the process that holds them can use them, since documents are not sent to a cluster. See :class:`FitSource`
+    for the parameters.
     """
 
     def __init__(
@@ -314,14 +310,15 @@ class FutureSource(FitSource):
         self.futures = list(futures)
 
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
-        return self.futures[partition].result
+        result: Callable[[], DocumentBlock] = self.futures[partition].result
+        return result
 
     def each(self, function: Callable[[DocumentBlock, TrainingView], T]) -> Iterator[T]:
         views = [self.view(i) for i in range(self.n_partitions)]
         client = self.futures[0].client
         # the blocks stay where they are
-        found: list[T] = client.gather(client.map(function, self.futures, views, pure=False))
-        return iter(found)
+        results: list[T] = client.gather(client.map(function, self.futures, views, pure=False))
+        return iter(results)
 
 
 @dataclass(frozen=True, slots=True)

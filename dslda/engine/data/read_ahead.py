@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
@@ -20,28 +20,28 @@ class ReadAhead:
 
     Parameters
     ----------
-    readers : sequence of callable
-        In the order in which :meth:`take` is called. Nothing is read before the first call.
+    readers : iterable of callable
+        Nothing is read before the first call of :meth:`take`.
     """
 
-    def __init__(self, readers: Sequence[Callable[[], TrainingBlock]]) -> None:
-        self._readers = readers
-        self._next: tuple[int, Future[TrainingBlock]] | None = None
+    def __init__(self, readers: Iterable[Callable[[], TrainingBlock]]) -> None:
+        self._readers = iter(readers)
+        self._ahead: Future[TrainingBlock] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dslda-read")
 
-    def take(self, position: int) -> TrainingBlock:
-        """The partition at a position, and a start on the one after it.
+    def take(self) -> TrainingBlock:
+        """The next partition, and a start on the one after it.
 
         Raises
         ------
         Exception
             Whatever its reader raised; a reader's error is no other partition's.
         """
-        begun, self._next = self._next, None
-        ahead = begun[1] if begun is not None and begun[0] == position else None
-        block = self._readers[position]() if ahead is None else ahead.result()
-        if position + 1 < len(self._readers):
-            self._next = position + 1, self._thread.submit(self._readers[position + 1])
+        ahead, self._ahead = self._ahead, None
+        block = next(self._readers)() if ahead is None else ahead.result()
+        following = next(self._readers, None)
+        if following is not None:
+            self._ahead = self._thread.submit(following)
         return block
 
     def __enter__(self) -> Self:
@@ -50,5 +50,5 @@ class ReadAhead:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._next = None
+        self._ahead = None
         self._thread.shutdown(cancel_futures=True)

@@ -69,7 +69,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """The first value that a column must not have.
+    """The first value of a column that is not allowed.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Of the documents trained on, or of one partition of them.
+    """Survey of the documents trained on, or of one partition of them.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ def survey_block(
     block : DocumentBlock
     view : TrainingView
     family : Family
-        Says which responses there may be, and whether the auxiliary column is of trials or events.
+        Defines the allowed responses, and whether the auxiliary column holds trials or events.
     n_levels : mapping of str to int
         Of each column of names, how many; the response too, where it has classes.
     """
@@ -171,7 +171,9 @@ def survey_block(
             for name, values in (columns | {design.response: y}).items()
         },
         {
-            name: np.bincount(codes[name][known].astype(np.int64), weights, minlength=n)
+            name: np.asarray(
+                np.bincount(codes[name][known].astype(np.int64), weights, minlength=n), np.float64
+            )
             for name, n in n_levels.items()
         },
         wrong,

@@ -1,4 +1,4 @@
-"""What one fit makes of a block of documents: those it trains on, with their response and columns on the fit's scale."""
+"""The view of a fit on a block: the documents that it trains on, with response and columns on the scale of the fit."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class TrainingBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingView:
-    """From a block of documents to what one fit trains on. Small, and a pure function of the block.
+    """Turns a block of documents into what one fit trains on. Small, and a pure function of the block.
 
     Attributes
     ----------
     design : Design
-        Which columns, and how.
+        The columns and their scales.
     kept : ndarray of uint8 or None
         Bits of the documents to keep (`numpy.packbits`), None to keep all. Packed, since it travels with
         every task.
@@ -84,7 +84,7 @@ class TrainingView:
         return np.arange(block.n_documents) if self.kept is None else np.flatnonzero(self._mask(block))
 
     def left_out(self, block: DocumentBlock) -> NDArray[np.int64]:
-        """Numbers within the block of the documents kept that have a response, and lack one of the design's columns."""
+        """Numbers within the block of the documents kept that have a response but lack one of the design's columns."""
         rows = self.rows(block)
         known = ~np.isnan(block.responses[self.design.response][rows])
         return rows[known & np.isnan(self.raw(block))]

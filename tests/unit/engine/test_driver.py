@@ -6,26 +6,31 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from dslda.corpus.block import DocumentBlock
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.data.fit_source import MemorySource
-from dslda.engine.driver import FitResult, fit
-from dslda.engine.em import IterationRecord
-from dslda.engine.executor import SerialExecutor
+from dslda.engine.data.fit_source import CorpusSource, MemorySource
+from dslda.engine.driver import EStep, FitResult, fit, iterate
+from dslda.engine.em import IterationRecord, Position
+from dslda.engine.executor import IterationTimes, SerialExecutor, single_threaded_blas
 from dslda.engine.progress import LogProgress, TerminalProgress, default_progress
-from dslda.exceptions import EngineError
+from dslda.exceptions import EngineError, InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
+from dslda.ingestion.ingest import ingest
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import objective
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.topics import in_e_step
 from tests.helpers.progress import interrupt
 
 N_TERMS = 80
@@ -54,6 +59,28 @@ def source() -> MemorySource:
     return unscaled.standardised(FAMILY)
 
 
+@pytest.fixture(scope="module")
+def partitioned(tmp_path_factory: pytest.TempPathFactory) -> CorpusSource:
+    """The same documents in many partitions."""
+    block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=100, missing=0.1, seed=2).block
+    corpus = ingest(
+        sparse.csr_array((block.counts, block.terms, block.indptr), shape=(block.n_documents, N_TERMS)),
+        tmp_path_factory.mktemp("driver") / "partitioned.corpus",
+        vocabulary=[f"t{i}" for i in range(N_TERMS)],
+        response={"y": block.responses["y"]},
+        partition_tokens=10_000,
+    )
+    source = CorpusSource(corpus, design=Design("y")).standardised(FAMILY)
+    assert source.n_partitions > 8
+    return source
+
+
+@pytest.fixture(scope="module")
+def fitted(partitioned: CorpusSource) -> FitResult:
+    with SerialExecutor(partitioned, FAMILY, SPEC) as executor:
+        return run(executor)
+
+
 def run(executor: SerialExecutor, **keywords: Any) -> FitResult:
     initial = initial_parameters(N_TERMS, spec=SPEC, family=FAMILY, moments=STANDARDISED)
     return fit(executor, initial, family=FAMILY, spec=SPEC, **keywords)
@@ -78,6 +105,87 @@ def test_last_elbo_of_the_trace_is_that_of_the_parameters(source: MemorySource, 
         statistics, _ = executor.run(whole.parameters)
     assert objective(statistics, whole.parameters, family=FAMILY, spec=SPEC) == whole.trace[-1].elbo
     np.testing.assert_array_equal(statistics.topic_counts, whole.statistics.topic_counts)
+
+
+def test_a_subset_of_partitions_is_what_a_source_of_its_documents_gives(
+    partitioned: CorpusSource, fitted: FitResult
+) -> None:
+    first = np.concatenate([[0], np.cumsum(partitioned.n_documents)])
+    chosen = [4, 1, 5]
+    rows = np.concatenate([np.arange(first[i], first[i + 1]) for i in chosen])
+    counted: list[int] = []
+    with SerialExecutor(partitioned, FAMILY, SPEC) as executor:
+        total, _ = executor.run(fitted.parameters, partitions=chosen, on_partition=counted.append)
+        again, _ = executor.run(fitted.parameters, partitions=sorted(chosen))
+        everything, _ = executor.run(fitted.parameters)
+    assert counted == partitioned.n_documents[sorted(chosen)].tolist()
+    assert total.n_documents == len(rows)
+    np.testing.assert_array_equal(total.topic_counts, again.topic_counts)
+    np.testing.assert_array_equal(everything.topic_counts, fitted.statistics.topic_counts)
+    block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=100, missing=0.1, seed=2).block
+    alone = MemorySource(block, N_TERMS, design=partitioned.design, documents=rows)
+    with SerialExecutor(alone, FAMILY, SPEC) as executor:
+        same, _ = executor.run(fitted.parameters)
+    np.testing.assert_allclose(total.topic_counts, same.topic_counts, rtol=1e-12)
+    np.testing.assert_allclose(total.elbo, same.elbo, rtol=1e-12)
+
+
+def online(executor: SerialExecutor, *, batch: int, decay: float) -> EStep:
+    """An E-step over some partitions at random; older iterations count less and less."""
+    generator = np.random.default_rng(7)
+    running: SufficientStatistics | None = None
+
+    def e_step(parameters: Parameters, iteration: int) -> tuple[SufficientStatistics, IterationTimes]:
+        nonlocal running
+        chosen = generator.choice(executor.n_partitions, batch, replace=False)
+        statistics, times = executor.run(parameters, partitions=chosen.tolist())
+        if running is None:
+            running = replace(statistics, n_documents=executor.n_documents)
+        running = running.copy().blend(statistics, iteration**-decay)
+        return running, times
+
+    return e_step
+
+
+def test_a_stochastic_e_step_takes_the_place_of_the_full_pass(
+    partitioned: CorpusSource, fitted: FitResult
+) -> None:
+    initial = initial_parameters(N_TERMS, spec=SPEC, family=FAMILY, moments=STANDARDISED)
+    with SerialExecutor(partitioned, FAMILY, SPEC) as executor, single_threaded_blas():
+        positions: list[Position] = []
+        iterations = iterate(
+            online(executor, batch=3, decay=0.6),
+            Position(initial),
+            family=FAMILY,
+            spec=SPEC,
+            after_m_step=positions.append,
+        )
+        # as many documents as the fit of six iterations saw
+        last, state = list(islice(iterations, 6 * executor.n_partitions // 3))[-1]
+        assert state.iteration == len(last.trace) == len(positions) + 1
+        statistics, _ = executor.run(in_e_step(last.parameters))
+    elbo = objective(statistics, last.parameters, family=FAMILY, spec=SPEC)
+    # more M-steps for the same work: further than batch EM
+    assert elbo > fitted.trace[-1].elbo
+    assert last.trace[-1].elbo == pytest.approx(elbo, rel=0.05)
+
+
+def test_a_batch_of_all_partitions_is_the_full_pass(partitioned: CorpusSource, fitted: FitResult) -> None:
+    initial = initial_parameters(N_TERMS, spec=SPEC, family=FAMILY, moments=STANDARDISED)
+    with SerialExecutor(partitioned, FAMILY, SPEC) as executor, single_threaded_blas():
+        e_step = online(executor, batch=executor.n_partitions, decay=0.0)
+        last, _ = list(islice(iterate(e_step, Position(initial), family=FAMILY, spec=SPEC), 6))[-1]
+    assert [record.elbo for record in last.trace] == [record.elbo for record in fitted.trace]
+    assert same_parameters(last.parameters, fitted.parameters)
+
+
+@pytest.mark.parametrize("partitions", [[], [0, 0], [-1], [999]])
+def test_partitions_that_cannot_be_gone_over_are_refused(
+    source: MemorySource, whole: FitResult, partitions: list[int]
+) -> None:
+    with SerialExecutor(source, FAMILY, SPEC) as executor, pytest.raises(InputError) as caught:
+        executor.run(whole.parameters, partitions=partitions)
+    assert caught.value.parameter == "partitions"
 
 
 def test_trace_has_a_record_of_every_iteration(source: MemorySource, whole: FitResult) -> None:

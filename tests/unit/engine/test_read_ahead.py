@@ -22,7 +22,7 @@ def test_the_next_is_read_while_the_current_one_is_worked_on() -> None:
 
     with ReadAhead([partial(reader, i) for i in range(3)]) as blocks:
         for i in range(3):
-            assert blocks.take(i) == i
+            assert blocks.take() == i
             # without a further call
             assert all(event.wait(10) for event in begun[: i + 2])
             assert len(read) <= i + 2
@@ -34,7 +34,7 @@ def test_an_error_is_that_of_the_partition_that_has_it() -> None:
         raise OSError("no such partition")
 
     with ReadAhead([lambda: 0, broken, lambda: 2]) as blocks:  # type: ignore[list-item]
-        assert blocks.take(0) == 0
+        assert blocks.take() == 0
         with pytest.raises(OSError, match="no such partition"):
-            blocks.take(1)
-        assert blocks.take(2) == 2
+            blocks.take()
+        assert blocks.take() == 2

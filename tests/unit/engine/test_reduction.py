@@ -1,6 +1,8 @@
-"""The tree of sums depends on the number of partitions and on nothing else."""
+"""The tree of sums depends on the numbers of the partitions and on nothing else."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -43,32 +45,47 @@ def bits(s: SufficientStatistics) -> tuple[bytes, ...]:
     return tuple(a.tobytes() for a in (s.topic_counts, s.score, s.information, numbers))
 
 
-def by_tasks(n_leaves: int, level: int) -> SufficientStatistics:
+def whole(leaves: Sequence[int]) -> SufficientStatistics:
+    return sum_subtree(some_statistics, leaves, level=number_of_levels(leaves))
+
+
+def by_tasks(leaves: Sequence[int], level: int) -> SufficientStatistics:
     """What the Dask executor does: nodes of `level` in place, the rest as sums of results."""
-    width = FAN_IN**level
-    nodes = [
-        sum_subtree(some_statistics, start, min(start + width, n_leaves), level=level)
-        for start in range(0, n_leaves, width)
-    ]
-    while len(nodes) > 1:
-        groups = [nodes[i : i + FAN_IN] for i in range(0, len(nodes), FAN_IN)]
-        nodes = [group[0] if len(group) == 1 else add_children(group) for group in groups]
-    return nodes[0]
+    terms = {
+        node: sum_subtree(some_statistics, group, level=level) for node, group in nodes(leaves, level).items()
+    }
+    while len(terms) > 1:
+        terms = {
+            node: add_children([terms[child] for child in children])
+            if len(children) > 1
+            else terms[children[0]]
+            for node, children in nodes(list(terms), 1).items()
+        }
+    (root,) = terms.values()
+    return root
 
 
 @settings(deadline=None, max_examples=40)
+@given(leaves=st.sets(st.integers(0, 90), min_size=1).map(sorted))
+def test_same_bits_at_whatever_level_tasks_work(leaves: list[int]) -> None:
+    total = whole(leaves)
+    assert total.n_documents == len(leaves)
+    for level in range(number_of_levels(leaves) + 2):
+        assert bits(by_tasks(leaves, level)) == bits(total)
+
+
+@settings(deadline=None, max_examples=20)
 @given(n_leaves=st.integers(1, 70))
-def test_same_bits_at_whatever_level_tasks_work(n_leaves: int) -> None:
-    top = number_of_levels(n_leaves)
-    whole = sum_subtree(some_statistics, 0, n_leaves, level=top)
-    assert whole.n_documents == n_leaves
-    for level in range(top + 1):
-        assert bits(by_tasks(n_leaves, level)) == bits(whole)
+def test_the_tree_of_all_is_the_one_that_is_fixed_by_their_number(n_leaves: int) -> None:
+    level = [some_statistics(i) for i in range(n_leaves)]
+    while len(level) > 1:
+        level = [add_children(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+    assert bits(whole(range(n_leaves))) == bits(level[0])
 
 
 def test_another_order_gives_other_bits() -> None:
-    backwards = sum_subtree(lambda i: some_statistics(20 - i), 0, 21, level=number_of_levels(21))
-    assert bits(backwards) != bits(sum_subtree(some_statistics, 0, 21, level=number_of_levels(21)))
+    backwards = sum_subtree(lambda i: some_statistics(20 - i), range(21), level=number_of_levels(range(21)))
+    assert bits(backwards) != bits(whole(range(21)))
 
 
 def test_sums_do_not_change_their_terms() -> None:
@@ -85,8 +102,8 @@ def test_sums_do_not_change_their_terms() -> None:
     ("n", "levels"), [(1, 0), (2, 1), (4, 1), (5, 2), (16, 2), (17, 3), (64, 3), (65, 4)]
 )
 def test_number_of_levels(n: int, levels: int) -> None:
-    assert number_of_levels(n) == levels
-    assert number_of_nodes(n, levels) == 1
+    assert number_of_levels(range(n)) == levels
+    assert number_of_nodes(range(n), levels) == 1
 
 
 def test_few_statistics_are_alive_at_once() -> None:
@@ -108,7 +125,7 @@ def test_few_statistics_are_alive_at_once() -> None:
 
     gc.disable()
     try:
-        sum_subtree(leaf, 0, 256, level=4)
+        sum_subtree(leaf, range(256), level=4)
     finally:
         gc.enable()
     assert most <= 5
@@ -117,10 +134,10 @@ def test_few_statistics_are_alive_at_once() -> None:
 @settings(deadline=None, max_examples=40)
 @given(n_partitions=st.integers(1, 5000), n_threads=st.integers(1, 200))
 def test_tasks_keep_all_threads_busy_where_partitions_allow(n_partitions: int, n_threads: int) -> None:
-    level = task_level(n_partitions, n_threads)
-    assert 0 <= level <= number_of_levels(n_partitions)
+    level = task_level(range(n_partitions), n_threads)
+    assert 0 <= level <= number_of_levels(range(n_partitions))
     if level > 0:
-        assert number_of_nodes(n_partitions, level) >= 4 * n_threads
+        assert number_of_nodes(range(n_partitions), level) >= 4 * n_threads
 
 
 @settings(deadline=None, max_examples=40)
@@ -129,8 +146,9 @@ def test_thousands_of_partitions_are_few_tasks_unless_threads_call_for_more(
     n_partitions: int, n_threads: int
 ) -> None:
     most = max(MOST_TASKS, GROUPS_PER_THREAD * n_threads)
-    level = least_level(n_partitions, n_threads)
-    groups = nodes(n_partitions, level)
-    assert len(groups) == number_of_nodes(n_partitions, level) <= most
-    assert [i for group in groups for i in group] == list(range(n_partitions))
-    assert level == 0 or number_of_nodes(n_partitions, level - 1) > most
+    leaves = range(n_partitions)
+    level = least_level(leaves, n_threads)
+    groups = nodes(leaves, level)
+    assert len(groups) == number_of_nodes(leaves, level) <= most
+    assert [i for group in groups.values() for i in group] == list(leaves)
+    assert level == 0 or number_of_nodes(leaves, level - 1) > most

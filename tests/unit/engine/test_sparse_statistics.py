@@ -49,7 +49,7 @@ def pair(seed: int) -> tuple[SufficientStatistics, SufficientStatistics]:
 @given(n=st.integers(1, 20), seed=st.integers(0, 1000))
 def test_sums_have_the_bits_of_sums_of_all_rows(n: int, seed: int) -> None:
     def total(kind: int) -> SufficientStatistics:
-        return sum_subtree(lambda i: pair(seed + i)[kind], 0, n, level=number_of_levels(n))
+        return sum_subtree(lambda i: pair(seed + i)[kind], range(n), level=number_of_levels(range(n)))
 
     assert bits(total(1).dense()) == bits(total(0))
     children = [pair(seed + i)[1] for i in range(min(n, 4))]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from dslda.engine.progress import telling_after
+from dslda.engine.progress import logging_after
 from dslda.families.registry import FAMILIES, get_family
 from dslda.ingestion.ingest import ingest
 from dslda.variational.compiling import kernel_of, telling_of_compilation
@@ -65,9 +65,9 @@ def test_nothing_is_said_where_the_cache_is_loaded(caplog: pytest.LogCaptureFixt
 
 def test_a_line_tells_of_workers_that_take_long(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="dslda.engine"):
-        with telling_after(3600.0, "never"):
+        with logging_after(3600.0, "never"):
             pass
-        with telling_after(0.0, "now"):
+        with logging_after(0.0, "now"):
             deadline = time.monotonic() + 60
             while not caplog.messages and time.monotonic() < deadline:
                 time.sleep(0.01)
