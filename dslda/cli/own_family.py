@@ -45,8 +45,8 @@ def named_family(given: str) -> str | Family:
     module_name, colon, name = given.partition(":")
     if not colon:
         return given
-    from dslda.families.answers import check_definition, missing_members
     from dslda.families.base import Family
+    from dslda.families.own import check_definition, missing_members
     from dslda.families.registry import register
 
     example = "write MODULE:CLASS, such as waits:Exponential for the class Exponential in waits.py"

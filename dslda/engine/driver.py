@@ -12,10 +12,8 @@ from dslda.engine.checkpoint_schedule import Checkpoints
 from dslda.engine.em import Decision, EMState, IterationRecord, Position
 from dslda.engine.executor import Executor, IterationTimes, PartitionListener, single_threaded_blas
 from dslda.engine.progress import FitProgress, default_progress
-from dslda.exceptions import EngineError, InputError
-from dslda.families.answers import ADVICE, asked
+from dslda.families.answers import asked
 from dslda.families.base import Family
-from dslda.families.registry import is_built_in
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
@@ -200,15 +198,11 @@ def iterate(
 
 
 def _check_finite(elbo: float, iteration: int, family: Family) -> None:
-    if math.isfinite(elbo):
-        return
-    reason = f"the ELBO must be finite, got {elbo} in iteration {iteration}"
-    if not is_built_in(type(family)):
-        raise InputError(
-            f"{reason}: functions of family {family.name!r} are not, for some response and predictor",
-            remedy=ADVICE,
+    if not math.isfinite(elbo):
+        raise family.fault(
+            f"the ELBO must be finite, got {elbo} in iteration {iteration}: functions of the family are not, for some "
+            "response and predictor"
         )
-    raise EngineError(reason, remedy="please report this with the settings of the fit")
 
 
 def _record(

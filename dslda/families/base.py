@@ -22,14 +22,13 @@ from itertools import combinations
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from numba import float64, types
 from numpy.typing import NDArray
 
-from dslda.exceptions import InputError
-from dslda.families.interval import Interval
+from dslda.exceptions import DsldaError, EngineError, InputError
+from dslda.families.answers import CHECKS, checked
+from dslda.families.registry import is_built_in
 
 __all__ = [
-    "SCALAR_SIGNATURE",
     "STANDARDISED",
     "Family",
     "Interval",
@@ -42,8 +41,31 @@ __all__ = [
 # a compiled function of (y, omega, delta, aux), held by a class without becoming a method
 ScalarFunction: TypeAlias = "staticmethod[[float, float, NDArray[np.float64], float], float]"
 
-# Families reach the kernel as numba first-class functions, so that one compiled kernel serves them all.
-SCALAR_SIGNATURE = float64(float64, float64, types.Array(float64, 1, "C", readonly=True), float64)
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The values a response may take: validation, messages and test generators read this one object."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_closed: bool = False
+    high_closed: bool = False
+    integer: bool = False
+
+    def contains(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Elementwise membership; NaN (missing) is never a member."""
+        above = (y >= self.low) if self.low_closed else (y > self.low)
+        below = (y <= self.high) if self.high_closed else (y < self.high)
+        inside = above & below
+        return inside & (np.floor(y) == y) if self.integer else inside
+
+    def __str__(self) -> str:
+        kind = "whole numbers" if self.integer else "numbers"
+        if self.low == -math.inf and self.high == math.inf:
+            return f"finite {kind}"
+        left = "[" if self.low_closed else "("
+        right = "]" if self.high_closed else ")"
+        return f"{kind} in {left}{self.low:g}, {self.high:g}{right}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +175,25 @@ class Family(ABC):
     #: l is concave in omega, else its expectation or another upper bound
     information_weight: ClassVar[ScalarFunction]
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Have the methods of a user's own class check what they return; dslda's families are tested instead."""
+        super().__init_subclass__(**kwargs)
+        if not is_built_in(cls):
+            for name in CHECKS.keys() & vars(cls).keys():
+                setattr(cls, name, checked(name, vars(cls)[name]))
+
+    def fault(self, reason: str) -> DsldaError:
+        """The error for a family whose functions or answers cannot be used: the user's to mend, or a bug of dslda."""
+        name = getattr(self, "name", None)
+        place = f"family {name!r}" if isinstance(name, str) else f"family {type(self).__name__}"
+        if is_built_in(type(self)):
+            return EngineError(reason, place=place, remedy="please report this with the settings of the fit")
+        return InputError(
+            reason,
+            place=place,
+            remedy="the family is your own: mend it there, and try it with dslda.testing.FamilyTests",
+        )
+
     @property
     def has_classes(self) -> bool:
         """Whether the response may be classes."""
@@ -250,6 +291,10 @@ class Family(ABC):
         searched = self._n_searched(delta)
         if searched == 0:
             return delta
+        if len(profile) != 1 + 2 * searched + math.comb(searched, 2):
+            raise self.fault(
+                f"delta_probes must give the rows that update_delta asks for, got {len(profile)}"
+            )
         here, up, down = profile[0], profile[1 : 2 * searched : 2], profile[2 : 2 * searched + 1 : 2]
         slope = (up - down) / (2.0 * PROBE)
         bend = np.diag((up - 2.0 * here + down) / PROBE**2)

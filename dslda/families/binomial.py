@@ -9,8 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import special
 
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments, normal_expectation
-from dslda.families.scalars import sigmoid, softplus
+from dslda.families.base import Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.scalars import SCALAR_SIGNATURE, sigmoid, softplus
 
 __all__ = ["Binomial"]
 

@@ -8,7 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments
+from dslda.families.base import Family, Interval, ResponseMoments
+from dslda.families.scalars import SCALAR_SIGNATURE
 
 __all__ = ["Gaussian"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments, mean_of_exp
-from dslda.families.scalars import sigmoid, softplus
+from dslda.families.base import Family, Interval, ResponseMoments, mean_of_exp
+from dslda.families.scalars import SCALAR_SIGNATURE, sigmoid, softplus
 
 __all__ = ["NegativeBinomial"]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dslda.exceptions import InputError
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments, normal_expectation
-from dslda.families.scalars import bounded_exp, sigmoid, softplus
+from dslda.families.base import Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.scalars import SCALAR_SIGNATURE, bounded_exp, sigmoid, softplus
 
 __all__ = ["Ordinal"]
 

@@ -37,19 +37,47 @@ omegas of several hundred, of either sign (:mod:`dslda.families.scalars` helps).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 from numba import float64, njit, types
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 from scipy import optimize
 
 from dslda.exceptions import InputError
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.answers import asked, is_number, refuse
+from dslda.families.base import Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.registry import is_built_in
+from dslda.families.scalars import SCALAR_SIGNATURE
 
-__all__ = ["canonical", "compile_response"]
+__all__ = ["canonical", "check_answers", "check_definition", "compile_response", "missing_members"]
+
+FUNCTIONS = (
+    "log_likelihood",
+    "first_derivative",
+    "second_derivative",
+    "third_derivative",
+    "information_weight",
+)
+
+ATTRIBUTES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a string of one line", lambda x: isinstance(x, str) and bool(x.strip()) and x.isprintable()),
+    "link": ("a string", lambda x: isinstance(x, str) and bool(x)),
+    "domain": ("an Interval", lambda x: isinstance(x, Interval)),
+    "auxiliary": ("'', 'trials' or 'event'", lambda x: x in ("", "trials", "event")),
+    "delta_transform": ("'log' or 'identity'", lambda x: x in ("log", "identity")),
+    "n_searched": ("a whole number of at least 0, or None", lambda x: x is None or _is_count(x)),
+    "max_classes": ("0 or 2", lambda x: _is_count(x) and x in (0, 2)),
+    "default_ridge": ("a number of at least 0", lambda x: is_number(x) and x >= 0.0),
+    "delta_bounds": (
+        "two numbers, the lower one first",
+        lambda x: len(x) == 2 and all(map(is_number, x)) and x[0] < x[1],
+    ),
+}
+"""The rule for each attribute of a family, in words and as a test."""
 
 _OF_OMEGA = float64(float64)
 _OF_Y = float64(float64, types.Array(float64, 1, "C", readonly=True))
@@ -199,3 +227,181 @@ def _omega_of_mean(a1: Callable[..., float], mean: float) -> float:
     if not low < 0.0 < high:
         return 0.0
     return float(optimize.brentq(lambda omega: a1(omega) - mean, *ends))
+
+
+def missing_members(family: type[Family] | Family) -> list[str]:
+    """Members that a family must define and does not; none for a class that can be instantiated."""
+    abstract: frozenset[str] = getattr(family, "__abstractmethods__", frozenset())
+    if isinstance(family, type) and not abstract:
+        return []
+    needed = ("name", "link", "domain", *FUNCTIONS)
+    return [*(name for name in needed if getattr(family, name, None) is None), *sorted(abstract)]
+
+
+def check_definition(family: Family) -> None:
+    """Refuse a family of the user's own that is incomplete, before anything is read.
+
+    Raises
+    ------
+    InputError
+        A member is missing or wrong.
+    """
+    kind = type(family)
+    if is_built_in(kind):
+        return
+    if missing := missing_members(family):
+        raise _misdefined(
+            family,
+            f"the class {kind.__name__} must define {', '.join(missing)}",
+            "docs/families.md has an example",
+        )
+    for name, (rule, holds) in ATTRIBUTES.items():
+        with asked(family, name):
+            value = getattr(family, name)
+            held = holds(value)
+        if not held:
+            raise family.fault(f"{name} must be {rule}, got {value!r:.60}")
+    for name in FUNCTIONS:
+        if not _is_compiled(getattr(family, name)):
+            raise _misdefined(
+                family,
+                f"{name} must be compiled for (y, omega, delta, aux), got {getattr(family, name)!r:.60}",
+                "write @staticmethod and below it @compile_response of dslda.families.own",
+            )
+    with asked(family, "options"):
+        options = family.options
+        plain = isinstance(options, dict) and all(map(_is_plain, options.values()))
+    if not plain:
+        raise family.fault(
+            "options must be plain values that a model can store (numbers, strings, None), got "
+            f"{options!r:.60}"
+        )
+    failure = ""
+    try:
+        with asked(family, "from_options"):
+            comes_back = kind.from_options(options).options == options
+    except InputError as error:
+        comes_back, failure = False, f" ({error.reason})"
+    if not comes_back:
+        raise _misdefined(
+            family,
+            f"must be made again from its options when a model is loaded, got {options!r:.60}{failure}",
+            f"make {kind.__name__} a frozen dataclass whose fields are its options",
+        )
+
+
+def check_answers(
+    family: Family,
+    moments: ResponseMoments,
+    *,
+    center: float,
+    scale: float,
+    responses: Sequence[float],
+    n_topics: int,
+) -> None:
+    """Ask a family of the user's own all that a fit will, at its start and a few responses.
+
+    Parameters
+    ----------
+    family : Family
+    moments : ResponseMoments
+        Of the scaled response.
+    center, scale : float
+        Of the scaling.
+    responses : sequence of float
+        A few of the data, in the user's units.
+    n_topics : int
+
+    Raises
+    ------
+    InputError
+        An answer is an error, not finite, or of the wrong shape or type.
+    """
+    if is_built_in(type(family)):
+        return
+    delta = family.start(moments)[2]
+    eta, _ = family.initial_coefficients(n_topics, moments)
+    y = (np.asarray(responses, dtype=np.float64) - center) / scale
+    auxiliaries = {"trials": (max(1.0, *responses),), "event": (0.0, 1.0)}.get(family.auxiliary, (1.0,))
+    omegas = sorted({float(eta.min()), float(eta.mean()), float(eta.max())})
+    cases = [(value, omega, aux) for value in y.tolist() for omega in omegas for aux in auxiliaries]
+    _check_functions(family, cases, delta)
+    profile = [
+        sum(_value(family, "log_likelihood", value, omega, probe, aux) for value, omega, aux in cases)
+        for probe in family.delta_probes(delta)
+    ]
+    family.update_delta(delta, np.array(profile), weight=float(len(cases)), gain=0.0)
+    for n in (n_topics, 1, 0):
+        m = eta[:n]
+        for v in (np.zeros(n), np.full(n, 0.1)):
+            family.variance(family.mean(m, v, delta), delta, np.ones(n))
+            family.probabilities(m, v, delta)
+    family.coefficients_to_user(eta, center, scale)
+
+
+def _check_functions(
+    family: Family, cases: Sequence[tuple[float, float, float]], delta: NDArray[np.float64]
+) -> None:
+    for name in FUNCTIONS:
+        for y, omega, aux in cases:
+            # compiled code reads beyond the end of delta in silence; its Python source does not
+            with np.errstate(all="ignore"):
+                try:
+                    getattr(family, name).py_func(y, omega, delta, aux)
+                except IndexError as error:
+                    raise family.fault(
+                        f"{name} must use no more of delta than the {len(delta)} that start gives, got {error}"
+                    ) from error
+                except Exception:  # Python fails where compiled code does not, as for the logarithm of 0
+                    pass
+            _value(family, name, y, omega, delta, aux)
+    weights = [_value(family, "information_weight", y, omega, delta, aux) for y, omega, aux in cases]
+    if min(weights) < 0.0 or not max(weights) > 0.0:
+        refuse(family, "information_weight", "numbers of at least 0, some of them above 0", min(weights))
+    for y, omega, aux in cases:
+        third = _value(family, "third_derivative", y, omega, delta, aux)
+        bend = _value(family, "second_derivative", y, omega, delta, aux)
+        if family.is_quadratic and abs(third) > 1e-9 * (1.0 + abs(bend)):
+            refuse(family, "third_derivative", "0, as is_quadratic says", third)
+        if family.is_exact_product:
+            # l without its terms in omega must not depend on omega
+            low, high = (
+                _value(family, "log_likelihood", y, x, delta, aux) - (y * x - math.exp(x)) / delta[0]
+                for x in (-0.5, 0.5)
+            )
+            if abs(high - low) > 1e-6 * (1.0 + abs(low)):
+                raise family.fault(
+                    "log_likelihood must be (y omega - exp(omega)) / delta[0] and a function of y and delta, as "
+                    "is_exact_product says, got another"
+                )
+
+
+def _value(
+    family: Family, name: str, y: float, omega: float, delta: NDArray[np.float64], aux: float
+) -> float:
+    """A compiled function of the family, finite."""
+    with asked(family, name):
+        value = float(getattr(family, name)(y, omega, delta, aux))
+    if not math.isfinite(value):
+        place = f"y={y:g}, omega={omega:g}, delta={delta.tolist()}"
+        raise family.fault(f"{name} must give a finite number, got {value} at {place}")
+    return value
+
+
+def _misdefined(family: Family, reason: str, remedy: str) -> InputError:
+    return InputError(reason, place=family.fault("").place, remedy=remedy)
+
+
+def _is_compiled(function: Any) -> bool:
+    if not isinstance(function, Dispatcher):
+        return False
+    compiled = function.overloads.get(SCALAR_SIGNATURE.args)
+    return compiled is not None and compiled.signature.return_type == float64
+
+
+def _is_count(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and x >= 0
+
+
+def _is_plain(x: Any) -> bool:
+    return x is None or isinstance(x, (str, bool)) or is_number(x)

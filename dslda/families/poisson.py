@@ -11,8 +11,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments, mean_of_exp
-from dslda.families.scalars import bounded_exp
+from dslda.families.base import Family, Interval, ResponseMoments, mean_of_exp
+from dslda.families.scalars import SCALAR_SIGNATURE, bounded_exp
 
 __all__ = ["Poisson"]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import InputError
-from dslda.families.base import Family
+
+if TYPE_CHECKING:
+    from dslda.families.base import Family
 
 __all__ = ["FAMILIES", "get_family", "is_built_in", "register"]
 
@@ -28,7 +30,7 @@ _BUILT_IN = {
 }
 
 
-class _Families(Mapping[str, type[Family]]):
+class _Families(Mapping[str, "type[Family]"]):
     """Every family by its name."""
 
     def __init__(self) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 
-from numba import float64, njit
+from numba import float64, njit, types
 
-__all__ = ["LARGEST_EXPONENT", "bounded_exp", "sigmoid", "softplus"]
+__all__ = ["LARGEST_EXPONENT", "SCALAR_SIGNATURE", "bounded_exp", "sigmoid", "softplus"]
+
+# Families reach the kernel as numba first-class functions, so that one compiled kernel serves them all.
+SCALAR_SIGNATURE = float64(float64, float64, types.Array(float64, 1, "C", readonly=True), float64)
 
 #: exp of it, times a response of 1e6 and squared, is still a double
 LARGEST_EXPONENT = 300.0

@@ -10,7 +10,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
-from dslda.families.base import SCALAR_SIGNATURE, Family, Interval, ResponseMoments
+from dslda.families.base import Family, Interval, ResponseMoments
+from dslda.families.scalars import SCALAR_SIGNATURE
 
 __all__ = ["StudentT"]
 

@@ -189,8 +189,6 @@ def extras_of(
     """
     from dataclasses import replace
 
-    from dslda.families.answers import is_in_domain
-
     design = record.design
     # inference takes no weight of a document; nor, without a response, its class or event
     plain = replace(design, weight=None)
@@ -200,7 +198,7 @@ def extras_of(
     elif record.parameters.n_classes is None:
         auxiliary = columns.get(design.auxiliary or "")
         family = record.family
-        if (bad := ~is_in_domain(family, y, auxiliary)).any():
+        if (bad := ~family.check(y, auxiliary)).any():
             row = int(np.argmax(bad))
             raise InputError(
                 f"must be one that family {record.spec.family} takes, got {y[row]:g} in row {row}",

@@ -39,15 +39,13 @@ __all__ = [
 
 def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
     """Predictions for a block of documents, their responses left out."""
-    # imported late: reading a model does not wait for compiled code
-    from dslda.families.answers import checked_mean, checked_probabilities
 
     block, parameters = counted.block, record.parameters
     family = record.family
     posterior, extras = inferred(record, counted, family)
     omega, variance = linear_predictor(record, posterior, extras)
-    mean = checked_mean(family, omega, variance, parameters.delta)
-    probabilities = checked_probabilities(family, omega, variance, parameters.delta)
+    mean = family.mean(omega, variance, parameters.delta)
+    probabilities = family.probabilities(omega, variance, parameters.delta)
     classes = record.classes
     if parameters.n_classes is not None and classes is not None:
         # argmax takes the first of equals

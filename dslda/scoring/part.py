@@ -217,10 +217,9 @@ def score_part(
     OutputError
         The file cannot be written.
     """
-    from dslda.families.registry import is_built_in, register
+    from dslda.families.registry import register
 
-    if not is_built_in(scorer.family):
-        register(scorer.family)
+    register(scorer.family)
     record = scorer.record
     tally = Tally(record.parameters.n_topics, record.reference)
     hashes: list[NDArray[np.uint64]] = []

@@ -7,13 +7,14 @@ response of training, to which its covariates and exposure are added.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from dslda.families.answers import asked
+from dslda.exceptions import InputError
 from dslda.families.base import Family
 
 __all__ = ["base_predictor", "class_shares"]
@@ -67,10 +68,13 @@ def base_predictor(
     nothing = np.zeros(1)
 
     def excess(omega: float) -> float:
-        return float(family.mean(np.array([omega]), nothing, delta)[0] - rate[0])
+        try:
+            return float(family.mean(np.array([omega]), nothing, delta)[0] - rate[0])
+        except InputError:  # a family of the user's own need not be finite this far out
+            return math.nan
 
     end = 1.0
-    with asked(family, "mean"), np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
         while end <= FARTHEST:
             if excess(-end) * excess(end) <= 0.0:
                 return np.array([optimize.brentq(excess, -end, end, xtol=1e-14)])

@@ -19,7 +19,7 @@ from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.exceptions import DataWarning, InputError, Note, warn
-from dslda.families.answers import check_answers
+from dslda.families.own import check_answers
 from dslda.model import Model
 from dslda.persistence.model_record import ModelRecord, TrainingSummary
 from dslda.training.base_rate import base_predictor

@@ -20,7 +20,6 @@ from dslda.engine.data.training_view import TrainingView
 from dslda.engine.executor import single_threaded_blas
 from dslda.evaluation.metrics import predictive_r2, predictive_r2_standard_error, share_standard_error
 from dslda.exceptions import DsldaError
-from dslda.families.answers import is_in_domain
 from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.persistence.model_record import HeldOut, ModelRecord
@@ -143,7 +142,7 @@ class _Collected:
         if not isinstance(self._family, Categorical):
             # what training would refuse is no measure: documents= may have left it out for that
             aux = None if design.auxiliary is None else taken.covariates[design.auxiliary]
-            y = np.where(is_in_domain(self._family, y, aux), y, np.nan)
+            y = np.where(self._family.check(y, aux), y, np.nan)
         # training refuses what has no logarithm, but asks nothing of documents that are kept from it
         with np.errstate(all="ignore"):
             scored = predict_block(

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dslda.engine.data.response_survey import Moments, Survey
 from dslda.exceptions import InputError
-from dslda.families.answers import check_definition, checked_scaling, is_in_domain
 from dslda.families.base import Family, ResponseMoments
 from dslda.families.categorical import Categorical
+from dslda.families.own import check_definition
 from dslda.families.registry import get_family, register
 from dslda.training.base_rate import class_shares
 from dslda.training.checks import ROUNDING, check_roles, check_values
@@ -118,7 +118,7 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     masses = survey.masses.get(training_set.column)
     if names is not None and masses is None:
         masses = survey.moments[training_set.column].weight * np.array([1.0 - moments.mean, moments.mean])
-    scaling = Scaling(*checked_scaling(given, moments))
+    scaling = Scaling(*map(float, given.scaling(moments)))
     design = Design(
         response=training_set.column,
         scaling=scaling,
@@ -154,7 +154,7 @@ def _survey(
             if (counts := class_counts(summary, names, values)) is not None:
                 return Survey(moments, {column: counts.astype(np.float64)})
         elif summary.distinct is not None:
-            if is_in_domain(family, np.array(summary.distinct), None).all():
+            if family.check(np.array(summary.distinct), None).all():
                 return Survey(moments)
         elif type(family).check is Family.check and (
             family.domain.contains(np.array([summary.minimum, summary.maximum])).all()

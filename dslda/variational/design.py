@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.families.interval import Interval
+from dslda.families.base import Interval
 from dslda.variational.parameters import Parameters, Scaling
 
 UNSCALED = Scaling()

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from dslda.families.answers import asked, checked_delta
 from dslda.families.base import Family
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
@@ -51,9 +50,7 @@ def m_step(
         step, gain = _coefficient_step(parameters, statistics, family=family, spec=spec)
         eta = eta + step[: len(parameters.eta)]
         zeta = zeta + step[len(parameters.eta) :]
-        with asked(family, "update_delta"):
-            new = family.update_delta(delta, statistics.profile, weight=statistics.labelled_weight, gain=gain)
-        delta = checked_delta(family, delta, new)
+        delta = family.update_delta(delta, statistics.profile, weight=statistics.labelled_weight, gain=gain)
         if family.has_dispersion_floor:
             # scaled responses have variance 1
             delta = np.concatenate([[max(delta[0], spec.dispersion_floor)], delta[1:]])

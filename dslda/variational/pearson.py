@@ -7,7 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.families.answers import checked_mean, checked_variance
 from dslda.families.base import Family
 from dslda.variational.design import AUX, EMPHASIS, WEIGHT
 
@@ -57,12 +56,12 @@ def pearson_sums(
     if family.auxiliary == "trials":
         counted &= aux > 1.0
     y, aux, weight = y[counted], aux[counted], weight[counted]
-    expected = checked_mean(family, mean[counted], variance[counted], delta)
+    expected = family.mean(mean[counted], variance[counted], delta)
     if family.auxiliary == "trials":
         expected = aux * expected
     # means at the very end of what is possible may give 0 / 0, and numbers too large to square
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-        scatter = checked_variance(family, expected, delta, aux)
+        scatter = family.variance(expected, delta, aux)
         if scatter is None:
             return 0.0, 0.0
         terms = weight * (y - expected) ** 2 / scatter

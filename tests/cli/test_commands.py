@@ -220,7 +220,7 @@ def test_counts_that_scatter_are_warned_of_and_a_family_with_an_option_is_one_of
     train = ("train", corpus, "--response", "cosponsors", "--out", out, "--topics", 1)
     plain = dslda(*train, "--family", "poisson")
     assert plain.code == 0, plain.err
-    assert "Poisson(dispersion='pearson') has standard" in plain.err
+    assert "take Poisson(dispersion='pearson') for --family" in plain.err
     error = load_model(out).coefficients()[0].standard_error
     module = "from dslda.families.poisson import Poisson\ncounts = Poisson(dispersion='pearson')\n"
     (tmp_path / "quasi_poisson.py").write_text(module)

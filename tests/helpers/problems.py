@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dslda.engine.em import Decision, EMState
-from dslda.families.base import SCALAR_SIGNATURE, STANDARDISED, Family, Interval, ResponseMoments
+from dslda.families.base import STANDARDISED, Family, Interval, ResponseMoments
 from dslda.families.categorical import Categorical
+from dslda.families.scalars import SCALAR_SIGNATURE
 from dslda.variational.estep import e_step
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.summary import ResponseSummary, merged_moments
 from dslda.engine.data.training_view import TrainingView
-from dslda.families.answers import is_in_domain
 from dslda.families.base import Family
 from dslda.variational.design import outside_of_role
 
@@ -159,7 +158,7 @@ def survey_block(
         if name is not None:
             note(role, columns[name], outside_of_role(role, columns[name]))
     if design.response not in n_levels:
-        note("response", y, known & ~is_in_domain(family, y, aux))
+        note("response", y, known & ~family.check(y, aux))
     weights = np.ones(len(y)) if block.weight is None else block.weight[rows]
     if design.weight is not None:
         weights = weights * columns[design.weight]

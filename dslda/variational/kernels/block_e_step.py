@@ -10,7 +10,7 @@ import numpy as np
 from numba import int64, njit, types
 from numpy.typing import NDArray
 
-from dslda.families.base import SCALAR_SIGNATURE
+from dslda.families.scalars import SCALAR_SIGNATURE
 from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEIGHT
 from dslda.variational.kernels.ascent import Ascent, ascend, make_trail
 from dslda.variational.kernels.document_entries import Observed, lay_out, load_entries

@@ -13,9 +13,8 @@ import pytest
 import dslda
 from dslda.cli.program import run
 from dslda.exceptions import InputError
-from dslda.families.answers import check_answers, check_definition, checked_scaling
 from dslda.families.base import Family, Interval, ResponseMoments, mean_of_exp
-from dslda.families.own import compile_response
+from dslda.families.own import check_answers, check_definition, compile_response
 from dslda.families.registry import FAMILIES
 from dslda.families.scalars import bounded_exp
 
@@ -188,7 +187,7 @@ def check(family: Family, n_topics: int = 3) -> None:
     """As training does."""
     check_definition(family)
     moments = ResponseMoments(3, 2.0, 1.0, 1.0, 3.0)
-    center, scale = checked_scaling(family, moments)
+    center, scale = family.scaling(moments)
     check_answers(family, moments, center=center, scale=scale, responses=(1.0, 2.0, 3.0), n_topics=n_topics)
 
 
