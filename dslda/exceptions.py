@@ -34,7 +34,7 @@ Words = Callable[[str], str | None]
 """Turns a reference, ``max_iter``, ``trials=``, ``overwrite=True`` or ``open_corpus()``, into the words of an interface; None
 where that has no such thing."""
 
-_REFERENCE = re.compile(r"\{([a-z_]+(?:=[^{}]*|\(\))?)\}")
+_REFERENCE = re.compile(r"\{([a-z_.]+(?:=[^{}]*|\(\))?)\}")
 
 
 def _as_python(reference: str) -> str:

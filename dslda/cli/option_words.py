@@ -27,7 +27,7 @@ def option_words(command: click.Command | None) -> Words:
 
     def words(reference: str) -> str | None:
         name, _, value = reference.partition("=")
-        if name == "register()":
+        if name == "dslda.families.registry.register()":
             return "--family MODULE:CLASS" if "family" in options else None
         if name.endswith("()"):
             return FUNCTIONS.get(name)

@@ -4,12 +4,12 @@ Conventions, stated once.
 
 - omega is the linear predictor eta'zbar + zeta'x + offset of a document with covariates x.
 - delta is the vector of the family's own parameters, shape (n_delta,): the dispersion first where there is one.
-- aux is one number more that some families need of a document: the trials of a binomial response, 1 for a duration that
-  ended and 0 for one that was cut off. It is 1 elsewhere.
+- aux is a further number of a document that some families need: the trials of a binomial response; 1 for a duration that
+  ended and 0 for one that was cut off. It is 1 for all others.
 - l(y, omega, delta, aux) = log p(y | omega). A family gives l and its first three derivatives in omega as compiled scalar
-  functions; E-step and M-step need nothing else of it (Blei and McAuliffe 2010, section 3; delta-method form in
-  docs/model.md). A family never sees a document: only y, moments of omega, delta and aux.
-- The response it sees is the scaled one (see :meth:`Family.scaling`).
+  functions; E-step and M-step need nothing else (Blei and McAuliffe 2010, section 3; delta-method form in docs/model.md).
+  A family never sees a document: only y, moments of omega, delta and aux.
+- y is the scaled response (see :meth:`Family.scaling`).
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class ResponseMoments:
-    """What a family may know of the training responses before the fit, on the user's scale.
+    """Moments of the training responses, on the user's scale.
 
     Attributes
     ----------
     n : int
-        Responses.
+        Number of responses.
     mean, variance, minimum, maximum : float
-        Of y; where documents have trials or exposures, of y per trial or unit of exposure.
+        Of y, or of y per trial or unit of exposure.
     """
 
     n: int
@@ -94,14 +94,14 @@ class ResponseMoments:
         return ResponseMoments(self.n, mean, self.variance / scale**2, minimum, maximum)
 
 
-#: of a response scaled to mean 0 and variance 1
+#: moments of a response scaled to mean 0 and variance 1
 STANDARDISED = ResponseMoments(2, 0.0, 1.0, -1.0, 1.0)
 
 
 class Family(ABC):
     """One response distribution with its link.
 
-    A new family is a new module with one subclass, registered in :mod:`dslda.families.registry`; users pass an instance of
+    A new family is a new module with one subclass and one line in :mod:`dslda.families.registry`; users pass an instance of
     their own. A family with options is a frozen dataclass of plain values, which models store by name.
 
     Attributes
@@ -112,22 +112,24 @@ class Family(ABC):
         The link function between E[y] and omega.
     domain : Interval
         Accepted responses, in the user's units.
+    domain_remedy : tuple of str
+        What a user can do about responses outside the domain.
     auxiliary : {"", "trials", "event"}
-        What `aux` means; "" where it is not used.
+        Meaning of `aux`; "" where it is not used.
     takes_exposure : bool
         Whether the expected response is proportional to an exposure of the document.
     uses_bound : bool
-        Of a response of classes: whether its expected log-likelihood is taken as the lower bound, and not by the delta
-        method (see :mod:`dslda.variational.kernels.class_e_step`). Others have one predictor and do not ask.
+        For classes only: the expected log-likelihood is a lower bound instead of the delta method's value (see
+        :mod:`dslda.variational.kernels.class_e_step`).
     is_exact_product : bool
-        l is (y omega - exp(omega)) / delta[0] and a function of y and delta: E[exp(omega)], a product over tokens, is then
-        taken exactly and not by the delta method (see :mod:`dslda.variational.kernels.exponential`).
+        l is (y omega - exp(omega)) / delta[0] plus a function of y and delta. E[exp(omega)], a product over tokens, is then
+        exact instead of the delta method's value (see :mod:`dslda.variational.kernels.exponential`).
     is_quadratic : bool
-        l is quadratic in omega: one full scoring step is exact. Others take damped steps.
+        l is quadratic in omega: one full scoring step is exact. Other families take damped steps.
     has_dispersion_floor : bool
-        delta[0] is the dispersion of a response scaled to variance 1, and kept above the floor of the settings.
+        delta[0] is the dispersion of a response scaled to variance 1 and stays above the floor of the settings.
     n_searched : int or None
-        How many of the first entries of delta are estimated, the others being fixed; None for all.
+        Number of leading entries of delta that are estimated, the others being fixed; None for all.
     delta_transform : {"log", "identity"}
         The scale on which delta is searched: "log" for positive parameters.
     delta_bounds : tuple of float
@@ -137,26 +139,27 @@ class Family(ABC):
         Largest number of named classes without order that the response may have; 0 for numbers, None for any number.
     constant_scatter : bool
         The scatter of y around its mean is the same at every mean, so that one interval of residuals fits all predictions.
-    scatter_remedy : str or tuple of str
+    scatter_remedy : tuple of str
         What a user can do where responses scatter more than the variance allows, which follows from the mean alone; empty
         for families that estimate the scatter.
     is_quasi : bool
-        Variances are those of the family times the Pearson dispersion of the fit: estimates are what they would be without,
-        standard errors its square root times as large. It takes :meth:`variance`.
+        The variance is that of the family times the Pearson dispersion of the fit. Estimates do not change; standard errors
+        grow by its square root. Needs :meth:`variance`.
     default_ridge : float
-        Precision of the Gaussian prior on the coefficients that is used unless the user names another. Above 0 where
-        coefficients may grow without bound (separable classes).
+        Default precision of the Gaussian prior on the coefficients. Above 0 where coefficients may grow without bound
+        (separable classes).
     """
 
     name: ClassVar[str]
     link: ClassVar[str]
     domain: ClassVar[Interval]
+    domain_remedy: ClassVar[tuple[str, ...]] = ("use {family='gaussian'}, which takes any number",)
     auxiliary: ClassVar[Literal["", "trials", "event"]] = ""
     takes_exposure: ClassVar[bool] = False
     uses_bound: ClassVar[bool] = True
     max_classes: ClassVar[int | None] = 0
     constant_scatter: ClassVar[bool] = False
-    scatter_remedy: ClassVar[str | tuple[str, ...]] = ()
+    scatter_remedy: ClassVar[tuple[str, ...]] = ()
     is_exact_product: ClassVar[bool] = False
     is_quadratic: ClassVar[bool] = False
     has_dispersion_floor: ClassVar[bool] = False
@@ -171,8 +174,8 @@ class Family(ABC):
     first_derivative: ClassVar[ScalarFunction]
     second_derivative: ClassVar[ScalarFunction]
     third_derivative: ClassVar[ScalarFunction]
-    #: compiled weight of a document in the information of the coefficients, never negative: minus the second derivative where
-    #: l is concave in omega, else its expectation or another upper bound
+    #: compiled weight of a document in the information of the coefficients, never negative: minus the second derivative if l
+    #: is concave in omega, else its expectation or another upper bound
     information_weight: ClassVar[ScalarFunction]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -201,16 +204,16 @@ class Family(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of this instance, as plain values: what a model stores beside the name."""
+        """The options of this instance, as plain values; a model stores them beside the name."""
         return {f.name: getattr(self, f.name) for f in fields(self)} if is_dataclass(self) else {}
 
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
-        """Center and scale of the response that the model is fitted to: ``(y - center) / scale``; by default unscaled."""
+        """Center and scale: the model is fitted to ``(y - center) / scale``; by default unscaled."""
         return 0.0, 1.0
 
     @abstractmethod
     def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
-        """Where EM starts, from the moments of the scaled response.
+        """Starting values of EM, from the moments of the scaled response.
 
         Returns
         -------
@@ -250,10 +253,10 @@ class Family(ABC):
     def variance(
         self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
     ) -> NDArray[np.float64] | None:
-        """Var(y) of responses with these means, shapes (D,), on the scale of the fit; None where nobody asks.
+        """Var(y) of responses with these means, shapes (D,), on the scale of the fit; None if it is not needed.
 
-        Families of counts give it: theirs follows from the mean, so that data can contradict it. The Pearson dispersion of a
-        model is how many times as much its responses scatter (see :mod:`dslda.variational.pearson`).
+        Families of counts give it: their variance follows from the mean, so that data can contradict it. The Pearson
+        dispersion of a model compares the two (see :mod:`dslda.variational.pearson`).
         """
         return None
 
@@ -267,9 +270,9 @@ class Family(ABC):
     ) -> NDArray[np.float64]:
         """New delta: one Newton step on the scale of :attr:`delta_transform`, uphill and at most 1 long in each parameter.
 
-        Coefficients and delta move at once, each by its own Newton step. On a quadratic objective two blocks that do so
-        never lower it, however they depend on each other; several parameters of delta stepping each for itself would,
-        so all their second derivatives are used.
+        Coefficients and delta move at once, each by its own Newton step. On a quadratic objective two such blocks never lower
+        it, however they depend on each other. More than two could, so all parameters of delta move in one step that uses
+        all their second derivatives.
 
         Parameters
         ----------
@@ -280,8 +283,8 @@ class Family(ABC):
         weight : float
             Sum of the weights of the documents with a response, above 0.
         gain : float
-            By how much the step of the coefficients raises the expected log-likelihood, to second order; exact for a
-            quadratic l. Other families leave it out.
+            Rise of the expected log-likelihood by the step of the coefficients, to second order: exact for a quadratic l.
+            Other families ignore it.
 
         Returns
         -------
@@ -300,8 +303,8 @@ class Family(ABC):
         bend = np.diag((up - 2.0 * here + down) / PROBE**2)
         for row, (i, j) in enumerate(_pairs(searched), start=1 + 2 * searched):
             bend[i, j] = bend[j, i] = (profile[row] - up[i] - up[j] + here) / PROBE**2
-        # Newton goes downhill along directions in which the curve bends upwards: there, as far as it may. Differences
-        # that rounding alone can make are no bend.
+        # Newton's step points downhill where the curve bends upwards: take its absolute value. A bend as small as rounding
+        # counts as none.
         values, vectors = np.linalg.eigh(bend)
         least = 1e-15 * abs(here) / PROBE**2 + 1e-300
         along = (vectors.T @ slope) / np.maximum(np.abs(values), least)
@@ -316,7 +319,7 @@ class Family(ABC):
         return new
 
     def delta_probes(self, delta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Where the E-step evaluates the log-likelihood for :meth:`update_delta`.
+        """Values of delta at which the E-step evaluates the log-likelihood for :meth:`update_delta`.
 
         Returns
         -------
@@ -338,10 +341,10 @@ class Family(ABC):
     ) -> NDArray[np.float64]:
         """Linear predictors, or coefficients of topics, for the response in the user's units.
 
-        The model is fitted to ``(y - center) / scale``. With an identity link its predictor is in units of the scaled
-        response, ``center + scale * omega`` in those of y. With a log link ``log E[y] = log(scale) + omega`` (center is 0).
-        Other links do not see the units of y. Differences of coefficients, and coefficients of covariates, change by the
-        factor `scale` with an identity link and not at all with the others.
+        The model is fitted to ``(y - center) / scale``. With an identity link, omega is ``center + scale * omega`` in units
+        of y. With a log link, ``log E[y] = log(scale) + omega`` (center is 0). Other links are free of the units of y.
+        Differences of coefficients, and coefficients of covariates, change by the factor `scale` with an identity link and
+        not at all with others.
 
         Parameters
         ----------
@@ -359,12 +362,12 @@ class Family(ABC):
         return omega + math.log(scale) if self.link == "log" else omega
 
     def check(self, y: NDArray[np.float64], aux: NDArray[np.float64] | None) -> NDArray[np.bool_]:
-        """Whether each response is in the domain; NaN (missing) is."""
+        """Whether each response is in the domain or missing (NaN)."""
         return self.domain.contains(y) | np.isnan(y)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Family:
-        """An instance with the options that a model has stored.
+        """An instance with stored options.
 
         Raises
         ------
@@ -376,11 +379,12 @@ class Family(ABC):
         except InputError:
             raise
         except TypeError:
-            raise InputError(f"family {cls.name} has no options {sorted(options)}") from None
-        # a class of the user's own may raise anything
+            raise InputError(f"has no options {sorted(options)}", place=f"family {cls.name}") from None
+        # a user's own class may raise anything
         except Exception as error:
             raise InputError(
-                f"family {cls.name} cannot be made with the options {dict(options)}: {type(error).__name__}: {error}"
+                f"cannot be made with the options {dict(options)}: {type(error).__name__}: {error}",
+                place=f"family {cls.name}",
             ) from error
 
 
@@ -391,9 +395,9 @@ def _pairs(n: int) -> Iterator[tuple[int, int]]:
 def mean_of_exp(m: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64]:
     """E[exp(omega)] = exp(m + v / 2), shapes (D,): the mean of families with a log link.
 
-    Exact in predictions, which are given the v for which it is (prod_n kappa_n, docs/model.md). With the variance of omega
-    in its place it would be that of a normal omega, which has no upper bound: short documents and coefficients of -40 for
-    a topic of zeros made predictions of 10^9. Constant beyond exp(700) and exp(-700).
+    Predictions pass the v that makes it exact (prod_n kappa_n, docs/model.md). The variance of omega would give the mean for
+    a normal omega, which has no upper bound: short documents, and coefficients of -40 for a topic of zeros, led to
+    predictions of 10^9. Constant beyond exp(700) and exp(-700).
     """
     mean: NDArray[np.float64] = np.exp(np.clip(m + 0.5 * v, -700.0, 700.0))
     return mean
@@ -406,7 +410,7 @@ def normal_expectation(
 ) -> NDArray[np.float64]:
     """E[function(omega)] for a normal omega of mean `m` and variance `v`, by Gauss-Hermite quadrature.
 
-    For means without a closed form. Unlike the delta method it keeps the range of the function, and what is monotone in m.
+    For means without a closed form. Unlike the delta method it keeps the range of the function and its monotonicity in m.
 
     Parameters
     ----------

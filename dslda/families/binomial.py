@@ -42,25 +42,29 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 
 
 class Binomial(Family):
-    """y ~ Binomial(trials, p) with log(p / (1 - p)) = omega; aux is the number of trials.
+    """y ~ Binomial(n, p): P(y) = (n choose y) p^y (1 - p)^(n - y), with log(p / (1 - p)) = omega and n = aux trials.
 
     Link: logit. Units: coefficient k is the log odds of a document that is all topic k; the mean is the probability of one
     trial. With one trial (the default) this is the Bernoulli response, 0 or 1, of logistic regression; with more, y of aux
     (helpful votes of all votes, correct answers of all questions). Trials of a document are taken to be independent.
 
-    Where topics separate the classes the likelihood rises for ever with the coefficients: the default ridge, a normal prior
-    of standard deviation 10 around their mean, keeps them finite, and is nothing beside a few hundred documents.
+    Where topics separate the classes, the likelihood grows with the coefficients without end. The default ridge, a normal
+    prior of standard deviation 10 around their mean, keeps them finite and is negligible beside a few hundred documents.
     Source: McCullagh and Nelder (1989), chapter 4.
     """
 
     name = "binomial"
     link = "logit"
     domain = Interval(0.0, low_closed=True, integer=True)
+    domain_remedy = (
+        "use {family='categorical'}, which takes numbers for classes",
+        "use {family='gaussian'}, which takes any number",
+    )
     auxiliary = "trials"
     max_classes = 2
     scatter_remedy = (
         "multiply standard errors by it: trials of a document depend on each other, or topics and covariates miss what tells "
-        "documents apart"
+        "documents apart",
     )
     n_searched = 0
     default_ridge = 0.01
@@ -72,7 +76,7 @@ class Binomial(Family):
     information_weight = staticmethod(_information_weight)
 
     def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
-        # one class only: as if half a trial of the other had been seen
+        # with one class only, pretend that half a trial of the other was seen
         p = min(max(moments.mean, 0.5 / moments.n), 1.0 - 0.5 / moments.n)
         return math.log(p / (1.0 - p)) if 0.0 < p < 1.0 else 0.0, 1.0, np.ones(1)
 

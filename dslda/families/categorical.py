@@ -16,19 +16,18 @@ __all__ = ["Categorical"]
 
 @dataclass(frozen=True)
 class Categorical(Family):
-    """p(y = c) proportional to exp(omega_c), omega_c = eta_c'zbar + zeta_c'x.
+    """P(y = c) = exp(omega_c) / sum_j exp(omega_j), omega_c = eta_c'zbar + zeta_c'x.
 
-    Link: softmax. Responses are codes 0, 1, ..., C - 1 of the classes. For unordered classes, two or more; the numbers have
-    no meaning but to tell classes apart. Coefficients are those of the log-odds; models report them so
-    that they sum to 0 over the classes.
+    Link: softmax. Responses are codes 0, 1, ..., C - 1 of two or more classes without order. Coefficients are log-odds;
+    models report them so that they sum to 0 over the classes.
 
     Parameters
     ----------
     n_classes : int
         C, at least 2.
     form : {"bound", "delta"}
-        How the expected log-likelihood is taken: a lower bound (Jensen's inequality), the default, since then the ELBO stays
-        one; or the delta method, which is closer and bounds nothing. See :mod:`dslda.variational.kernels.class_e_step`.
+        Form of the expected log-likelihood: a lower bound (Jensen's inequality), so that the ELBO stays one; or the delta
+        method, which is closer and bounds nothing. See :mod:`dslda.variational.kernels.class_e_step`.
     """
 
     n_classes: int = 2
@@ -43,9 +42,11 @@ class Categorical(Family):
 
     def __post_init__(self) -> None:
         if isinstance(self.n_classes, bool) or not isinstance(self.n_classes, int) or self.n_classes < 2:
-            raise InputError(f"n_classes must be a whole number of at least 2, got {self.n_classes!r}")
+            raise InputError(
+                f"must be a whole number of at least 2, got {self.n_classes!r}", parameter="n_classes"
+            )
         if self.form not in ("bound", "delta"):
-            raise InputError(f"form must be 'bound' or 'delta', got {self.form!r}")
+            raise InputError(f"must be 'bound' or 'delta', got {self.form!r}", parameter="form")
 
     @property
     def domain(self) -> Interval:  # type: ignore[override]
@@ -61,7 +62,7 @@ class Categorical(Family):
     def initial_coefficients(
         self, n_topics: int, moments: ResponseMoments
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        # each class favours the topics that are its number modulo K, so that every class has one to begin with
+        # class c favours topics c modulo K, so that every class starts with a topic
         eta = np.zeros((n_topics, self.n_classes))
         for place in range(max(n_topics, self.n_classes)):
             eta[place % n_topics, place % self.n_classes] = 1.0

@@ -44,9 +44,10 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 class Gamma(Family):
     """y ~ Gamma with mean mu = exp(omega) and variance delta mu^2.
 
-    Link: log. Units: those of y, whose log is the linear predictor; the fit divides y by its mean. For positive amounts with
-    a constant coefficient of variation sqrt(delta): prices, incomes, sizes, waiting times that all ended. delta is
-    estimated by maximum likelihood. Source: McCullagh and Nelder (1989), chapter 8.
+    Density: p(y) = y^(s - 1) exp(-s y / mu) (s / mu)^s / Gamma(s), s = 1 / delta. Link: log. Units: those of y, whose log is
+    the linear predictor; the fit divides y by its mean. For positive amounts with a constant coefficient of variation
+    sqrt(delta): prices, incomes, sizes, completed waiting times. delta is estimated by maximum likelihood.
+    Source: McCullagh and Nelder (1989), chapter 8.
     """
 
     name = "gamma"

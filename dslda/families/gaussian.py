@@ -40,11 +40,11 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 
 
 class Gaussian(Family):
-    """y ~ N(omega, delta), omega = eta'zbar.
+    """y ~ N(omega, delta): p(y) = exp(-(y - omega)^2 / (2 delta)) / sqrt(2 pi delta), mean omega.
 
-    Link: identity. Units: those of y. For real-valued responses (ratings, prices, scores) whose scatter does not depend
-    much on their level. l is quadratic in omega, so the delta-method E-step and one scoring step of the M-step are the
-    paper's exact updates (equations 14, 17 and 18).
+    Link: identity. Units: those of y. For real-valued responses (ratings, prices, scores) whose scatter hardly depends on
+    their level. l is quadratic in omega, so the delta-method E-step and one scoring step of the M-step are the paper's exact
+    updates (equations 14, 17 and 18).
     """
 
     name = "gaussian"
@@ -76,7 +76,6 @@ class Gaussian(Family):
     def update_delta(
         self, delta: NDArray[np.float64], profile: NDArray[np.float64], *, weight: float, gain: float
     ) -> NDArray[np.float64]:
-        # the sum of expected squared residuals, from the log-likelihood that holds it, less what the step takes off
-        # (paper, eq. 18)
+        # the log-likelihood holds the sum of expected squared residuals; the step of the coefficients lowers it (eq. 18)
         squares = -2.0 * delta[0] * (profile[0] + 0.5 * weight * math.log(2.0 * math.pi * delta[0]) + gain)
         return np.array([squares / weight])

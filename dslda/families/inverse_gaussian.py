@@ -43,11 +43,12 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 class InverseGaussian(Family):
     """y ~ inverse Gaussian with mean mu = exp(omega) and variance delta mu^3.
 
-    Link: log. Units: those of y, whose log is the linear predictor; the fit divides y by its mean. For positive amounts that
-    scatter even more with their level than a gamma response: first passage times, claims, sizes of bursts.
+    Density: p(y) = exp(-(y - mu)^2 / (2 delta mu^2 y)) / sqrt(2 pi delta y^3). Link: log. Units: those of y, whose log is
+    the linear predictor; the fit divides y by its mean. For positive amounts whose scatter grows with their level even faster
+    than a gamma response's: first passage times, claims, sizes of bursts.
 
-    l is not concave in omega below mu / 2, where the E-step leaves its bend out; the information is the expected one,
-    1 / (delta mu), never negative. Source: McCullagh and Nelder (1989), section 8.3 and table 2.1.
+    l is not concave in omega for y below mu / 2; there the E-step leaves out its curvature. The information is the expected
+    one, 1 / (delta mu), always positive. Source: McCullagh and Nelder (1989), section 8.3 and table 2.1.
     """
 
     name = "inverse_gaussian"

@@ -23,8 +23,8 @@ def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pr
     if size < 100.0:
         rising = math.lgamma(y + size) - math.lgamma(size) - y * math.log(size)
     else:
-        # log Gamma(y + size) / (Gamma(size) size^y) by Stirling's series: the difference of two logs of Gamma, each
-        # many orders larger, would be noise
+        # log Gamma(y + size) / (Gamma(size) size^y) by Stirling's series: the difference of two logs of Gamma, both many
+        # orders larger, would be noise
         total = size + y
         rising = (total - 0.5) * math.log1p(y / size) - y
         rising += (1.0 / total - 1.0 / size) / 12.0 - (1.0 / total**3 - 1.0 / size**3) / 360.0
@@ -59,10 +59,11 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 class NegativeBinomial(Family):
     """y ~ negative binomial with mean mu = exp(omega) and variance mu + alpha mu^2; delta = [alpha].
 
-    Link: log. Units: counts, or counts per unit of exposure. For counts that scatter more than their mean, as counts of what
-    people do in heaps (cosponsors, shares, replies) nearly always do. alpha is estimated; towards 0 this is the Poisson.
+    Density: p(y) = Gamma(y + 1 / alpha) / (Gamma(1 / alpha) y!) (alpha mu)^y (1 + alpha mu)^-(y + 1 / alpha). Link: log.
+    Units: counts, or counts per unit of exposure. For counts that scatter more than their mean, as counts of human acts
+    (cosponsors, shares, replies) nearly always do. alpha is estimated; its limit 0 is the Poisson.
 
-    l is concave in omega at any alpha. A ridge as for the Poisson.
+    l is concave in omega at any alpha. The ridge is that of the Poisson.
     Source: the NB2 form of Cameron and Trivedi (2013), section 3.3; Hilbe (2011).
     """
 
@@ -81,7 +82,7 @@ class NegativeBinomial(Family):
 
     def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
         mean = max(moments.mean, 0.5 / moments.n)
-        # the method of moments, which takes what the topics will explain for scatter too
+        # the method of moments; it counts what topics will explain as scatter
         alpha = min(max((moments.variance - mean) / mean**2, 0.01), 10.0)
         return math.log(mean), 1.0, np.array([alpha])
 

@@ -74,15 +74,15 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 
 
 class Ordinal(Family):
-    """P(y <= level j) = sigmoid(c_j - omega): the proportional odds model, with cutpoints c_0 = 0 < c_1 < c_2 ...
+    """P(y <= level j) = 1 / (1 + exp(omega - c_j)): the proportional odds model, with cutpoints c_0 = 0 < c_1 < c_2 ...
 
     Link: cumulative logit. For ordered levels whose distances mean nothing, written as whole numbers: stars, grades, degrees
-    of agreement, severities. The levels are the whole numbers from the lowest to the highest response of the training data,
-    21 at the most. Units: omega is the log odds of lying above the lowest level; a difference of coefficients is the log
-    odds ratio of lying above any level. zbar sums to 1, so eta holds the intercept and the first cutpoint is 0.
+    of agreement, severities. The levels are the whole numbers from the lowest to the highest training response, at most 21.
+    Units: omega is the log odds of lying above the lowest level; a difference of coefficients is the log odds ratio of lying
+    above any level. zbar sums to 1, so eta holds the intercept and the first cutpoint is 0.
 
-    delta holds the logs of the distances between neighbouring cutpoints, one less than there are cutpoints: levels stay in
-    order without a constraint. l is concave in omega.
+    delta holds the logs of the distances between neighbouring cutpoints, so that levels stay in order without a constraint.
+    l is concave in omega.
 
     The mean is the expected level in the numbers that stand for the levels; :meth:`probabilities` gives those of each level.
     Where topics separate the levels the ridge keeps coefficients finite, as for the binomial response.
@@ -93,7 +93,7 @@ class Ordinal(Family):
     link = "cumulative logit"
     domain = Interval(integer=True)
     delta_transform = "identity"
-    # of the logs: a distance of exp(-10) is a level that hardly anybody takes
+    # bounds of the logs: at a distance of exp(-10) hardly any response has the level
     delta_bounds = (-10.0, 10.0)
     default_ridge = 0.01
 

@@ -1,4 +1,4 @@
-"""A family of one's own: by its log-likelihood and derivatives, or as an exponential family.
+"""A user's own family: by its log-likelihood and derivatives, or as an exponential family.
 
 Either subclass :class:`~dslda.families.base.Family` and compile the scalar functions with :func:`compile_response`::
 
@@ -24,13 +24,12 @@ Either subclass :class:`~dslda.families.base.Family` and compile the scalar func
             return np.exp(m + v / 2)
 
 or, where omega is the natural parameter, give what Blei and McAuliffe (2010, section 3) call A and h to :func:`canonical`.
-Subclass ``dslda.testing.FamilyTests`` to find out whether it keeps what EM relies on, and
-:func:`~dslda.families.registry.register`
-the class before loading a model that was fitted with it.
+Subclass ``dslda.testing.FamilyTests`` to test that the family keeps what EM relies on, and
+:func:`~dslda.families.registry.register` the class before loading a model that was fitted with it.
 
-The functions are compiled where they are defined, and again in every process they are sent to. What is defined in the main
-script or a notebook travels whole; a family of a module is imported, so the module must be there on the workers too. Plain
-Python is enough, of numbers, :mod:`math`, ``numpy`` scalars and other compiled functions. They must stay finite for
+The functions are compiled in the process that defines them and again in every process that receives them. A family defined
+in the main script or a notebook travels whole; one defined in a module is imported, so the workers must have that module.
+Write plain Python with numbers, :mod:`math`, ``numpy`` scalars and other compiled functions. Results must stay finite for
 omegas of several hundred, of either sign (:mod:`dslda.families.scalars` helps).
 """
 
@@ -133,8 +132,8 @@ def canonical(
     domain : Interval
         Of y.
     link : str, default "canonical"
-        What to call the link in tables. "log" and "identity" have a meaning:
-        see :meth:`~dslda.families.base.Family.coefficients_to_user`.
+        Name of the link in tables. "log" and "identity" change the units of coefficients: see
+        :meth:`~dslda.families.base.Family.coefficients_to_user`.
     has_dispersion : bool, default False
         Whether delta is estimated; else it is 1.
     default_ridge : float, default 0
@@ -206,7 +205,7 @@ def canonical(
 
 
 def _compiled(function: Callable[..., float], signature: Any, arguments: str) -> Callable[..., float]:
-    """`function` compiled for one signature; one that is compiled already is compiled anew from its source."""
+    """`function` compiled for one signature, from its source if it is compiled already."""
     source = getattr(function, "py_func", function)
     if not callable(source):
         raise InputError(f"a function {arguments} must be given, got {function!r}")
@@ -215,12 +214,13 @@ def _compiled(function: Callable[..., float], signature: Any, arguments: str) ->
     except (NumbaError, TypeError) as error:
         raise InputError(
             f"{getattr(source, '__name__', source)!r} must be a function {arguments} of numbers that numba can compile, "
-            f"returning a number; write it with math functions and plain arithmetic. numba says: {error}"
+            f"returning a number; numba says: {error}",
+            remedy="write it with math functions and plain arithmetic",
         ) from error
 
 
 def _omega_of_mean(a1: Callable[..., float], mean: float) -> float:
-    """omega with A1(omega) = mean, or the end of the range searched: A1 rises."""
+    """omega with A1(omega) = mean, or 0 where there is none between -50 and 50; A1 is increasing."""
     ends = (-50.0, 50.0)
     with np.errstate(all="ignore"):
         low, high = (a1(end) - mean for end in ends)

@@ -44,27 +44,27 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 
 @dataclass(frozen=True)
 class Poisson(Family):
-    """y ~ Poisson(exp(omega)), omega = eta'zbar + log exposure.
+    """y ~ Poisson(mu): p(y) = mu^y exp(-mu) / y!, with mean and variance mu = exp(omega).
 
-    Link: log. Units: counts, or counts per unit of exposure (a document's length, time or population): coefficient k is the
-    log of the rate expected of a document that is all topic k. For counts of events that do not set each other off: votes,
-    citations, cosponsors. Where counts scatter more than their mean use ``negative_binomial``, which estimates by how much
-    and lets the response pull at the topics accordingly less.
+    Link: log. Units: counts, or counts per unit of exposure (a document's length, time or population). Coefficient k is the
+    log of the rate of a document that is all topic k. For counts of events that do not trigger each other: votes, citations,
+    cosponsors. If counts scatter more than their mean, use ``negative_binomial``: it estimates the scatter, and the response
+    pulls less at the topics.
 
-    E[exp(omega)] is a product over tokens, and taken exactly: in E-step, M-step, ELBO and prediction (docs/model.md).
+    E[exp(omega)] is a product over tokens. E-step, M-step, ELBO and prediction take it exactly (docs/model.md).
 
-    l is the likelihood itself, with dispersion 1: Blei and McAuliffe's update of one (their section 3.1) has no solution
-    (docs/model.md, erratum 4), and to divide l by one of Pearson's would leave EM an objective for each dispersion and none
-    to stop by. So `dispersion` changes no estimate, as in a quasi-Poisson regression: only how far they are trusted.
+    l is the likelihood itself, with dispersion 1. Blei and McAuliffe's update of the dispersion (their section 3.1) has no
+    solution (docs/model.md, erratum 4). Dividing l by Pearson's dispersion would give EM a new objective for each value and
+    no rule to stop by. So `dispersion` changes no estimate, only the standard errors, as in quasi-Poisson regression.
 
-    A topic whose documents all count 0 has no finite coefficient: hence the ridge, which is nothing beside one count.
+    A topic whose documents all count 0 has no finite coefficient; the ridge, negligible beside one count, keeps it finite.
     Source: McCullagh and Nelder (1989), chapter 6.
 
     Parameters
     ----------
     dispersion : {1, "pearson"}, default 1
-        What the variance is, divided by the mean. "pearson" estimates it by Pearson's X2 / (D - K - P) at the end of the fit,
-        and multiplies standard errors by its square root.
+        Variance divided by mean. "pearson" estimates it by Pearson's X2 / (D - K - P) at the end of the fit and multiplies
+        standard errors by its square root.
 
     Raises
     ------
@@ -95,8 +95,9 @@ class Poisson(Family):
     def __post_init__(self) -> None:
         if isinstance(self.dispersion, bool) or self.dispersion not in (1, "pearson"):
             raise InputError(
-                f"dispersion must be 1 or 'pearson', got {self.dispersion!r}; family negative_binomial estimates one that is "
-                "part of its likelihood"
+                f"must be 1 or 'pearson', got {self.dispersion!r}",
+                parameter="dispersion",
+                remedy="family negative_binomial estimates one that is part of its likelihood",
             )
 
     @property
@@ -104,7 +105,7 @@ class Poisson(Family):
         return self.dispersion == "pearson"
 
     def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
-        # all counts 0: as if half of one count had been seen
+        # if all counts are 0, pretend that half a count was seen
         return math.log(max(moments.mean, 0.5 / moments.n)), 1.0, np.ones(1)
 
     def mean(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILIES", "get_family", "is_built_in", "register"]
 
-# The module of each is its name. They are imported when they are asked for: a process loads, or compiles, the functions of
-# the family it uses and of no other.
+# Class by module, which has the family's name. Modules are imported on demand, so that a process loads, or compiles, only
+# the functions of the family it uses.
 _BUILT_IN = {
     "gaussian": "Gaussian",
     "student_t": "StudentT",
@@ -61,16 +61,17 @@ def get_family(name: str, options: Mapping[str, Any] | None = None) -> Family:
     Raises
     ------
     InputError
-        For an unknown name, with the one that is most like it and all that are known, or an option the family does not have.
+        The name is unknown, or the family has no such option.
     """
     try:
         kind = FAMILIES[name]
     except (KeyError, TypeError):
         close = get_close_matches(str(name).lower().replace("-", "_"), FAMILIES, n=1)
-        meant = f"did you mean {close[0]!r}? If" if close else "if"
+        own = "if it is your own, make it known with {dslda.families.registry.register()}"
         raise InputError(
-            f"family must be one of {', '.join(sorted(FAMILIES))}, got {name!r}; {meant} it is your own, register its class "
-            "before (dslda.families.registry.register)"
+            f"must be one of {', '.join(sorted(FAMILIES))}, got {name!r}",
+            parameter="family",
+            remedy=(*(f"did you mean {like!r}" for like in close), own),
         ) from None
     return kind.from_options({} if options is None else options)
 
@@ -78,23 +79,24 @@ def get_family(name: str, options: Mapping[str, Any] | None = None) -> Family:
 def register(family: type[Family]) -> type[Family]:
     """Make a family known by its name, so that models that use it can be loaded. Usable as a decorator.
 
-    A class of the same module and name takes the place of the one before: notebooks run their cells again.
+    A class of the same module and name replaces the previous one, since notebooks run their cells again.
 
     Raises
     ------
     InputError
-        It has no name, or the name is taken by another family.
+        The class has no name, or another family has it.
     """
     name = getattr(family, "name", None)
     if not isinstance(name, str) or not name:
         raise InputError(
-            f"a family must have a name, a string, got {name!r:.60} in the class {family.__qualname__}; write name = "
-            '"..." in it'
+            f"a family must have a name, a string, got {name!r:.60} in the class {family.__qualname__}",
+            remedy='write name = "..." in it',
         )
-    known = FAMILIES.get(family.name)
-    if known is not None and _origin(known) != _origin(family):
+    taken = FAMILIES.get(family.name)
+    if taken is not None and _origin(taken) != _origin(family):
         raise InputError(
-            f"family name {family.name!r} is taken by {known.__module__}.{known.__qualname__}; choose another"
+            f"family name {family.name!r} is taken by {taken.__module__}.{taken.__qualname__}",
+            remedy="choose another",
         )
     if family.name not in _BUILT_IN:
         FAMILIES.add(family)

@@ -56,16 +56,16 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 
 @dataclass(frozen=True)
 class StudentT(Family):
-    """y ~ omega + sqrt(delta[0]) times a Student t with df = delta[1] degrees of freedom.
+    """y = omega + sqrt(delta[0]) t, with t a Student t of df = delta[1] degrees of freedom; mean omega.
 
-    Link: identity. Units: those of y. For real-valued responses like the Gaussian's of which some are far off: wrong entries,
-    or truly heavy tails. A response is believed the less the farther it lies from its prediction, so that a few of them do
-    not pull topics and coefficients after them. delta[0] is the squared scale, estimated; the variance is
+    Density: p(y) proportional to (1 + (y - omega)^2 / (df delta[0]))^(-(df + 1) / 2). Link: identity. Units: those of y. For
+    real-valued responses with outliers: wrong entries, or truly heavy tails. The farther a response lies from its
+    prediction, the less it pulls at topics and coefficients. delta[0], the squared scale, is estimated; the variance is
     delta[0] df / (df - 2).
 
-    l is not concave beyond sqrt(df) scales, where the E-step leaves its bend out. The information is that of iteratively
-    reweighted least squares, an upper bound of minus the second derivative that makes a full step ascend (Lange, Little
-    and Taylor 1989).
+    l is not concave beyond sqrt(df) scales; there the E-step leaves out its curvature. The information is that of
+    iteratively reweighted least squares, an upper bound of minus the second derivative with which a full step ascends
+    (Lange, Little and Taylor 1989).
 
     Parameters
     ----------
@@ -96,13 +96,15 @@ class StudentT(Family):
 
     def __post_init__(self) -> None:
         if isinstance(self.df, bool) or not isinstance(self.df, (int, float)) or not 1.0 < self.df < math.inf:
-            raise InputError(f"df must be a finite number above 1, got {self.df!r}; the default is 4")
+            raise InputError(
+                f"must be a finite number above 1, got {self.df!r}", parameter="df", remedy="the default is 4"
+            )
 
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
         return moments.mean, math.sqrt(moments.variance)
 
     def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
-        # the scaled response has mean 0 and variance 1, some of which is the tails'
+        # the scaled response has mean 0 and variance 1, part of it from the tails
         return 0.0, 1.0, np.array([max(self.df - 2.0, 1.0) / self.df, float(self.df)])
 
     def mean(

@@ -45,21 +45,22 @@ def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  
 class Weibull(Family):
     """y ~ Weibull with scale exp(omega) and delta = [shape]; aux is 1 for a duration that ended, 0 for one that was cut off.
 
-    Link: log of the scale, which 63% of the durations do not reach; the mean is exp(omega) Gamma(1 + 1 / shape). Units: those
-    of y, whose log is the linear predictor; the fit divides y by its mean. For durations: until an answer, a sale, the
-    passing of a bill. A duration that was cut off (right-censored) says only that y is longer. Shape 1 is the exponential:
-    the chance to end does not change with age; below 1 it falls, above it rises.
+    Density: p(y) = s / y u exp(-u), u = (y / scale)^s, with shape s; P(longer than y) = exp(-u). Link: log of the scale,
+    which 63% of the durations do not reach; the mean is scale Gamma(1 + 1 / s). Units: those of y; the fit divides y by its
+    mean. For durations: until an answer, a sale, the passing of a bill. A duration that was cut off (right-censored) says
+    only that y is longer. With shape 1, the exponential, the chance to end does not change with age; below 1 it falls, above
+    1 it rises.
 
-    This is the accelerated failure time model; l is concave in omega. Topics without any ended duration have no finite
-    coefficient: hence the ridge. Source: Kalbfleisch and Prentice (2002), section 2.2 and chapter 3.
+    This is the accelerated failure time model; l is concave in omega. A topic without an ended duration has no finite
+    coefficient; the ridge keeps it finite. Source: Kalbfleisch and Prentice (2002), section 2.2 and chapter 3.
     """
 
     name = "weibull"
     link = "log"
     domain = Interval(0.0)
     auxiliary = "event"
-    # Beyond shape 10 durations scatter by less than 13%. l is an exponential of shape times omega: were a few documents
-    # fitted exactly, the delta method would be asked for more than it can say.
+    # Beyond shape 10 durations scatter by less than 13%. l is an exponential of shape times omega: if a few documents were
+    # fitted exactly, the delta method would fail.
     delta_bounds = (0.05, 10.0)
     default_ridge = 0.01
 

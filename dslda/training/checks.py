@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from dslda.corpus.summary import ResponseSummary
 from dslda.engine.data.response_survey import Survey
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.base import Family
@@ -150,7 +149,7 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
             )
         if role == "event" and name is not None and not survey.moments[name].maximum > 0.0:
             raise InputError(f"event {name!r} must be 1 for some document, got 0 for all")
-    what, summary, column = training_set.what, training_set.summary, training_set.column
+    what, column = training_set.what, training_set.column
     if not survey.moments[column].weight > 0.0:
         raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
     if survey.moments[column].minimum == survey.moments[column].maximum:
@@ -165,7 +164,7 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
     if not family.domain.contains(y).all():
         raise InputError(
             f"{what} must be {family.domain} for family {family.name}, got {wrong.value:g} {where}",
-            remedy=_other_family(family, summary),
+            remedy=family.domain_remedy,
         )
     if family.auxiliary == "trials" and roles.trials is not None:
         raise InputError(
@@ -174,12 +173,6 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
     if family.auxiliary == "trials":
         raise InputError(
             f"{what} must be 0 or 1 for family {family.name} without trials, got {wrong.value:g} {where}",
-            remedy=("name the column of the trials with {trials=}", _other_family(family, summary)),
+            remedy=("name the column of the trials with {trials=}", *family.domain_remedy),
         )
     raise InputError(f"{what} must be one that family {family.name} takes, got {wrong.value:g} {where}")
-
-
-def _other_family(family: Family, summary: ResponseSummary) -> str:
-    if not family.has_classes or summary.minimum < 0 or not summary.whole:
-        return "use {family='gaussian'}, which takes any number"
-    return "use {family='categorical'}, which takes numbers for classes"

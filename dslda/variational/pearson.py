@@ -1,4 +1,4 @@
-"""Pearson's statistic: how far the responses of a fit scatter around their means, against what the family allows."""
+"""Pearson's statistic: the scatter of responses around their means, relative to the family's variance."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dslda.variational.design import AUX, EMPHASIS, WEIGHT
 
 __all__ = ["has_pearson", "pearson_sums"]
 
-# so that the sum of them is a double, whatever a family says
+# the largest term, so that the sum stays finite
 _LARGEST = 1e200
 
 
 def has_pearson(family: Family, *, trials: bool) -> bool:
-    """Whether the family says how a response scatters, and data can contradict it; `trials` where documents have any."""
+    """Whether the family has a variance that data can contradict; `trials` tells whether documents have trials."""
     return type(family).variance is not Family.variance and (trials or family.auxiliary != "trials")
 
 
@@ -33,8 +33,8 @@ def pearson_sums(
 ) -> tuple[float, float]:
     """X2 = sum of w (y - mu)^2 / Var(y | mu) over documents with a response, and the sum of w.
 
-    Both are 0 where the family does not say how a response scatters. The one trial of a binomial response says nothing of
-    its scatter (McCullagh and Nelder 1989, chapter 4), and is left out. Summed to the last digit, in any order.
+    Both are 0 if the family has no variance. A single binomial trial says nothing about scatter (McCullagh and Nelder 1989,
+    chapter 4) and is left out. Sums are exact, so that the order of documents does not matter.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ def pearson_sums(
         Responses on the scale of the fit, NaN where missing.
     delta : ndarray of float64, shape (n_delta,)
     extras : ndarray of float64, shape (D, 4 + P), or None
-        As the E-step has them.
+        Of the E-step.
     mean, variance : ndarray of float64, shape (D,)
-        Of the linear predictor, as the E-step left them.
+        Of the linear predictor, after the E-step.
     counted : ndarray of bool, shape (D,)
-        Documents that take part if they have a response: those with a word.
+        Documents with a word, which take part if they have a response.
     """
     counted = counted & ~np.isnan(y)
     aux, weight = np.ones(len(y)), np.ones(len(y))
@@ -59,7 +59,7 @@ def pearson_sums(
     expected = family.mean(mean[counted], variance[counted], delta)
     if family.auxiliary == "trials":
         expected = aux * expected
-    # means at the very end of what is possible may give 0 / 0, and numbers too large to square
+    # extreme means may give 0 / 0, and numbers too large to square
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         scatter = family.variance(expected, delta, aux)
         if scatter is None:

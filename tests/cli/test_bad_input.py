@@ -116,7 +116,7 @@ TRAIN = {
     ),
     "unknown family": (
         ["reviews.corpus", "--response", "stars", "--family", "probit"],
-        "--family must be one of .*gaussian.*, got 'probit'; if it is your own, name it with --family MODULE:CLASS$",
+        "--family must be one of .*gaussian.*, got 'probit'; if it is your own, make it known with --family MODULE:CLASS$",
     ),
     "a family that is misspelt": (
         ["reviews.corpus", "--response", "stars", "--family", "ordnal"],

@@ -11,25 +11,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy import special, stats
+from scipy import stats
 
 from dslda.exceptions import InputError
 from dslda.families.base import Interval
 from dslda.families.own import canonical, compile_response
 from dslda.families.registry import FAMILIES, get_family, register
 from dslda.testing import FamilyTests
-from tests.helpers.own_families import Beta, CanonicalGaussian, CanonicalPoisson
+from tests.helpers.own_families import CanonicalGaussian, CanonicalPoisson, LogNormal
 
 
-class TestBeta(FamilyTests):
-    family = Beta()
-    responses = (1e-6, 0.2, 0.7, 0.999)
-    refused = (0.0, 1.0, -1.0, math.inf)
-    deltas = ((8.0,), (0.9,), (60.0,))
+class TestLogNormal(FamilyTests):
+    family = LogNormal()
+    responses = (1e-6, 0.2, 0.7, 1e6)
+    refused = (0.0, -1.0, math.inf)
+    deltas = ((0.3,), (0.02,), (2.0,))
 
     def sample(self, omega, delta, aux, generator):
-        mu = special.expit(omega)
-        return np.clip(generator.beta(mu * delta[0], (1 - mu) * delta[0]), 1e-300, 1 - 1e-16)
+        return generator.lognormal(omega, math.sqrt(delta[0]))
 
 
 class TestCanonicalPoisson(FamilyTests):
@@ -51,12 +50,11 @@ class TestCanonicalGaussian(FamilyTests):
         return generator.normal(omega, math.sqrt(delta[0]))
 
 
-def test_beta_is_scipys() -> None:
-    for y in (0.01, 0.3, 0.9):
+def test_log_normal_is_scipys() -> None:
+    for y in (0.01, 0.3, 9.0):
         for omega in (-2.0, 0.0, 1.3):
-            mu = special.expit(omega)
-            expected = stats.beta.logpdf(y, 7.0 * mu, 7.0 * (1 - mu))
-            assert_allclose(Beta.log_likelihood(y, omega, np.array([7.0]), 1.0), expected, rtol=1e-12)
+            expected = stats.lognorm.logpdf(y, math.sqrt(0.7), scale=math.exp(omega))
+            assert_allclose(LogNormal.log_likelihood(y, omega, np.array([0.7]), 1.0), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -154,26 +152,28 @@ def test_what_numba_cannot_compile_is_said_with_its_name() -> None:
 
 
 def test_own_families_are_found_by_name_once_registered() -> None:
-    assert "beta" not in FAMILIES
+    assert "log_normal" not in FAMILIES
     try:
-        assert register(Beta) is Beta
-        assert isinstance(get_family("beta"), Beta)
-        register(Beta)  # a cell that is run again
+        assert register(LogNormal) is LogNormal
+        assert isinstance(get_family("log_normal"), LogNormal)
+        register(LogNormal)  # a cell that is run again
 
-        class Other(Beta):
+        class Other(LogNormal):
             pass
 
-        with pytest.raises(InputError, match=r"family name 'beta' is taken by .*Beta; choose another"):
+        with pytest.raises(
+            InputError, match=r"family name 'log_normal' is taken by .*LogNormal; choose another"
+        ):
             register(Other)
     finally:
-        FAMILIES._registered.pop("beta", None)
+        FAMILIES._registered.pop("log_normal", None)
 
-    class Gaussian(Beta):
+    class Gaussian(LogNormal):
         name = "gaussian"
 
     with pytest.raises(InputError, match=r"taken by dslda\.families\.gaussian\.Gaussian"):
         register(Gaussian)
-    with pytest.raises(InputError, match="family poisson has no options"):
+    with pytest.raises(InputError, match="family poisson: has no options"):
         get_family("poisson", {"df": 4})
 
 

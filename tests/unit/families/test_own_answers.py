@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ import dslda
 from dslda.cli.program import run
 from dslda.exceptions import InputError
 from dslda.families.base import Family, Interval, ResponseMoments, mean_of_exp
+from dslda.families.gaussian import Gaussian
 from dslda.families.own import check_answers, check_definition, compile_response
 from dslda.families.registry import FAMILIES
 from dslda.families.scalars import bounded_exp
@@ -208,6 +210,16 @@ def test_a_right_one_is_none_of_them() -> None:
         check(Right(), n_topics)
     with pytest.raises(InputError, match=r"must be made again from its options .* a frozen dataclass"):
         check_definition(WithArgument(3))
+
+
+def test_answers_are_checked_in_other_processes_and_in_subclasses_of_built_in_families() -> None:
+    travelled = cloudpickle.loads(cloudpickle.dumps(type("Wrong", (Right,), {"mean": gives(None)})()))
+    shifted = type("Shifted", (Gaussian,), {"name": "shifted", "mean": lambda self, m, v, delta: m[:-1]})()
+    for family in (travelled, shifted):
+        with pytest.raises(InputError) as refused:
+            family.mean(np.zeros(3), np.zeros(3), np.ones(1))
+        assert refused.value.place == f"family {family.name!r}"
+        assert refused.value.reason.startswith("mean must give an array of float64 of shape (3,)")
 
 
 @pytest.fixture

@@ -311,7 +311,9 @@ def test_a_family_of_ones_own_must_be_known_to_predict(tmp_path: Path) -> None:
     spec = FitSpec(n_topics=3, family="tweedie")
     write_model(replace(a_record(), spec=spec), tmp_path / "a.model")
     model = load_model(tmp_path / "a.model")
-    with pytest.raises(InputError, match=r"'tweedie'.*register its class"):
+    with pytest.raises(
+        InputError, match=r"'tweedie'.*make it known with dslda\.families\.registry\.register"
+    ):
         model.predict(["apple"])
 
 
