@@ -150,8 +150,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
     ----------
     n_topics : int, default 20
     family : str or Family, default "gaussian"
-        Distribution of the response: "gaussian", "poisson", "negative_binomial", "gamma", "inverse_gaussian", "weibull",
-        "ordinal", "student_t" or your own; see docs/families.md.
+        Distribution of the response: one for numbers of those in docs/families.md, such as "poisson", or your own.
     doc_topic_prior : float, None, "auto" or "asymmetric", default None
         Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics. "auto"
         estimates one number, "asymmetric" one for each topic.

@@ -13,6 +13,7 @@ from dslda.cli.options import OUTPUT, Command, chosen_client, cluster_options, j
 from dslda.cli.own_family import named_family
 from dslda.cli.program import Interrupted, Session
 from dslda.exceptions import DsldaError, InputError
+from dslda.families.registry import FAMILIES
 from dslda.settings import SETTINGS, Setting
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
@@ -102,8 +103,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     default=FitSpec().family,
     show_default=True,
     metavar="NAME|MODULE:CLASS",
-    help="Of the response: gaussian, student_t, poisson, negative_binomial, binomial, categorical, ordinal, gamma, "
-    "inverse_gaussian or weibull; or a class of your own, which workers must be able to import.",
+    help=f"Of the response: {', '.join(FAMILIES)}; or a class of your own, which workers must be able to import.",
 )
 @click.option(
     "--covariates",
