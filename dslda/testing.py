@@ -1,4 +1,4 @@
-"""What a response family must keep, as tests to inherit. Needs pytest to run.
+"""Conformance tests of response families, for users to inherit. Running them needs pytest.
 
 ::
 
@@ -10,16 +10,16 @@
         def sample(self, omega, delta, aux, generator):
             return generator.exponential(np.exp(omega))
 
-Every test of :class:`FamilyTests` then runs for that family, as it does for those of dslda.
+Every test of :class:`FamilyTests` then runs for that family, as it does for the families of dslda.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.testing import assert_allclose
@@ -41,7 +41,7 @@ _N_TERMS = 12
 
 
 def moments_of(y: Sequence[float] | NDArray[np.float64]) -> ResponseMoments:
-    """Moments of responses, those missing (NaN) left out."""
+    """Moments of the responses that are not missing (NaN)."""
     values = np.asarray(y, dtype=np.float64)
     values = values[~np.isnan(values)]
     return ResponseMoments(
@@ -57,17 +57,17 @@ class FamilyTests:
     family : Family
         An instance.
     responses : sequence of float
-        At least two different values inside the domain, in the user's units, the smallest and largest that occur among them.
+        At least two different values inside the domain, in the user's units, with the smallest and largest that occur.
     refused : sequence of float
         Values outside the domain.
     auxiliary : sequence of float
-        Values of aux to go through; with trials, none below the largest response. Default 1.
+        Values of aux to test; with trials, none below the largest response. Default 1.
     deltas : sequence of sequence of float
-        Values of delta to go through; by default the family's start. The first is that of the simulated corpus.
+        Values of delta to test; by default the family's start. The first is that of the simulated corpus.
     coefficients : sequence of float
-        Of the topics of the simulated corpus, at most four that lie well apart.
+        True coefficients of the simulated corpus: at most four, well apart.
     tolerance : float
-        Largest error of a coefficient estimated from 800 documents of the simulated corpus.
+        Largest error of a coefficient estimated from the 800 documents of the simulated corpus.
     """
 
     family: ClassVar[Family]
@@ -158,7 +158,7 @@ class FamilyTests:
             assert_allclose(self.family.scaling(moments_of(1000.0 * y)), [1000.0 * center, 1000.0 * scale])
 
     def test_start_is_finite(self) -> None:
-        for y in (self.responses, self.responses[:1] * 3, self.responses[-1:]):
+        for y in (self.responses, [self.responses[0]] * 3, self.responses[-1:]):
             middle, spread, delta = self.family.start(self._scaled_moments(y))
             assert math.isfinite(middle)
             assert 0.0 < spread < math.inf
@@ -241,7 +241,7 @@ class FamilyTests:
 
     def test_compiled_e_step_equals_the_readable_one(self) -> None:
         for granularity in ("term", "token"):
-            states, y, parameters, aux = self._documents(seed=2, granularity=granularity)
+            _, y, parameters, aux = self._documents(seed=2, granularity=granularity)
             n_sweeps = 2
             indptr, terms, counts = self._csr(2)
             extras = neutral_extras(len(y), 0)
@@ -256,9 +256,7 @@ class FamilyTests:
                 family=self.family,
                 extras=extras,
             )
-            for d in range(len(states)):
-                own = slice(indptr[d], indptr[d + 1])
-                state = one_predictor.cold_start(terms[own], counts[own], parameters, granularity=granularity)
+            for d, state in enumerate(self._cold_starts(2, len(y), parameters, granularity)):
                 for _ in range(n_sweeps):
                     state = one_predictor.sweep(
                         state, y[d], parameters, family=self.family, rho=1.0, offset=0.2, aux=aux[d]
@@ -321,13 +319,13 @@ class FamilyTests:
             )
             parameters = m_step(parameters, statistics, family=self.family, spec=spec)
         distance = np.abs(drawn.topics[:, np.newaxis] - parameters.topics.T).sum(axis=2)
-        _, found = optimize.linear_sum_assignment(distance)
-        estimate = self.family.coefficients_to_user(parameters.eta[found], center, scale)
+        _, order = optimize.linear_sum_assignment(distance)
+        estimate = self.family.coefficients_to_user(parameters.eta[order], center, scale)
         assert np.abs(estimate - eta).max() < self.tolerance, (estimate, parameters.delta)
 
     # ---- what the tests are made of -------------------------------------------------------------
 
-    def _functions(self) -> list:
+    def _functions(self) -> list[Callable[..., float]]:
         family = self.family
         return [
             family.log_likelihood,
@@ -369,7 +367,7 @@ class FamilyTests:
             for omega, d, aux in cases
         ]
 
-    def _csr(self, seed: int, n: int = 8) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    def _csr(self, seed: int, n: int = 8) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
         generator = np.random.default_rng(seed)
         sizes = generator.integers(1, 6, n)
         terms = [np.sort(generator.choice(_N_TERMS, size, replace=False)) for size in sizes]
@@ -378,6 +376,16 @@ class FamilyTests:
             np.concatenate(terms).astype(np.int32),
             generator.integers(1, 4, int(sizes.sum())).astype(np.int32),
         )
+
+    def _cold_starts(
+        self, seed: int, n: int, parameters: Parameters, granularity: str
+    ) -> list[one_predictor.DocumentState]:
+        indptr, terms, counts = self._csr(seed, n)
+        terms, counts = terms.astype(np.int64), counts.astype(np.int64)
+        return [
+            one_predictor.cold_start(terms[i:j], counts[i:j], parameters, granularity=granularity)
+            for i, j in pairwise(indptr)
+        ]
 
     def _documents(
         self, *, seed: int, n_documents: int = 8, granularity: str = "token"
@@ -390,13 +398,9 @@ class FamilyTests:
         parameters = Parameters(
             topics / topics.sum(axis=0), np.full(3, 0.5), np.array([-0.4, 0.1, 0.5]), delta
         )
-        indptr, terms, counts = self._csr(seed, n_documents)
-        states = []
-        for d in range(n_documents):
-            own = slice(indptr[d], indptr[d + 1])
-            state = one_predictor.cold_start(terms[own], counts[own], parameters, granularity=granularity)
+        states = self._cold_starts(seed, n_documents, parameters, granularity)
+        for state in states:
             state.phi = generator.dirichlet(np.full(3, 0.5), len(state.phi))
-            states.append(state)
         truth = np.array(self.coefficients, dtype=np.float64)[[0, -1, 0]]
         omega = np.array([state.copies @ (state.phi @ truth) / state.length for state in states])
         y = np.concatenate(

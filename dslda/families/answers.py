@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import DsldaError
+from dslda.families.registry import is_built_in
 
 if TYPE_CHECKING:
     from dslda.families.base import Family, ResponseMoments
@@ -26,13 +27,15 @@ Array = NDArray[np.float64]
 
 
 @contextmanager
-def asked(family: Family, member: str) -> Iterator[None]:
-    """Turn an error of the user's code into one that names family and member."""
+def asked(family: Family, member: str, failures: type[Exception] = Exception) -> Iterator[None]:
+    """Turn an error of the user's code into one that names family and member; `failures` are the errors it can raise."""
     try:
         yield
     except (DsldaError, MemoryError):
         raise
-    except Exception as error:
+    except failures as error:
+        if is_built_in(type(family)):
+            raise
         raise family.fault(f"{member} failed with {type(error).__name__}: {error}") from error
 
 
