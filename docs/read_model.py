@@ -18,7 +18,7 @@ import zarr
 
 IDENTITY = ("gaussian", "student_t")
 LOG = ("poisson", "negative_binomial", "gamma", "inverse_gaussian")
-LOGIT = ("binomial",)
+LOGIT = ("binomial", "beta")
 
 
 def read_model(path):

@@ -27,6 +27,7 @@ _BUILT_IN = {
     "gamma": "Gamma",
     "inverse_gaussian": "InverseGaussian",
     "weibull": "Weibull",
+    "beta": "Beta",
 }
 
 

@@ -320,7 +320,7 @@ def test_two_names_are_a_binomial_response(bills: Path, dslda: Dslda, tmp_path: 
         (("--response", "area", "--family", "binomial"), "has 3 names .*use --family categorical"),
         (
             ("--response", "area", "--family", "softmax"),
-            "family must be one of binomial, categorical, .*'softmax'",
+            "family must be one of beta, binomial, categorical, .*'softmax'",
         ),
         (
             ("--response", "cosponsors", "--family", "gamma"),

@@ -132,6 +132,17 @@ class TestWeibull(FamilyTests):
         return np.exp(omega) * generator.weibull(delta[0], len(omega))
 
 
+class TestBeta(FamilyTests):
+    family = get_family("beta")
+    responses = (1e-6, 0.2, 0.7, 1.0 - 1e-9)
+    refused = (0.0, 1.0, -1.0, math.inf)
+    deltas = ((8.0,), (0.9,), (60.0,), (5e4,))
+
+    def sample(self, omega, delta, aux, generator):
+        mu = special.expit(omega)
+        return np.clip(generator.beta(mu * delta[0], (1 - mu) * delta[0]), 1e-300, 1 - 1e-16)
+
+
 def conforming() -> set[type]:
     kinds, waiting = set(), [FamilyTests]
     while waiting:
@@ -165,6 +176,7 @@ DENSITIES = {
         lambda y, o: stats.invgauss.logpdf(y, 0.7 * math.exp(o), scale=1 / 0.7),
     ),
     "weibull": ([1.7], 1.0, lambda y, o: stats.weibull_min.logpdf(y, 1.7, scale=math.exp(o))),
+    "beta": ([7.0], 1.0, lambda y, o: stats.beta.logpdf(y, 7.0 * special.expit(o), 7.0 * special.expit(-o))),
 }
 
 
@@ -179,7 +191,7 @@ def test_density_is_scipys_and_sums_to_one(name: str, omega: float) -> None:
     delta, aux, expected = DENSITIES[name]
     family, delta = get_family(name), np.array(delta)
     top = {"ordinal": 3, "binomial": 9}.get(name, 400)
-    values = np.arange(top + 1.0) if family.domain.integer else [-3.0, 0.2, 1.0, 6.0]
+    values = np.arange(top + 1.0) if family.domain.integer else [-3.0, 0.2, 0.99, 1.0, 6.0]
     inside = [y for y in values if family.domain.contains(np.array([y]))[0]]
     for y in inside[:12]:
         np.testing.assert_allclose(
@@ -193,7 +205,8 @@ def test_density_is_scipys_and_sums_to_one(name: str, omega: float) -> None:
         assert sum(map(density, values)) == pytest.approx(1.0, rel=1e-10)
     else:
         low = max(family.domain.low, -math.inf)
-        total = sum(integrate.quad(density, a, b)[0] for a, b in [(low, 0.5), (0.5, math.inf)])
+        high = family.domain.high
+        total = sum(integrate.quad(density, a, b)[0] for a, b in [(low, 0.5), (0.5, high)])
         assert total == pytest.approx(1.0, rel=1e-6)
 
 

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 from scipy import optimize, special, stats
 from statsmodels.discrete.discrete_model import NegativeBinomial
 from statsmodels.miscmodels.ordinal_model import OrderedModel
+from statsmodels.othermod.betareg import BetaModel
 
 from dslda.families.base import Family
 from dslda.families.registry import FAMILIES, get_family
@@ -74,6 +75,8 @@ def drawn(family: str, *, n: int = 400) -> Known:
             end = generator.exponential(4.0, n)
             aux = (y <= end).astype(float)
             y = np.minimum(y, end)
+        case "beta":
+            y = generator.beta(8.0 * special.expit(omega), 8.0 * special.expit(-omega))
     return Known(zbar, x, np.asarray(y, dtype=np.float64), aux, offset)
 
 
@@ -170,6 +173,9 @@ def reference_fit(name: str, known: Known) -> tuple[np.ndarray, np.ndarray]:
 
             p = maximum_likelihood(known, censored, np.zeros(5))
             return p[:4], np.exp(p[4:])
+        case "beta":
+            result = BetaModel(y, design).fit(disp=False, method="newton", tol=1e-12)
+            return result.params[:4], np.exp(result.params[4:])
         case "student_t":
 
             def density(y, omega, free, aux):
