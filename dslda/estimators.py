@@ -459,7 +459,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         named = chosen_family(settings["family"])
         if named is not None and not named.has_classes:
             raise InputError(
-                f"must be 'auto' or one of classes, 'binomial' or 'categorical', got {settings['family']!r:.60}",
+                f"must be 'auto', 'binomial' or 'categorical', got {settings['family']!r:.60}",
                 parameter="family",
                 remedy="ordered levels, counts and other numbers are for SLDARegressor, such as "
                 "SLDARegressor(family='ordinal'), whose model_.predict_proba has the probabilities of the levels",

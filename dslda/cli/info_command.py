@@ -11,6 +11,7 @@ import click
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.exceptions import FormatError
 from dslda.persistence.training_profile import LEFT_OUT
+from dslda.settings import stored
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "iterations", f"{training.n_iterations} ({how})"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"
     yield "elbo", f"{model.trace['elbo'][-1]:.6f}" if "elbo" in model.trace else "not known"
-    yield "settings", _stated({name: getattr(model.spec, name) for name in model.spec.__slots__})
+    yield "settings", _stated(stored({name: getattr(model.spec, name) for name in model.spec.__slots__}))
     if model.text_settings is not None:
         yield from _settings(model.text_settings)
     yield "corpus hash", model.record.corpus_hash or "not trained on a stored corpus"
@@ -234,8 +235,7 @@ def _without_frequent(share: float | None) -> str:
 
 def _stated(values: dict[str, Any]) -> str:
     """Settings with their values, without those that are not given or are the family's own."""
-    # by their public names, and by those of stored checkpoints
-    values = values | {name: "1/K" for name in ("doc_topic_prior", "alpha") if values.get(name, "") is None}
+    values = values | ({"alpha": "1/K"} if values.get("alpha", "") is None else {})
     return ", ".join(f"{n}={_told(value)}" for n, value in values.items() if value not in (None, {}, [], ()))
 
 

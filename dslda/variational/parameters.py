@@ -127,7 +127,7 @@ class FitSpec:
             setting.check(getattr(self, name))
         if self.topic_estimation == "variational" and self.topic_prior < LEAST_VARIATIONAL_PRIOR:
             raise InputError(
-                f"must be at least {LEAST_VARIATIONAL_PRIOR} where topic_estimation is 'variational', "
+                f"must be at least {LEAST_VARIATIONAL_PRIOR} for variational topics, "
                 f"got {self.topic_prior!r}",
                 parameter="topic_prior",
                 remedy="below that a term is all but impossible in topics that lack it",

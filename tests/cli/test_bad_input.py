@@ -108,11 +108,11 @@ TRAIN = {
     ),
     "no prior for topics that are distributions": (
         ["reviews.corpus", "--response", "stars", "--topic-estimation", "variational", "--topic-prior", "0"],
-        "--topic-prior must be at least 0.005 where --topic-estimation is 'variational', got 0",
+        "--topic-prior must be at least 0.005 for variational topics, got 0",
     ),
     "alpha is a word": (
         ["reviews.corpus", "--response", "stars", "--alpha", "some"],
-        "must be 1/K, auto, asymmetric or a number",
+        "must be one of 1/K\\|X\\|auto\\|asymmetric",
     ),
     "unknown family": (
         ["reviews.corpus", "--response", "stars", "--family", "probit"],

@@ -315,7 +315,7 @@ def test_two_names_are_a_binomial_response(bills: Path, dslda: Dslda, tmp_path: 
     [
         (
             ("--response", "area"),
-            "family gaussian needs numbers, and response 'area' has 3 names .*'categorical'",
+            "family gaussian needs numbers, and response 'area' has 3 names .*--family categorical",
         ),
         (("--response", "area", "--family", "binomial"), "has 3 names .*use --family categorical"),
         (
@@ -417,7 +417,7 @@ def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> N
     assert [float(r["coefficient"]) for r in found] == [c.coefficient for c in model.coefficients()]
     assert [float(r["standard_error"]) for r in found] == [c.standard_error for c in model.coefficients()]
     assert [r["words"].split() for r in found] == [list(t.words) for t in model.topics(top=3)]
-    assert "has none: leave it out" in dslda("topics", made / "stars.model", "--covariates").error
+    assert "has none; leave it out" in dslda("topics", made / "stars.model", "--covariates").error
 
 
 def test_topics_are_a_table_with_its_caption_on_a_terminal(made: Path) -> None:

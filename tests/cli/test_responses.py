@@ -335,7 +335,7 @@ BAD: dict[str, tuple[Y, tuple[str, ...], int, str]] = {
         lambda i: i % 4,
         ("--weight", "nothing"),
         2,
-        "error: weight 'nothing' must be above 0 for some document with response 'y', got 0 for all",
+        "error: --weight 'nothing' must be above 0 for some document with response 'y', got 0 for all",
     ),
 }
 

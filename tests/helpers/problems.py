@@ -205,6 +205,8 @@ def wild_responses(
         y = rng.integers(0, rng.integers(2, 8), n).astype(float)
     elif family.domain.integer:
         y = np.minimum(np.floor(size * rng.pareto(1.0, n)), 1e6)
+    elif family.domain.high == 1.0:
+        y = np.clip(rng.beta(*rng.uniform(0.05, 5.0, 2), n), 1e-12, 1.0 - 1e-12)
     elif family.domain.low == 0.0:
         y = size * np.exp(rng.normal(0.0, rng.uniform(0.1, 3.0), n))
         aux = (rng.random(n) < 0.7).astype(float) if family.auxiliary == "event" else aux

@@ -26,7 +26,7 @@ def test_new_documents_are_predicted_alike_from_memory_and_from_files(tmp_path: 
     model = dslda.load_model(tmp_path / "y.model")
     new = list(topic_records(200, seed=1))
     predictions = model.predict([record["text"] for record in new])
-    assert model.score(new) > 0.8
+    assert model.score(new) > 0.7
     dslda.score(model, write_records(tmp_path / "new.jsonl", new), tmp_path / "scores")
     rows = pq.read_table(tmp_path / "scores" / "part-000000.parquet")
     assert_allclose(rows["prediction"].to_numpy(), predictions, rtol=1e-6)

@@ -284,9 +284,9 @@ def test_no_documents_give_no_predictions(model: Model) -> None:
         ),
         ([(["dress"], [1]), {"text": "a text"}], r"document 1: the model was trained on words with counts"),
         (np.array([[0.5]]), "columns"),
-        (None, "documents must be a list .*, got NoneType"),
-        (5, "documents must be a list .*, got int"),
-        (np.array(5), "documents must be a list .*, got ndarray"),
+        (None, "data must be a list .*, got NoneType"),
+        (5, "data must be a list .*, got int"),
+        (np.array(5), "data must be a list .*, got ndarray"),
         ([None], "document 0: a document must be .*, got None"),
     ],
 )
@@ -397,7 +397,7 @@ def test_what_is_no_table_of_texts_is_told_what_to_give() -> None:
         (lambda: ingest(frame[["y"]], text="y"), "got a DataFrame in memory; .* with a column of texts"),
         (
             lambda: train(frame, text="text", response="y"),
-            r"got DataFrame; dslda\.ingest makes a corpus .* text=",
+            r"got DataFrame; make a corpus .* by dslda\.ingest, .* text=",
         ),
         (lambda: ingest(pd.concat([frame, frame[["y"]]], axis=1), text="text"), "names the column 'y' twice"),
         (

@@ -230,7 +230,7 @@ def test_a_checkpoint_that_is_there_is_used_or_replaced_only_when_told_so(
         train(corpus, **settings, resume=True)
     assert f"there is no checkpoint at {tmp_path}/c yet: training from the beginning" in caplog.messages
     with pytest.raises(
-        OutputExistsError, match="go on from it with resume=True, replace it with overwrite=True"
+        OutputExistsError, match="go on from it with resume=True, or replace it with overwrite=True"
     ):
         train(corpus, **settings)
     train(corpus, **settings | {"seed": 5}, overwrite=True)

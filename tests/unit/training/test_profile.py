@@ -170,10 +170,10 @@ def test_unknown_words_are_compared_with_those_of_the_corpus(
     (told,) = [record for record in caplog.records if "vocabulary" in record.message]
     assert told.levelno == logging.WARNING
     assert told.message.startswith(
-        "41.2% of the tokens are neither in the vocabulary nor left out of it as too frequent, "
+        "41.2% of the tokens are neither in the vocabulary nor left out of it as too frequent; "
     )
     assert told.message.endswith(
-        "of the corpus trained on it was 2.4%; the most frequent: 'la', 'le', 'les', 'rare0', 'rare1'"
+        "in the corpus trained on it was 2.4%; the most frequent: 'la', 'le', 'les', 'rare0', 'rare1'"
     )
 
     # documents of a corpus have lost their unknown words

@@ -41,6 +41,7 @@ SAMPLERS: dict[str, Sampler] = {
     "gamma": lambda omega, g: g.gamma(3, np.exp(omega) / 3),
     "inverse_gaussian": lambda omega, g: g.wald(np.exp(omega), 5 * np.exp(omega)),
     "weibull": lambda omega, g: np.exp(omega) * g.weibull(2, len(omega)),
+    "beta": lambda omega, g: g.beta(9 / (1 + np.exp(-omega)), 9 / (1 + np.exp(omega))),
 }
 
 

@@ -274,7 +274,7 @@ def test_the_only_response_need_not_be_named(simulated: tuple[sparse.csr_array, 
         ),
         ({"response": np.zeros(D)}, r"'y', 'other'\), got array"),
         ({"response": "y", "terms": TERMS}, "terms must be left out"),
-        ({"response": "y", "text": "body", "min_df": 3}, "text, min_df must be left out"),
+        ({"response": "y", "text": "body", "min_df": 3}, "text and min_df must be left out"),
     ],
 )
 def test_bad_settings_are_refused_before_any_work(corpus: Corpus, arguments: dict, message: str) -> None:
@@ -316,7 +316,7 @@ def test_bad_settings_are_refused_before_any_work(corpus: Corpus, arguments: dic
         (lambda x, y: (x[:, :0], y), "at least one column"),
         (
             lambda x, y: ([{"text": "a"}], "y"),
-            r"data must be a corpus, .*got list; dslda\.ingest makes .* text= and",
+            r"data must be a corpus, .*got list; make a corpus of .* by dslda\.ingest, .* text= and",
         ),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
     with pytest.raises(InputError) as refused:
         FitSpec(topic_estimation="variational", topic_prior=0)
     assert str(refused.value) == (
-        "topic_prior must be at least 0.005 where topic_estimation is 'variational', got 0; below that a term is all but "
+        "topic_prior must be at least 0.005 for variational topics, got 0; below that a term is all but "
         "impossible in topics that lack it"
     )
     with pytest.raises(
