@@ -847,7 +847,7 @@ def test_two_runs_on_one_folder_and_a_folder_of_something_else_are_refused(
             "must be a run of this model with these settings, it has the settings with topics 'all', not 1",
         ),
         (("--id", "text"), "with fields id 'key', not 'text'; choose"),
-        (("--output-format", "csv"), "with --output-format 'parquet', not 'csv'"),
+        (("--output-format", "csv"), "with output_format 'parquet', not 'csv'"),
     ):
         assert says in dslda(*score, "--out", out, *arguments).error
     mine = tmp_path / "mine"

@@ -63,9 +63,9 @@ def web_server() -> Iterator[str]:
     ("what", "reason"),
     [
         (lambda: listener(b"SSH-2.0-OpenSSH_9.2p1\r\n" * 20), "not Dask's"),
-        (lambda: listener(None), "Connection|closed|no word of a scheduler"),
-        (lambda: listener(b""), "no word of a scheduler within 2 seconds"),
-        (web_server, "no word of a scheduler|not Dask's"),
+        (lambda: listener(None), "Connection|closed|no message from a scheduler"),
+        (lambda: listener(b""), "no message from a scheduler within 2 seconds"),
+        (web_server, "no message from a scheduler|not Dask's"),
     ],
     ids=["garbage", "hangs up", "silent", "web server"],
 )

@@ -158,7 +158,7 @@ def test_a_client_that_cannot_be_asked_is_refused(problem: Any, in_process: Clie
             )
 
     refused(closed, "client must be connected, got one that is closed; make a new one")
-    refused(address, r"client must be a distributed\.Client, got '.*'; write client=Client")
+    refused(address, r"client must be a distributed\.Client, got '.*'; make one of an address with Client")
     asyncio.run(refused_in_a_loop())
 
 
@@ -225,8 +225,8 @@ def test_the_machine_is_shared_out() -> None:
     [
         ({"workers": 0}, "workers must be from 1 to 1024, got 0"),
         ({"threads": -1}, "threads must be from 1 to 1024, got -1"),
-        ({"scheduler": "tcp://a:1", "workers": 2}, "one or the other"),
-        ({"tls_ca_file": "ca.pem"}, "give its address too"),
+        ({"scheduler": "tcp://a:1", "workers": 2}, "workers must be left out with a scheduler"),
+        ({"tls_ca_file": "ca.pem"}, "give its address with scheduler="),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

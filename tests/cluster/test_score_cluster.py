@@ -143,7 +143,7 @@ def test_what_is_in_the_memory_of_this_process_is_worked_on_here_or_refused(
 
     def refused() -> Any:
         return pytest.raises(
-            InputError, match=r"memory://\S+ must be where workers can open it, it is in the memory of"
+            InputError, match=r"memory://\S+ must be where workers can open it; it is in the memory of"
         )
 
     later = ClientLater(lambda: pytest.fail("workers were started"), here=True)

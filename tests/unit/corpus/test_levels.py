@@ -303,7 +303,7 @@ def test_levels_are_at_most_ten_thousand(tmp_path, n_partitions):
         ({"y": math.inf}, r"line 3: response 'y' must be a name .*, got inf"),
         (
             {"n": "high"},
-            r"line 3: covariate 'n' must be a number, got 'high'; leave it empty .*; if 'n' holds names of "
+            r"line 3: covariate 'n' must be a number, got 'high'; leave it empty .*, or if 'n' holds names of "
             r"classes, name it with categorical=$",
         ),
         (

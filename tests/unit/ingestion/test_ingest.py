@@ -508,7 +508,7 @@ def test_what_is_in_memory_is_for_this_process_alone_however_it_is_named(tmp_pat
     assert corpus.path == out
     assert corpus.n_partitions > 1
     later = ClientLater(lambda: pytest.fail("workers were started"), here=True)
-    refused = "must be where workers can open it, it is in the memory of this process"
+    refused = "must be where workers can open it; it is in the memory of this process"
     with pytest.raises(InputError, match=refused):
         dslda.train(corpus, n_topics=2, client=later)
     model = dslda.train(corpus, n_topics=2, max_iter=5, tol=1.0)

@@ -198,7 +198,7 @@ def test_a_model_from_before_unknown_words_were_counted_knows_no_share_of_them(t
     for changes, message in (
         (
             {"training": training | {"oov_share": 1.5}},
-            "training: field 'oov_share' must be in 0 to 1, got 1.5",
+            r"<= 1\.0 - at `\$\.training\.oov_share`",
         ),
         ({"training": training | {"new_share": "no"}}, "training: field 'new_share' must be a finite number"),
         ({"training": training, "too_frequent": ["b", "a"]}, "field 'too_frequent' must be distinct strings"),
