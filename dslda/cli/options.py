@@ -136,7 +136,7 @@ def cluster_options(command: Command) -> Command:
     decorated: Any = wrapped
     for option in reversed(options):
         decorated = option(decorated)
-    return decorated
+    return decorated  # type: ignore[no-any-return]
 
 
 def json_option(command: Command) -> Command:

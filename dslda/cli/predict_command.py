@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -99,7 +99,7 @@ def command(
         elif "stdout" in session.closed:
             raise InputError("predictions must have somewhere to go, got a closed stdout; give --out FILE")
         model = load_own_model(model_path, family)
-        reading = {"text": text, "words": words, "counts": counts, "id": id_}
+        reading: dict[str, Any] = {"text": text, "words": words, "counts": counts, "id": id_}
         if input_path == "-":
             tables = _of_stdin(session, model, format, reading)
         elif (corpus := _corpus(input_path)) is not None:
@@ -122,9 +122,7 @@ def command(
             )
 
 
-def _of_stdin(
-    session: Session, model: Model, format: str, reading: Mapping[str, str | None]
-) -> Iterator[pa.Table]:
+def _of_stdin(session: Session, model: Model, format: str, reading: Mapping[str, Any]) -> Iterator[pa.Table]:
     """Score tables of what comes on standard input."""
     from dslda.cli.standard_input import lines_of_text, records_on_stdin
     from dslda.inputs.formats import FORMATS

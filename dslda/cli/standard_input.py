@@ -106,7 +106,7 @@ class _Replayed(io.RawIOBase):
                 block = block[: len(buffer)]
         else:
             try:
-                block = sys.stdin.buffer.read1(len(buffer))
+                block = cast(io.BufferedReader, sys.stdin.buffer).read1(len(buffer))
             except OSError as error:
                 raise _unreadable(error) from error
             if self._keep:

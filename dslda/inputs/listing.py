@@ -47,7 +47,7 @@ def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
     return {name: info for name, info in found.items() if info["type"] != "directory"}
 
 
-class _Strict(LocalFileSystem):  # type: ignore[misc]
+class _Strict(LocalFileSystem):
     """The local file system, where a folder that must be listed and cannot be raises. fsspec passes over it in silence.
 
     Parameters
