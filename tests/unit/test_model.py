@@ -408,7 +408,7 @@ def test_what_is_no_table_of_texts_is_told_what_to_give() -> None:
             lambda: ingest(["a text " * 50, "another"], text="text"),
             "got a string of 350 characters; give texts as mapp",
         ),
-        (lambda: train(frame.text, response=frame.y), r"got Series; dslda\.ingest makes a corpus"),
+        (lambda: train(frame.text, response=frame.y), r"got Series; make a corpus .* by dslda\.ingest"),
     ):
         with pytest.raises(InputError, match=message):
             call()
