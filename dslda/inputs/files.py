@@ -14,6 +14,7 @@ from dslda.inputs.fields import Fields
 from dslda.inputs.formats import FORMATS, FilePiece
 from dslda.inputs.streams import InputFile, compression_of
 from dslda.storage.errors import is_of_file_system
+from dslda.storage.location import METADATA
 from dslda.wording import first_few
 
 __all__ = [
@@ -307,10 +308,23 @@ def _is_file(name: str, info: Mapping[str, Any]) -> bool:
 
 def _format_by_ending(files: Sequence[InputFile]) -> str:
     by_ending = {ending: name for name, piece in FORMATS.items() for ending in piece.endings}
+    by_beginning = {beginning: name for name, piece in FORMATS.items() for beginning in piece.beginnings}
     examples: dict[str, InputFile] = {}
+    stores = [posixpath.dirname(file.name) for file in files if posixpath.basename(file.url) == METADATA]
+    if stores:
+        raise InputError(
+            "a corpus, model or checkpoint, which holds no documents to read",
+            place=min(stores, key=len),
+            remedy="name the files of the documents",
+        )
     for file in files:
         plain = file.url.removesuffix(".gz").removesuffix(".zst")
-        ending = posixpath.splitext(plain)[1].lower()
+        name = posixpath.basename(plain)
+        begun = [format for beginning, format in by_beginning.items() if name.startswith(beginning)]
+        if begun:
+            examples.setdefault(begun[0], file)
+            continue
+        ending = posixpath.splitext(name)[1].lower()
         if ending in SPREADSHEETS:
             raise InputError(
                 "a spreadsheet cannot be read",

@@ -56,6 +56,8 @@ class FilePiece(ABC):
         Help of the command line, after the name; "" where the name says all.
     endings : tuple of str
         Endings of its files, in lower case.
+    beginnings : tuple of str
+        How the names of its files begin, where the ending is that of another format.
     own_fields : Fields or None
         Fields of its records, where these have no names that a user could choose.
     by_position : bool
@@ -77,6 +79,7 @@ class FilePiece(ABC):
     title: ClassVar[str]
     about: ClassVar[str] = ""
     endings: ClassVar[tuple[str, ...]] = ()
+    beginnings: ClassVar[tuple[str, ...]] = ()
     own_fields: ClassVar[Fields | None] = None
     by_position: ClassVar[bool] = False
     one_document: ClassVar[bool] = False

@@ -15,12 +15,13 @@ __all__ = ["UciBags"]
 class UciBags(EntryLines):
     """Numbers of documents, terms and entries on three lines, then the entries.
 
-    The files end as texts do, so users must name the format.
+    The files end as texts do: the beginnings of their names tell them apart.
     """
 
     format = "uci"
     title = "UCI bags of words"
     about = "bags of words of the UCI repository, docword.*.txt"
+    beginnings = ("docword.",)
 
     def shape(self, lines: Iterator[str]) -> tuple[int, int, int]:
         return sizes_of([line.strip() for line in islice(lines, 3)], "documents, terms, entries")

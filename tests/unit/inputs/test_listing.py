@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dslda
 from dslda.exceptions import InputError
 from dslda.inputs.files import list_files
 
@@ -59,3 +60,10 @@ def test_what_stands_before_the_first_wildcard_must_be_a_folder(tmp_path: Path) 
     (tmp_path / "link").symlink_to("nothing")
     with pytest.raises(InputError, match=r"/link: is a link to nothing, which is not there"):
         list_files(tmp_path / "link")
+
+
+def test_a_store_is_told_from_documents(tmp_path: Path) -> None:
+    dslda.ingest([{"text": "apple pear"}], tmp_path / "a.corpus", text="text", min_df=1, max_df=1.0)
+    with pytest.raises(InputError, match="holds no documents") as refused:
+        dslda.ingest(tmp_path / "a.corpus", tmp_path / "b.corpus", text="text")
+    assert refused.value.place == str(tmp_path / "a.corpus")

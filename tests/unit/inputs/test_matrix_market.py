@@ -124,7 +124,9 @@ def test_the_vocabulary_must_name_every_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::dslda.exceptions.DataWarning")
-@pytest.mark.parametrize(("name", "format"), [("a.mtx.gz", "auto"), ("docword.a.txt", "uci")])
+@pytest.mark.parametrize(
+    ("name", "format"), [("a.mtx.gz", "auto"), ("docword.a.txt", "uci"), ("docword.a.txt", "auto")]
+)
 def test_a_corpus_of_a_file_is_that_of_the_matrix(tmp_path: Path, name: str, format: str) -> None:
     matrix = np.random.default_rng(0).poisson(0.6, (30, N_TERMS)).astype(np.int32)
     write(tmp_path / name, matrix)
