@@ -154,7 +154,7 @@ def test_a_client_that_cannot_be_asked_is_refused(problem: Any, in_process: Clie
     async def refused_in_a_loop() -> None:
         async with Client(address, asynchronous=True, set_as_default=False) as client:
             refused(
-                client, r"client must not be asynchronous: make it with Client\(\.\.\., asynchronous=False\)"
+                client, r"client must not be asynchronous; make it with Client\(\.\.\., asynchronous=False\)"
             )
 
     refused(closed, "client must be connected, got one that is closed; make a new one")
