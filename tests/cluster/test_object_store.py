@@ -27,7 +27,12 @@ from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
 from tests.helpers.progress import SilentProgress
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"),
+    # s3fs leaves the session of a file system that is collected in another thread to its finaliser
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <function ClientSession"),
+    pytest.mark.filterwarnings("ignore:Unclosed client session:ResourceWarning"),
+]
 
 ROOT = Path(__file__).parents[2]
 FIELDS: dict[str, Any] = {"text": "text", "id": "id", "response": "stars", "min_df": 1, "max_df": 1.0}
