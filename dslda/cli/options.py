@@ -26,6 +26,7 @@ __all__ = [
     "cluster_options",
     "json_option",
     "names_in",
+    "new_documents_options",
     "reading_options",
     "vocabulary_from",
 ]
@@ -173,7 +174,7 @@ def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], 
             type=click.Choice(["auto", *FORMATS]),
             default="auto",
             show_default=True,
-            help=f"Of the input; auto goes by the files' endings.{about}",
+            help=f"Of the input; auto goes by the files' names.{about}",
         ),
         click.option("--text", metavar="COL", help="Field of the text."),
         click.option(
@@ -190,6 +191,14 @@ def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], 
         return command
 
     return decorate
+
+
+def new_documents_options(command: Command) -> Command:
+    """Add the options that tell what the documents are that a model predicts."""
+    return reading_options(
+        without_id="as in training, else numbers",
+        vocabulary="Corpus, model or file (a term a line) with the terms of an input that holds their positions.",
+    )(command)
 
 
 def vocabulary_from(given: str | None) -> str | Vocabulary | Corpus | None:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import json_option, reading_options, vocabulary_from
+from dslda.cli.options import json_option, new_documents_options, vocabulary_from
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.program import Session
 from dslda.exceptions import InputError, OutputExistsError
@@ -54,10 +54,7 @@ for a formula have an apostrophe before it, as in dslda score --output-format cs
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")
-@reading_options(
-    without_id="as in training, else numbers",
-    vocabulary="Corpus, model or file (a term a line) with the terms of an input that holds their positions.",
-)
+@new_documents_options
 @click.option("--out", metavar="FILE", help="Write to a file instead of the terminal.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 @click.option("--topics", "with_topics", is_flag=True, help="Add the topic proportions.")

@@ -14,7 +14,7 @@ from dslda.cli.options import (
     chosen_client,
     cluster_options,
     json_option,
-    reading_options,
+    new_documents_options,
     vocabulary_from,
 )
 from dslda.cli.own_family import load_own_model, own_family_option
@@ -75,10 +75,7 @@ folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finish
     metavar="DIR",
     help="Folder of the run: a local path or any fsspec URL.",
 )
-@reading_options(
-    without_id="as in training, else numbers",
-    vocabulary="Corpus, model or file (a term a line) with the terms of an input that holds their positions.",
-)
+@new_documents_options
 @click.option(
     "--output-format",
     type=click.Choice(["parquet", "csv", "jsonl"]),

@@ -127,7 +127,7 @@ def ingest(
         :attr:`~dslda.corpus.store.Corpus.levels`: at most 10,000, since beyond that it is rather a text or a
         number.
     format : str
-        Name of a format, as ``dslda ingest --help`` lists them; "auto" goes by the files' endings.
+        Name of a format, as ``dslda ingest --help`` lists them; "auto" goes by the files' names.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
         See :class:`~dslda.corpus.text.TextSettings`, whose defaults are taken where they are None.
     vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional

@@ -108,7 +108,7 @@ def list_files(
     inputs : path or URL, or several
         Folders are searched to their depths; names that begin with ``.`` or ``_`` are passed over there.
     format : str
-        Name of a format; "auto" goes by the files' endings, which must agree.
+        Name of a format; "auto" goes by the files' names, which must agree.
     storage_options : mapping, optional
         For fsspec.
 

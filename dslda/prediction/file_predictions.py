@@ -48,7 +48,7 @@ def predict_files(
     inputs : path, glob or URL, or several; InputFiles
         Files and folders as :func:`dslda.ingest` reads them; or files that are listed already, with their format.
     format : str
-        Name of a format; "auto" goes by the files' endings.
+        Name of a format; "auto" goes by the files' names.
     text, words, counts : str, optional
         Field of the text, or those of the words and their counts. By default those of the documents trained
         on.

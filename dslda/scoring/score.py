@@ -119,7 +119,7 @@ def score(
     out : path or URL
         Folder of the run; workers must be able to write there.
     format : str
-        Of the input; "auto" goes by the files' endings.
+        Of the input; "auto" goes by the files' names.
     text, words, counts, id : str, optional
         Fields, as in :func:`~dslda.prediction.file_predictions.predict_files`.
     vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
