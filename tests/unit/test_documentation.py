@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -17,13 +18,16 @@ PAGES = [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md"))]
 @pytest.mark.parametrize("page", ["failure.md", "reproducibility.md", "scoring.md"])
 def test_the_tests_that_a_page_names_are_there(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
-    assert len(named) > 10
-    for file, name in named:
-        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, (
-            f"{file}::{name}"
-        )
+    references = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(references) > 10
+    for file, name in references:
+        assert name in _functions(file), f"{file}::{name}"
+
+
+@cache
+def _functions(file: str) -> set[str]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -165,6 +165,7 @@ def test_an_interrupt_leaves_the_old_or_the_new_one(
     assert len(names(str(tmp_path / "c"))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="fork")
 def test_a_writer_that_is_killed_at_any_moment_leaves_one_whole_checkpoint(tmp_path: Path) -> None:
     """Processes that do nothing but write are killed, 15 times, each after another time."""
