@@ -27,7 +27,7 @@ from distributed import Client, Scheduler, Worker
 from distributed.deploy.subprocess import SubprocessCluster
 
 from benchmarks.report import machine, markdown
-from dslda.cluster.futures import wait_for
+from dslda.cluster.client import wait_for
 from dslda.cluster.opening import CONFIG
 from dslda.corpus.block import DocumentBlock
 from dslda.engine.dask.dask_executor import DaskExecutor

@@ -1,11 +1,12 @@
-"""Clients of a cluster: the user's, and those that are opened when there is work for them."""
+"""Clients of a cluster: checks before work begins, and calls that end in time."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,9 @@ from dslda.exceptions import InputError
 from dslda.storage.location import is_in_memory
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
-__all__ = ["ClientLater", "check_client", "check_reach"]
+__all__ = ["ClientLater", "check_client", "check_reach", "release", "spread", "wait_for", "within"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,9 @@ class ClientLater:
     Attributes
     ----------
     open : callable
-        Returns the client as a context, which closes it and all that was started for it.
+        Returns the client as a context, which at its end closes the client and everything started for it.
     here : bool
-        Its workers run on this machine, with the environment of this process.
+        The workers run on this machine, with the environment of this process.
     """
 
     open: Callable[[], AbstractContextManager[Client]]
@@ -35,13 +36,7 @@ class ClientLater:
 
 
 def check_client(client: Any) -> None:
-    """Refuse a client that cannot be used; None and `ClientLater` pass.
-
-    Raises
-    ------
-    InputError
-        The client is not Dask's, or is asynchronous or closed.
-    """
+    """Refuse a client that is not Dask's, is asynchronous or closed; None and `ClientLater` pass."""
     if client is None or isinstance(client, ClientLater):
         return
     from distributed import Client
@@ -65,24 +60,12 @@ def check_client(client: Any) -> None:
 
 
 def check_reach(paths: Iterable[str], client: Client | ClientLater | None) -> None:
-    """Refuse workers that cannot open their inputs or outputs, before any starts.
-
-    Parameters
-    ----------
-    paths : iterable of str
-    client : distributed.Client, ClientLater or None
-        None works in this process.
-
-    Raises
-    ------
-    InputError
-        A path leads into the memory of this process, and a worker is in another one.
-    """
+    """Refuse a path in the memory of this process if a worker is another process."""
     unseen = next(filter(is_in_memory, paths), None)
     if unseen is None or client is None:
         return
     if not isinstance(client, ClientLater):
-        # the process number alone does not do: in containers all may be process 1
+        # with the host, since in containers all may be process 1
         processes = client.run(lambda: (os.getpid(), socket.gethostname()))
         if set(processes.values()) <= {(os.getpid(), socket.gethostname())}:
             return
@@ -90,3 +73,72 @@ def check_reach(paths: Iterable[str], client: Client | ClientLater | None) -> No
         f"{unseen} must be where workers can open it; it is in the memory of this process, and they are other processes",
         remedy=("write it to a folder or URL that all can open", "work in this process, without them"),
     )
+
+
+def wait_for(client: Client, futures: Sequence[Future[Any]], *, timeout: float) -> None:
+    """Wait until all futures are finished or failed.
+
+    Raises
+    ------
+    TimeoutError
+        They take longer than `timeout` seconds.
+    CancelledError
+        One was cancelled, or lost.
+    """
+    from distributed import wait
+
+    # `wait` asks the current client, which need not be ours
+    with client.as_current():
+        wait(futures, timeout=timeout)
+
+
+def release(futures: Iterable[Future[Any]]) -> None:
+    """Let the cluster forget results now, not when the garbage collector finds their futures."""
+    for future in futures:
+        future.release()
+
+
+def spread(client: Client, future: Future[Any], *, timeout: float) -> None:
+    """Make every worker hold a value, so that none waits for work: tasks go first to the workers that hold their inputs.
+
+    A worker fetches the inputs of its tasks. So one small task on each worker spreads a value as fast as a broadcast,
+    which goes on for ever when a worker leaves (distributed#5704). A worker that is busy or hangs holds up the others for
+    at most `timeout` seconds.
+    """
+    workers = list(client.nthreads())
+    if len(workers) < 2:
+        return
+    token = uuid.uuid4().hex
+    touches = [
+        # loosely pinned, so that a touch whose worker dies runs elsewhere
+        client.submit(
+            _touch,
+            future,
+            key=(f"dslda-touch-{token}", i),
+            workers=[worker],
+            allow_other_workers=True,
+            priority=1000,
+        )
+        for i, worker in enumerate(workers)
+    ]
+    with suppress(TimeoutError):
+        wait_for(client, touches, timeout=timeout)
+    release(touches)
+
+
+def within(
+    client: Client, seconds: float, method: Callable[..., Any], *arguments: Any, **keywords: Any
+) -> Any:
+    """Call a method of a client that talks to workers, since one that hangs never answers.
+
+    Raises
+    ------
+    TimeoutError
+        It takes longer than `seconds`.
+    """
+    # in the client's event loop a method returns a coroutine
+    return client.sync(lambda: method(*arguments, **keywords), callback_timeout=seconds)
+
+
+def _touch(value: object) -> None:
+    pass

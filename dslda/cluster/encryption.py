@@ -1,4 +1,4 @@
-"""Encrypted connections: certificates from options or Dask's configuration, checked before anything connects."""
+"""Encrypted connections, with certificates from options or Dask's configuration."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from dslda.exceptions import InputError
 if TYPE_CHECKING:
     from distributed import Security
 
-__all__ = ["SCHEMES", "for_own_workers", "for_scheduler"]
-
-SCHEMES = ("tls://", "wss://")
-"""Beginnings of the addresses whose connections are encrypted."""
+__all__ = ["for_own_workers", "for_scheduler"]
 
 CONFIGURATION = "distributed.comm.tls in Dask's configuration"
 WHERE = ("see {tls_ca_file}, {tls_cert} and {tls_key}", f"see {CONFIGURATION}")
@@ -26,13 +23,13 @@ def for_scheduler(address: str, *, ca_file: str | None, certificate: str | None,
     ----------
     address : str
     ca_file, certificate, key : str or None
-        PEM files. None stands for the value in Dask's configuration (``distributed.comm.tls``); but no key of the
-        configuration goes with a certificate that is passed here.
+        PEM files. None stands for the value in Dask's configuration (``distributed.comm.tls``), but a `certificate` is
+        never combined with a key of the configuration.
 
     Raises
     ------
     InputError
-        The address needs certificates and there are none or unusable ones, or it needs none and there are some.
+        The address needs certificates, and they are missing or unusable; or it needs none, and there are some.
     """
     from distributed import Security
 
@@ -44,7 +41,7 @@ def for_scheduler(address: str, *, ca_file: str | None, certificate: str | None,
     elif key is not None:
         files["tls_client_key"] = key
     security = Security(require_encryption=True if files else None, **files)
-    if address.startswith(SCHEMES):
+    if address.startswith(("tls://", "wss://")):
         _check(security, f"of a scheduler at {address}", WHERE)
     elif security.require_encryption:
         raise InputError(
@@ -57,15 +54,15 @@ def for_scheduler(address: str, *, ca_file: str | None, certificate: str | None,
 
 
 def for_own_workers() -> dict[str, Any]:
-    """Dask's settings for workers on this machine, which encrypt connections where Dask's configuration requires that.
+    """Dask's settings for workers on this machine, which encrypt connections if Dask's configuration requires it.
 
-    Such a configuration may be a client's, without certificates for scheduler and workers. These then use the client's,
-    since Dask checks who signed a certificate, not whose it is.
+    Scheduler and workers use the client's certificates, since the configuration may have no others. Dask checks who signed
+    a certificate, not whose it is.
 
     Raises
     ------
     InputError
-        There is no certificate, or it cannot be used.
+        Certificates are missing or unusable.
     """
     from distributed import Security
 
@@ -75,7 +72,7 @@ def for_own_workers() -> dict[str, Any]:
     _check(
         security,
         "of workers on this machine, where distributed.comm.require-encryption is set,",
-        (f"see {CONFIGURATION}",),  # the options are those of a scheduler that runs
+        (f"see {CONFIGURATION}",),  # the options are only for a running scheduler
     )
     settings: dict[str, Any] = {"distributed.comm.default-scheme": "tls"}
     for role in ("scheduler", "worker"):
@@ -89,21 +86,17 @@ def for_own_workers() -> dict[str, Any]:
 def _check(security: Security, whose: str, remedy: Sequence[str]) -> None:
     """Refuse files that no client can connect with; OpenSSL's own errors name no file."""
     authority, certificate, key = security.tls_ca_file, security.tls_client_cert, security.tls_client_key
-    missing = [
-        what
-        for what, file in (("certificate of an authority", authority), ("own certificate", certificate))
-        if not file
-    ]
-    if missing:
+    files = {"certificate of an authority": authority, "own certificate": certificate}
+    if missing := [name for name, file in files.items() if not file]:
         raise InputError(
             f"files for TLS {whose} must be given, got no {' and no '.join(missing)}", remedy=remedy
         )
     try:
         security.get_connection_args("client")
     except (OSError, ValueError) as error:
-        # PEM may stand in the configuration itself, and then it is no name
-        files = ", ".join(f for f in (authority, certificate, key) if f and "\n" not in f)
+        # the configuration may hold PEM itself instead of the name of a file
+        names = ", ".join(f for f in (authority, certificate, key) if f and "\n" not in f)
         raise InputError(
-            f"files for TLS {whose} must be PEM that can be read and belongs together, got {files} ({error})",
+            f"files for TLS {whose} must be PEM that can be read and belongs together, got {names} ({error})",
             remedy=remedy,
         ) from None

@@ -1,4 +1,4 @@
-"""The health of a cluster's workers: those that hang are told from those that take long, and restarted."""
+"""The health of a cluster's workers: find those that hang, not those that take long, and restart them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dslda.cluster.futures import within
+from dslda.cluster.client import within
 from dslda.cluster.scheduler_watch import reporting_loss, why_closed
 from dslda.config import EngineSettings
 from dslda.exceptions import EngineError
@@ -35,29 +36,29 @@ __all__ = [
 logger = logging.getLogger("dslda.engine")
 
 Key: TypeAlias = "str | tuple[Any, ...]"
-"""Of a task: a name, or a name and numbers."""
+"""Key of a task: a name, or a name and numbers."""
 
 POLL_SECONDS = 1.0
 
 SILENCE_SECONDS = 30.0
-"""A worker that sends no heartbeat for this long hangs: it sends one or two a second, also while kernels run, since they
+"""Time without a heartbeat after which a worker hangs. It sends one or two a second, even while kernels run, since they
 release Python's lock (distributed#6324, #6148)."""
 
 IDLE_SECONDS = 10.0
 IDLE_PERCENT = 10.0
-"""Of a core. An event loop with nothing to do takes 2 to 5, a kernel close to 100."""
+"""Use of a core below which a worker with tasks is idle. An idle event loop takes 2 to 5, a kernel close to 100."""
 
 FIRST_HEARTBEAT_SECONDS = 300.0
-"""For a worker that has just joined: it sends none before it is prepared, which may include compiling the kernels."""
+"""For a worker that has just joined: it sends none until it is prepared, and may have to compile the kernels."""
 
 RESTART_SECONDS = 10.0
-"""For a nanny to answer. It waits 4 seconds for its worker to end by itself before it kills it."""
+"""For a nanny to answer. It waits 4 seconds for its worker to end before it kills it."""
 
 MOST_NAMED = 4
-"""Workers, and partitions of each, that a message lists."""
+"""Most workers, and partitions of each, in a message."""
 
 ANSWER_SECONDS = 5.0
-"""For workers to say what they are doing."""
+"""For workers to report their running tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Diagnosis:
     silent : frozenset of str
         Addresses of workers whose event loop stands still: the process is stopped, or its machine is gone.
     idle : frozenset of str
-        Workers that answer and have tasks, but use no processor: a task waits for something that does not come.
+        Addresses of workers that answer and have tasks, but use no processor: a task waits for something that never comes.
     """
 
     silent: frozenset[str]
@@ -77,11 +78,11 @@ class Diagnosis:
 
     @property
     def hung(self) -> frozenset[str]:
-        """Workers to restart. One that is idle may just be waiting for what a silent one holds."""
+        """Workers to restart. An idle one may be waiting for data of a silent one."""
         return self.silent or self.idle
 
     def of(self, worker: str) -> str:
-        """The state of a worker in words."""
+        """Describe the state of a worker."""
         if worker in self.silent:
             return "sends no heartbeat"
         return "answers but uses no processor" if worker in self.idle else "is at work"
@@ -90,20 +91,14 @@ class Diagnosis:
 class WorkerWatch:
     """Finds the workers of a cluster that hang.
 
-    It compares the times at which the scheduler last heard of each. The scheduler's clock need not be ours: a worker is
-    silent when its time stands still while we look.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        All its workers have been prepared.
-    stall_timeout : float
-        Seconds: an upper limit for each of the times that a look takes otherwise.
+    The scheduler's clock may differ from ours. So a worker is silent if the time at which the scheduler last heard of it
+    stands still while we look. `stall_timeout`, in seconds, limits the time that a look takes. All present workers have
+    been prepared.
     """
 
     def __init__(self, client: Client, stall_timeout: float = math.inf) -> None:
-        self._client = client
-        self._patience = stall_timeout
+        self.client = client
+        self.patience = stall_timeout
         self._joined = dict.fromkeys(client.nthreads(), -math.inf)
 
     def note(self, workers: Iterable[str]) -> None:
@@ -112,24 +107,21 @@ class WorkerWatch:
         self._joined = {worker: self._joined.get(worker, now) for worker in workers}
 
     def look(self, suspects: Collection[str] = ()) -> Diagnosis:
-        """Look at the workers until all have proved to live, about a second, or some to hang.
+        """Look at the workers until all prove to live, which takes about a second, or some to hang.
 
-        Parameters
-        ----------
-        suspects : collection of str
-            Workers with tasks that make no progress: these may be idle.
+        `suspects` are workers whose tasks make no progress: these may be idle.
         """
         began = time.monotonic()
-        first: dict[str, float] = {}
+        first_seen: dict[str, float] = {}
         beating: set[str] = set()
         shares: defaultdict[str, list[float]] = defaultdict(list)
-        observed = min(IDLE_SECONDS, self._patience) if suspects else 0.0
+        observed = min(IDLE_SECONDS, self.patience) if suspects else 0.0
         while True:
-            workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+            workers: Mapping[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
             self.note(workers)
             now = time.monotonic()
             for address, worker in workers.items():
-                if worker["last_seen"] != first.setdefault(address, worker["last_seen"]):
+                if worker["last_seen"] != first_seen.setdefault(address, worker["last_seen"]):
                     beating.add(address)
                     shares[address].append(float(worker["metrics"].get("cpu", 100.0)))
             quiet = {
@@ -138,9 +130,9 @@ class WorkerWatch:
                 if now - self._joined[address] >= FIRST_HEARTBEAT_SECONDS
             }
             # many workers send fewer heartbeats, as in the scheduler's own check
-            patience = max(min(SILENCE_SECONDS, self._patience), 3 * (1 + len(workers) / 200))
+            patience = max(min(SILENCE_SECONDS, self.patience), 3 * (1 + len(workers) / 200))
             if now - began >= (patience if quiet else observed):
-                idle = {w for w in beating.intersection(suspects, workers) if _mean(shares[w]) < IDLE_PERCENT}
+                idle = {w for w in beating.intersection(suspects, workers) if fmean(shares[w]) < IDLE_PERCENT}
                 return Diagnosis(frozenset(quiet), frozenset(idle))
             time.sleep(0.5)
 
@@ -152,16 +144,14 @@ class Awaited:
     Attributes
     ----------
     has : callable
-        Tells by the key of a task whether it is one of these.
+        Returns whether the task with a key is one of these.
     named : callable
-        Gives the work of some of these tasks in words, each once; nothing for tasks without a name.
+        Returns the work of some of these tasks in words, each once; nothing for tasks without a name.
     last_progress : callable, optional
-        Gives the time of the perf_counter clock at which work was last done. By default progress shows in tasks that
-        leave their workers.
-    unit : str
-        The work that is counted.
-    unnamed : str
-        Tasks without a name.
+        Returns the time of the last progress, by the perf_counter clock. By default tasks that leave their workers are
+        progress.
+    unit, unnamed : str
+        Words for the work that is counted, and for tasks without a name.
     """
 
     has: Callable[[Key], bool]
@@ -173,23 +163,21 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A look at a cluster on which nothing was done for long.
+    """A look at a cluster that has made no progress for long.
 
     Attributes
     ----------
     seconds : float
-        Since anything was done.
+        Time since the last progress.
     keys : mapping of str to sequence of key
-        The tasks that are waited for, by worker, as far as the scheduler has assigned them.
+        The awaited tasks that the scheduler has assigned, by worker.
     running : frozenset of key or None
-        Those that a thread of a worker works on now; None where the workers did not say.
+        The awaited tasks that threads run now; None if the workers do not answer.
     busy : bool
-        Some worker has tasks, of ours or of others.
+        Some worker has tasks, awaited or not.
     diagnosis : Diagnosis
-    workers : str
-        The workers and their tasks in words.
-    text : str
-        All of it in words.
+    workers, text : str
+        Words for the workers and their tasks, and for the whole stall.
     """
 
     seconds: float
@@ -202,33 +190,29 @@ class Stall:
 
 
 def wait_for_progress(
-    client: Client,
     watch: WorkerWatch,
     awaited: Awaited,
     *,
-    patience: float,
     ready: Callable[[float], bool],
     on_stall: Callable[[Stall], None],
 ) -> None:
-    """Wait until something is ready, and look at the workers whenever nothing is done for long.
+    """Wait until something is ready, and look at the workers after each stall timeout without progress.
 
     Parameters
     ----------
-    client : distributed.Client
     watch : WorkerWatch
     awaited : Awaited
-    patience : float
-        Seconds without progress, and between two looks.
     ready : callable
-        Waits for at most the seconds that it gets, and returns whether the thing is ready.
+        Waits for at most the seconds of its argument, and returns whether the thing is ready.
     on_stall : callable
-        Returns to go on waiting.
+        Raises an error, or returns to go on waiting.
 
     Raises
     ------
     ConnectionError
         The client has been closed.
     """
+    client = watch.client
     progressed = looked = time.perf_counter()
     before: frozenset[Key] = frozenset()
     while not ready(POLL_SECONDS):
@@ -239,7 +223,7 @@ def wait_for_progress(
             looked = max(looked, progressed)
         try:
             watch.note(client.nthreads())
-            if time.perf_counter() - looked < patience:
+            if time.perf_counter() - looked < watch.patience:
                 continue
             assigned = client.processing()
             keys = {
@@ -247,7 +231,7 @@ def wait_for_progress(
             }
             diagnosis = watch.look(keys)
             running = _running(client, keys, diagnosis)
-        except OSError:  # `ready`, or the client's status, shows what came of that
+        except OSError:  # `ready` or the client's status shows the consequence
             continue
         if ready(0.0):
             return
@@ -256,10 +240,10 @@ def wait_for_progress(
         looked = time.perf_counter()
         busy = any(assigned.values())
         present = frozenset(key for tasks in keys.values() for key in tasks)
-        # one result may rest on many tasks, which are done one after the other
+        # one result may depend on many tasks, which are done one after the other
         if awaited.last_progress is None and not before <= present:
             progressed = looked
-        # tasks that are taken from a worker are not done
+        # a task that was taken from a worker is not done
         before = present if busy and not diagnosis.hung else frozenset()
         workers = _workers_in_words(keys, diagnosis, running, awaited)
         text = f"no {awaited.unit} was done for {looked - progressed:.0f} seconds: "
@@ -268,16 +252,10 @@ def wait_for_progress(
 
 
 class PatientWait:
-    """Waits for tasks that can be run again by themselves, and has workers that hang restarted meanwhile.
+    """Waits for tasks that can run again one by one, and restarts workers that hang meanwhile.
 
-    Dask runs the tasks of a worker elsewhere once its nanny has killed it, or the scheduler has forgotten it.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    awaited : Awaited
-    give_up : callable
-        Cancels these tasks.
+    Dask runs the tasks of a worker elsewhere once its nanny has killed it, or the scheduler has forgotten it. `give_up`
+    cancels the tasks.
     """
 
     def __init__(self, client: Client, awaited: Awaited, *, give_up: Callable[[], None]) -> None:
@@ -285,21 +263,13 @@ class PatientWait:
         self._client = client
         self._awaited = awaited
         self._give_up = give_up
-        self._patience = settings.stall_timeout
         self._budget = settings.iteration_budget
-        self._watch = WorkerWatch(client, self._patience)
-        #: the state of the workers when some of them last hung, for messages about the consequences
+        self._watch = WorkerWatch(client, settings.stall_timeout)
+        #: the state of the workers when some last hung, for messages about the consequences
         self.last_stall = ""
 
     def until(self, ready: Callable[[float], bool], what: str) -> None:
-        """Wait until something is ready.
-
-        Parameters
-        ----------
-        ready : callable
-            See :func:`wait_for_progress`.
-        what : str
-            The work in words.
+        """Wait until something is ready; see :func:`wait_for_progress`. `what` names the work.
 
         Raises
         ------
@@ -322,8 +292,8 @@ class PatientWait:
             if given_up:
                 self._give_up()  # or they would hang the next worker
             if hung:
-                # when given up too, for the next user of the cluster
-                with suppress(OSError):  # no answer in time: the next look shows whether it was done
+                # also after giving up, for the next user of the cluster
+                with suppress(OSError):  # no answer in time: the next look shows the outcome
                     restart(self._client, hung)
             if given_up:
                 raise EngineError(
@@ -336,24 +306,17 @@ class PatientWait:
                 self.last_stall = f"; before, {stall.workers}"
 
         with reporting_loss(self._client):
-            wait_for_progress(
-                self._client,
-                self._watch,
-                self._awaited,
-                patience=self._patience,
-                ready=ready,
-                on_stall=on_stall,
-            )
+            wait_for_progress(self._watch, self._awaited, ready=ready, on_stall=on_stall)
 
 
 def restart(client: Client, workers: Collection[str]) -> None:
-    """Have the nannies of workers start them anew, and the scheduler forget those without a nanny that answers.
+    """Have nannies restart their workers, and the scheduler forget workers without a nanny that answers.
 
-    Until then their tasks stay theirs: the scheduler takes none away from a worker that it takes for alive, by default
-    for the 5 minutes of ``distributed.scheduler.worker-ttl``, or for ever where that is not set.
+    Otherwise the scheduler leaves a worker its tasks while it takes it for alive: for ``distributed.scheduler.worker-ttl``,
+    by default 5 minutes, or for ever.
     """
     logger.warning("restarting %s", ", ".join(sorted(workers)))
-    # Client.restart_workers refuses workers without a nanny, and waits for the others to be back
+    # Client.restart_workers refuses workers without a nanny, and waits for the others to come back
     within(
         client,
         2 * RESTART_SECONDS,
@@ -374,7 +337,7 @@ def _running(
         return frozenset()
     try:
         stacks: Mapping[str, Any] = within(client, ANSWER_SECONDS, client.call_stack, keys=answering)
-    except Exception:  # a task may be done meanwhile, which is an error to the scheduler
+    except Exception:  # a task may have ended meanwhile, which the scheduler reports as an error
         return None
     return frozenset(key for of_worker in stacks.values() for key in of_worker)
 
@@ -382,14 +345,13 @@ def _running(
 def _workers_in_words(
     keys: Mapping[str, Sequence[Key]], diagnosis: Diagnosis, running: Collection[Key] | None, awaited: Awaited
 ) -> str:
-    """The workers and the tasks that wait on each; first what is being worked on."""
+    """Words for the workers and the tasks that wait on each; running tasks come first."""
     workers = sorted(diagnosis.hung) + sorted(keys.keys() - diagnosis.hung)
     lines = []
     for worker in workers[:MOST_NAMED]:
         tasks = keys.get(worker, ())
         worked_on = frozenset(tasks).intersection(running or ())
-        first = awaited.named(worked_on)
-        names = [*first, *(name for name in awaited.named(tasks) if name not in first)]
+        names = list(dict.fromkeys([*awaited.named(worked_on), *awaited.named(tasks)]))
         more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
         work = ", ".join([*names[:MOST_NAMED], *more]) or (awaited.unnamed if tasks else "")
         state = diagnosis.of(worker)
@@ -399,7 +361,3 @@ def _workers_in_words(
     if len(workers) > MOST_NAMED:
         lines.append(f"and {number_of(len(workers) - MOST_NAMED, 'more worker')}")
     return "; ".join(lines) if lines else "no worker has a task of it"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 100.0

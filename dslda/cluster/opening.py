@@ -1,4 +1,4 @@
-"""Opening a cluster: the user's own, one at an address, or one on this machine for as long as it is needed."""
+"""Opening a cluster: the user's own, one at an address, or a temporary one on this machine."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ CONFIG = {
     "distributed.comm.timeouts.connect": "10s",
     # a nanny starts its worker again, which takes longer than the usual 15 seconds on a busy machine
     "distributed.deploy.lost-worker-timeout": "10 minutes",
-    # Every iteration goes over all partitions, so that spilling the least recently used would thrash: spill late,
-    # and stop before the machine does.
+    # Every iteration reads all partitions, so that spilling the least recently used would thrash: spill late, and stop
+    # before the machine does.
     "distributed.worker.memory.target": 0.75,
     "distributed.worker.memory.spill": 0.85,
     "distributed.worker.memory.pause": 0.90,
     "distributed.worker.memory.terminate": 0.95,
-    # Samples every thread a hundred times a second for a dashboard that is not there.
+    # samples every thread a hundred times a second for a dashboard that is not there
     "distributed.worker.profile.enabled": False,
-    # Every process wakes up 50 times a second to time its event loop, and 10 times to look at its memory: at the
-    # usual intervals an idle cluster takes 5% of a core.
+    # By default every process wakes up 50 times a second to time its event loop, and 10 times to look at its memory:
+    # an idle cluster takes 5% of a core.
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "2s",
     "distributed.worker.memory.monitor-interval": "500ms",
-    # Every process keeps its last messages, tasks and transitions for developers of Dask, a thousand of each kind: memory
-    # grew by 0.2 MiB in every iteration until these were full.
+    # By default every process keeps its last thousand messages, tasks and transitions for developers of Dask: memory grew
+    # by 0.2 MiB in every iteration until these were full.
     "distributed.admin.low-level-log-length": 100,
 }
 
-# a server for metrics starts all the same; on its usual port it warns when another scheduler is there
+# a server for metrics starts all the same; on its usual port it warns if there is another scheduler
 NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 
 MOST_PROCESSES = 1024
 LEAST_MEMORY = 400 * 2**20
 CONNECT_SECONDS = 8
 ANSWER_SECONDS = 10
-"""For a scheduler to identify itself. The client's own limit, 30 seconds, is for the connection alone; then it waits for
-ever for a first message."""
+"""For a scheduler to identify itself. The client's own limit, 30 seconds, ends with the connection; then it waits for ever
+for a first message."""
 
 CLOSE_SECONDS = 10
 """For the last messages to a scheduler."""
@@ -64,7 +64,7 @@ CLOSE_SECONDS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """The choice of a cluster: options that all commands with work to do share.
+    """The choice of a cluster.
 
     Attributes
     ----------
@@ -75,15 +75,14 @@ class ClusterOptions:
     workers : int or None
         Worker processes to start; by default one for every 8 cores.
     threads : int or None
-        Threads of each; by default all cores together.
+        Threads of each process; by default the processes share all cores.
     memory_limit : str, int or None
-        Memory of each, such as "4 GiB", or in bytes; by default its share of the machine's.
+        Memory of each process, such as "4 GiB", or in bytes; by default its share of the machine's.
 
     Raises
     ------
     InputError
-        A number is out of its range, the address is empty, the memory limit is no size or too small for a worker to
-        start, or options for both kinds of cluster are present.
+        An option is invalid, or options for both kinds of cluster are present.
     """
 
     scheduler: str | None = None
@@ -141,21 +140,21 @@ class ClusterOptions:
 def cluster(
     client: Client | ClientLater | None = None, *, options: ClusterOptions | None = None
 ) -> Iterator[Client]:
-    """A client to work with, closed at the end together with all that was started for it.
+    """A client, closed at the end together with everything started for it.
 
     Parameters
     ----------
     client : distributed.Client or ClientLater, optional
-        The user's own, which stays open, or one that is opened here and closed at the end.
+        The user's own, which stays open, or one to open now and close at the end.
     options : ClusterOptions, optional
-        The cluster to open without a client. By default workers on this machine that use all of it.
+        The cluster to open without a client; by default workers on this machine that use all of it.
 
     Raises
     ------
     EngineError
         The scheduler does not answer, now or later, or workers do not start.
     InputError
-        Certificates that the address or Dask's configuration require are missing or cannot be used.
+        Certificates that the address or Dask's configuration require are missing or unusable.
     """
     if isinstance(client, ClientLater):
         with client.open() as opened_now:
@@ -165,7 +164,7 @@ def cluster(
         with watched(client):
             yield client
         return
-    options = ClusterOptions() if options is None else options
+    options = options or ClusterOptions()
     opened = _local(options) if options.scheduler is None else _remote(options)
     # current, but not the default: the user's own `dask.compute` elsewhere must not come to us
     with opened as ours, ours.as_current():
@@ -173,7 +172,7 @@ def cluster(
 
 
 def worker_per_core() -> AbstractContextManager[Client]:
-    """Workers on this machine, a process of one thread for each core: reading text holds Python's lock."""
+    """A client of workers on this machine, one process for each core, since reading text holds Python's lock."""
     from dask.system import CPU_COUNT
 
     return cluster(options=ClusterOptions(workers=min(CPU_COUNT, MOST_PROCESSES), threads=1))
@@ -198,7 +197,7 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
         client = Client(options.scheduler, security=security, set_as_default=False)
     except EngineError:
         raise
-    # a server that is not Dask's can make its protocol fail in any way: bytes taken for a length are a MemoryError
+    # another kind of server can make Dask's protocol fail in any way: bytes taken for a length are a MemoryError
     except Exception as error:
         raise EngineError(
             f"the scheduler at {options.scheduler} must answer, got: {_reason(error)}",
@@ -209,13 +208,13 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
             with watched(client):
                 yield client
         finally:
-            # a scheduler that has not hung for long enough to be noticed must not hold up the end
+            # a scheduler may hang that nobody has noticed yet: do not wait for it
             with suppress(TimeoutError):
                 client.close(timeout=CLOSE_SECONDS)
 
 
 def _who_is(address: str, security: Security) -> str:
-    """The kind of Dask server at an address, such as "Scheduler"; raises anything when there is none."""
+    """The kind of Dask server at an address, such as "Scheduler"; any error if there is none."""
     import asyncio
 
     import dask.config
@@ -234,20 +233,19 @@ def _who_is(address: str, security: Security) -> str:
             raise TimeoutError(f"no message from a scheduler within {ANSWER_SECONDS} seconds") from None
         finally:
             await peer.close_rpc()
-        return str(identity["type"])
+        return identity["type"]  # type: ignore[no-any-return]
 
     # in a thread of its own: the caller may be in an event loop
     runner = LoopRunner()
     runner.start()
     try:
-        kind: str = runner.run_sync(ask)
+        return str(runner.run_sync(ask))
     finally:
         runner.stop()
-    return kind
 
 
 def _reason(error: Exception) -> str:
-    """Reason for the missing answer, without distributed's internals."""
+    """Reason for a missing answer, without distributed's internals."""
     if not isinstance(error, (OSError, ValueError, RuntimeError)):
         return f"an answer that is not Dask's ({type(error).__name__})"
     cause = error.__cause__
@@ -266,8 +264,7 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
     encryption = for_own_workers()
     n_workers, threads = _shape(options, CPU_COUNT, settings.cores_per_process)
     memory = options.memory_limit if options.memory_limit is not None else MEMORY_LIMIT // n_workers
-    memory_limit = parse_memory_limit(memory, threads, n_workers, logger=logger)
-    # logged before they run: starting, with the imports, takes the longest time of a small fit
+    # logged now: starting, with the imports, takes most of the time of a small fit
     logger.info(
         "starting %d worker process%s of %s on this machine",
         n_workers,
@@ -281,15 +278,11 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
             number_of(threads, "thread"),
             CPU_COUNT,
         )
-    with (
-        scratch_folder() as scratch,
-        dask.config.set({**CONFIG, **encryption}),
-        quiet_distributed(),
-    ):
+    with scratch_folder() as scratch, dask.config.set({**CONFIG, **encryption}), quiet_distributed():
         worker = {
             "host": "127.0.0.1",
             "nthreads": threads,
-            "memory_limit": memory_limit,
+            "memory_limit": parse_memory_limit(memory, threads, n_workers, logger=logger),
             "local_directory": scratch,
             "silence_logs": logging.CRITICAL,
             "dashboard": False,
@@ -308,9 +301,9 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
 
 @contextmanager
 def quiet_distributed() -> Iterator[None]:
-    """Keep the messages of `distributed` about a cluster of ours out of the user's log.
+    """Keep messages of `distributed` about a cluster of ours out of the user's log.
 
-    `silence_logs` of a cluster ends when it closes, before messages about connections that were just cut.
+    `silence_logs` ends when a cluster closes, before messages about connections that were just cut.
     """
     names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] == "distributed"]
     levels = {name: logging.getLogger(name).level for name in names}

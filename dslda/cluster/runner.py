@@ -1,39 +1,39 @@
-"""Runners of tasks: in this process, on the user's cluster, or on one started for them.
+"""Runners of tasks, in this process or on a cluster.
 
-All run the same functions on the same pieces of data and combine the results in the same order, so that they give the
-same bits.
+All run the same functions on the same pieces of data and combine the results in the same order, and so give the same bits.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
-from dslda.cluster.futures import spread
+from dslda.cluster.client import spread
+from dslda.cluster.health import Awaited, PatientWait
 from dslda.cluster.scheduler_watch import no_scheduler, reporting_loss
 from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
 from dslda.wording import stage_in_words
 
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "merge_in_tree"]
 
-logger = logging.getLogger("dslda.ingest")
-
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with the stage, such as "read", tasks done and tasks in all."""
+"""Receives the stage, such as "read", the tasks done, and all tasks."""
 
 Handle: TypeAlias = Any
-"""A value in process, a future on Dask."""
+"""A value in this process, a future on Dask."""
 
 T = TypeVar("T")
 
 FAN_IN = 8
 PER_THREAD = 2
-"""Tasks of a stream for each thread: one to work on, and one to go on with."""
+"""Tasks of a stream for each thread: one that runs, and one that waits."""
+
 SPREAD_SECONDS = 10
-"""Time for all workers to fetch a shared value in advance; later they fetch it when a task needs it."""
+"""For all workers to fetch a shared value in advance; later they fetch it when a task needs it."""
 
 
 class Runner(Protocol):
@@ -42,42 +42,35 @@ class Runner(Protocol):
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], stage: str | None = None
     ) -> list[Handle]:
-        """Handle of the function's value for each row of the columns."""
-        ...
+        """Handles of the function's value for each row of the columns."""
 
     def submit(self, function: Callable[..., Any], *arguments: Any, priority: int = 0) -> Handle:
-        """Handle of one value; later steps of a reduction have a higher priority."""
-        ...
+        """Handle of the function's value; later steps of a reduction have a higher priority."""
 
     def compute(self, tasks: Sequence[Any]) -> list[Handle]:
-        """Handle of the value of each dask Delayed."""
-        ...
+        """Handles of the values of dask Delayed objects."""
 
     def share(self, value: Any) -> Handle:
         """Handle of a value that many tasks need."""
-        ...
 
     def results(self, handles: Sequence[Handle], *, stage: str | None = None) -> list[Any]:
         """The values in order; they should be small."""
-        ...
 
     def stream(
         self, function: Callable[..., Any], rows: Iterable[tuple[Any, ...]], *, n: int, stage: str
     ) -> Iterator[tuple[int, Any]]:
-        """The function's value for each of `n` rows of arguments, with the row's number, in order of completion.
+        """Yield the function's value for each of `n` rows of arguments, with the row's number, in order of completion.
 
-        Few tasks are under way at a time, however many rows there are. After an error no further task begins; those under
-        way still give their values, and then the error of the first row that has one is raised.
+        Only a few tasks are in flight at a time. After an error no further task begins; those in flight still yield their
+        values, and then the error of the first row that has one is raised.
         """
-        ...
 
     def cancel(self) -> None:
         """Give up the tasks that still run."""
-        ...
 
 
 class SerialRunner:
-    """Runs everything at once, here; a handle is the value itself."""
+    """Runs everything at once in this process; a handle is the value itself."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self._progress = progress
@@ -99,7 +92,7 @@ class SerialRunner:
     def compute(self, tasks: Sequence[Any]) -> list[Handle]:
         import dask
 
-        # one after the other, since together all partitions would be in memory
+        # one after the other: together all partitions would be in memory
         values = [dask.compute(task, scheduler="synchronous")[0] for task in tasks]
         return [_value(value) for value in values]
 
@@ -124,19 +117,14 @@ class SerialRunner:
 class DaskRunner:
     """Runs everything on a cluster; handles are futures, which Dask recomputes when it loses a worker.
 
-    Workers that hang are restarted, or left out: see :class:`~dslda.cluster.health.PatientWait`.
+    Workers that hang are restarted or left out; see :class:`~dslda.cluster.health.PatientWait`.
     """
 
     def __init__(self, client: Any, progress: Progress | None = None) -> None:
-        import uuid
-        import weakref
-
-        from dslda.cluster.health import Awaited, PatientWait
-
         self.client = client
         self._progress = progress
         self._id = uuid.uuid4().hex[:16]
-        self._started: Any = weakref.WeakKeyDictionary()
+        self._started: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._foreign: set[Any] = set()
         self._wait = PatientWait(client, Awaited(self._has, self._named), give_up=self.cancel)
 
@@ -147,16 +135,11 @@ class DaskRunner:
         if not n:
             return []
         futures = self.client.map(guarded, [function] * n, *columns, key=self._key(function), pure=False)
-        rows = zip(*columns, strict=True)
-        self._started.update(
-            (future, f"{_words(function)} {i} of {n}{_labels(row)}")
-            for i, (future, row) in enumerate(zip(futures, rows, strict=True), 1)
-        )
+        for i, (future, *row) in enumerate(zip(futures, *columns, strict=True), 1):
+            self._started[future] = f"{_words(function)} {i} of {n}{_labels(row)}"
         return list(futures)
 
     def submit(self, function: Callable[..., Any], *arguments: Any, priority: int = 0) -> Handle:
-        import uuid
-
         key = f"{self._key(function)}-{uuid.uuid4().hex}"
         future = self.client.submit(guarded, function, *arguments, key=key, pure=False, priority=priority)
         self._started[future] = f"{_words(function)}{_labels(arguments)}"
@@ -164,10 +147,8 @@ class DaskRunner:
 
     def compute(self, tasks: Sequence[Any]) -> list[Handle]:
         futures = self.client.compute(list(tasks))
-        n = len(futures)
-        self._started.update(
-            (future, f"collection partition {i} of {n}") for i, future in enumerate(futures, 1)
-        )
+        for i, future in enumerate(futures, 1):
+            self._started[future] = f"collection partition {i} of {len(futures)}"
         for task in tasks[:1]:  # all have the graph of the whole collection
             self._foreign.update(task.__dask_graph__().keys())
         return list(futures)
@@ -175,7 +156,7 @@ class DaskRunner:
     def share(self, value: Any) -> Handle:
         import dask
 
-        # as a task's argument it can be computed again when its worker is lost, which scatter cannot offer
+        # unlike scattered data, the argument of a task can be computed again when its worker is lost
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
             shared = self.submit(_identity, value)
         spread(self.client, shared, timeout=SPREAD_SECONDS)
@@ -231,7 +212,7 @@ class DaskRunner:
     def cancel(self) -> None:
         # not client.cancel: for a task that only other tasks need, as in a tree of sums, the scheduler fails and drops the
         # client (stimulus_cancel in distributed 2026.8: assert ts.who_wants)
-        with contextlib.suppress(Exception):  # the cluster may be what failed
+        with suppress(Exception):  # the cluster may be what failed
             for future in list(self._started):
                 future.release()
 
@@ -241,7 +222,7 @@ class DaskRunner:
         return as_completed(futures, loop=self.client.loop, with_results=True, raise_errors=False)
 
     def _next(self, completed: Any, stage: str | None) -> tuple[Any, Any]:
-        """The next future that is done, and its outcome."""
+        """The next future that ends, and its outcome."""
 
         def ready(seconds: float) -> bool:
             with completed.thread_condition:
@@ -250,17 +231,11 @@ class DaskRunner:
             return bool(completed.has_ready())
 
         self._wait.until(ready, "a step between two stages" if stage is None else stage_in_words(stage))
-        future, outcome = next(completed)
-        return future, outcome
+        result: tuple[Any, Any] = next(completed)
+        return result
 
     def _value_of(self, future: Any, outcome: Any) -> Any:
-        """The value of a future that is done.
-
-        Raises
-        ------
-        EngineError
-            It has no value, since the cluster failed.
-        """
+        """The value of a future that has ended; raise its error, or an EngineError if the cluster failed."""
         from distributed import CancelledError, KilledWorker
 
         if isinstance(outcome, CancelledError):
@@ -284,7 +259,7 @@ class DaskRunner:
         return f"dslda-{function.__name__}-{self._id}"
 
     def _has(self, key: Any) -> bool:
-        """Whether a task is one of ours, or of the collection that we count."""
+        """True if a task is one of ours, or of the collection that we count."""
         return key in self._foreign or (isinstance(key, str) and f"-{self._id}-" in key)
 
     def _named(self, keys: Collection[Any]) -> list[str]:
@@ -292,17 +267,17 @@ class DaskRunner:
         from dask.utils import key_split
 
         started = {future.key: words for future, words in list(self._started.items())}
-        # tasks whose futures are gone go on for others that need them
+        # a task whose future is gone may run on for others that need it
         return sorted({started.get(key) or key_split(key) for key in keys})
 
 
 def _words(function: Callable[..., Any]) -> str:
-    """The work of a function, by its name."""
+    """The work of a function in words."""
     return function.__name__.strip("_").replace("_", " ")
 
 
 def _labels(arguments: Iterable[Any]) -> str:
-    """The input or piece of a file that a task works on, where one of its arguments names it."""
+    """The input or piece of a file of a task, if one of its arguments names it."""
     for argument in arguments:
         pieces = argument if isinstance(argument, tuple) else (argument,)
         for first in pieces[:1]:
@@ -314,14 +289,13 @@ def _labels(arguments: Iterable[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """An error of input or output that a task returns instead of raising it, so that no worker logs a traceback and no
-    error is lost."""
+    """An error of input or output that a task returns: if it raised it, the worker would log a traceback."""
 
     error: DsldaError
 
 
 def guarded(function: Callable[..., T], *arguments: Any) -> T | TaskFailure:
-    """Call a function in a task; its error of input or output, or a failure among its arguments, becomes its value."""
+    """Call a function in a task, and return its error of input or output, or a failure among its arguments, as value."""
     for argument in arguments:
         if isinstance(argument, TaskFailure):
             return argument

@@ -1,4 +1,4 @@
-"""Schedulers that hang: they take what is sent to them, and never answer."""
+"""Watch over schedulers that hang: they accept messages, and never answer."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _given_up: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
 
 @contextmanager
 def watched(client: Client) -> Iterator[None]:
-    """Close a client whose scheduler answers no question for the time of ``dslda.engine.scheduler-timeout``.
+    """Close a client whose scheduler answers no question for ``dslda.engine.scheduler-timeout``.
 
-    Waiting for the scheduler has no limit in Dask; it ends with some error when the client closes. Dask itself finds a
-    scheduler that is dead, or whose machine is.
+    Dask waits for a scheduler without limit; the wait ends with some error when the client closes. Dask itself notices
+    when a scheduler or its machine is dead.
 
     Raises
     ------
@@ -52,13 +52,7 @@ def watched(client: Client) -> Iterator[None]:
 
 @contextmanager
 def reporting_loss(client: Client) -> Iterator[None]:
-    """Replace the error of a client without a scheduler, which may be anything, by one that says so.
-
-    Raises
-    ------
-    EngineError
-        Replaces an error that is not dslda's own, when the client is closed, or looks for its scheduler.
-    """
+    """Replace any error of a client without a scheduler, except dslda's own, by an EngineError that says so."""
     try:
         yield
     except DsldaError:
@@ -70,7 +64,7 @@ def reporting_loss(client: Client) -> Iterator[None]:
 
 
 def no_scheduler(client: Client, *, during: str = "") -> EngineError:
-    """The error of a client that has lost its scheduler, to replace the errors that follow from that."""
+    """The error of a client that has lost its scheduler, to replace those that follow from that."""
     remedy = ["start one and run this again"]
     if client in _given_up:
         remedy.append("raise the setting dslda.engine.scheduler-timeout if it is only busy")
@@ -81,7 +75,7 @@ def no_scheduler(client: Client, *, during: str = "") -> EngineError:
 
 
 def why_closed(client: Client) -> str:
-    """Reason in words why a client has lost its scheduler."""
+    """Reason why a client has lost its scheduler."""
     return _given_up.get(client, "the connection to the scheduler is gone")
 
 
@@ -95,7 +89,7 @@ async def _watch(client: Client, patience: float) -> None:
                 done, _ = await asyncio.wait([question], timeout=length)
                 if done:
                     break
-                # not by the clock: what holds up this process, or stops it, is not the scheduler's silence
+                # not by the clock: time in which this process was held up or stopped is not the scheduler's silence
                 silent += length
         finally:
             question.cancel()
@@ -110,7 +104,7 @@ async def _watch(client: Client, patience: float) -> None:
 
 
 async def _ask(client: Client) -> bool:
-    """Whether the scheduler answers a question that costs it nothing."""
+    """Return whether the scheduler answers a question that costs it nothing."""
     with suppress(Exception):
         await client.scheduler.ncores(workers=[])
         return True
@@ -120,8 +114,8 @@ async def _ask(client: Client) -> bool:
 async def _give_up(client: Client, patience: float) -> None:
     address = client.scheduler.address if client.scheduler is not None else "an address that is gone"
     _given_up[client] = f"the scheduler at {address} has answered no question for {patience:.0f} seconds"
-    # Whoever writes to one that does not read waits as well, also to close in order: so connections are cut. What waits
-    # for an answer ends by that, and what waits for futures as they are released.
+    # A writer waits too if nobody reads, even to close in order. So connections are cut, which ends waits for an answer;
+    # waits for futures end when these are released.
     if client.scheduler_comm is not None:
         client.scheduler_comm.abort()
     for comms in (*client.rpc.occupied.values(), *client.rpc.available.values()):

@@ -1,8 +1,8 @@
 """Worker processes of the cluster that dslda starts on this machine.
 
-``python -m dslda.cluster.worker_program`` runs a worker with its nanny, and ends with the process that started it. A
-nanny by itself would look for its scheduler for ever, if that ends while the worker starts. Standard input is a pipe
-that nobody writes to: it closes when the other process ends, for whatever reason.
+``python -m dslda.cluster.worker_program`` runs a worker with its nanny, and ends with the process that started it: standard
+input is a pipe that nobody writes to, and closes when the other process ends for whatever reason. A nanny by itself would
+look for ever for a scheduler that ends while the worker starts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ __all__ = ["WorkerProgram"]
 class WorkerProgram(SubprocessWorker):
     """A worker with its nanny, started as a program of its own.
 
-    multiprocessing would run the user's script once more in every worker, unless it is guarded by
-    ``if __name__ == "__main__"``. The program has its own session, so that Ctrl-C in the terminal stops the client alone,
-    which then ends its workers; they also end when the client is killed.
+    multiprocessing would run the user's script again in every worker, unless ``if __name__ == "__main__"`` guards it. The
+    program has its own session, so that Ctrl-C in the terminal stops only the client, which then ends its workers.
     """
 
     async def _start(self) -> None:
@@ -42,7 +41,7 @@ class WorkerProgram(SubprocessWorker):
             start_new_session=True,
             env=os.environ
             | {
-                # the modules of this process, and none that happen to lie in the current directory
+                # the modules of this process, and none from the current directory
                 "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
                 "PYTHONSAFEPATH": "1",
                 "DASK_INTERNAL_INHERIT_CONFIG": dask.config.serialize(_quiet(dask.config.config)),
@@ -51,18 +50,18 @@ class WorkerProgram(SubprocessWorker):
 
 
 def _quiet(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration in which a nanny logs nothing, even after closing, when its `silence_logs` has ended.
+    """A configuration in which a nanny logs nothing, even after its `silence_logs` has ended.
 
     A user's own configuration of logs stays.
     """
-    for place in (config, config.get("distributed", {})):
-        if "logging" in place or "logging-file-config" in place:
+    for section in (config, config.get("distributed", {})):
+        if "logging" in section or "logging-file-config" in section:
             return dict(config)
     return {**config, "logging": {"distributed": "critical"}}
 
 
 def main() -> None:
-    """Run ``dask spec`` with the arguments given."""
+    """Run ``dask spec`` with the arguments of this program."""
     from distributed.cli.dask_spec import main as spec
 
     Thread(target=_end_with_parent, daemon=True).start()

@@ -1,4 +1,4 @@
-"""The EM loop."""
+"""The EM loop, and the checkpoints that it writes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dslda.engine.checkpoint_schedule import Checkpoints
 from dslda.engine.em import Decision, EMState, IterationRecord, Position
-from dslda.engine.executor import Executor, IterationTimes, PartitionListener, single_threaded_blas
+from dslda.engine.executor import Executor, IterationTimes, single_threaded_blas
 from dslda.engine.progress import FitProgress, default_progress
+from dslda.exceptions import Note
 from dslda.families.answers import asked
 from dslda.families.base import Family
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import in_e_step
+from dslda.wording import number_of
 
-__all__ = ["EStep", "FitResult", "fit", "full_pass", "iterate"]
+__all__ = ["Checkpoints", "EStep", "FitResult", "checkpoint_is_due", "fit", "iterate"]
 
 logger = logging.getLogger("dslda.engine")
 
 EStep = Callable[[Parameters, int], tuple[SufficientStatistics, IterationTimes]]
-"""Gives the statistics of the whole corpus at the parameters of an iteration, or an estimate of them; iterations count
-from 1."""
+"""Returns the statistics of the whole corpus, or an estimate, at the parameters of an iteration; iterations count from 1."""
+
+CHECKPOINT_SHARE = 0.05
+"""Share of the time of a fit that checkpoints may take, unless the user sets an interval."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +38,10 @@ class FitResult:
     Attributes
     ----------
     parameters : Parameters
-        Those at which the last ELBO of the trace was computed.
+        Parameters at which the last ELBO of the trace was computed.
     statistics : SufficientStatistics
-        Of all documents, at `parameters`.
+        Statistics of all documents at `parameters`.
     trace : tuple of IterationRecord
-        One record an iteration.
     converged : bool
         The changes of the ELBO settled below ``spec.tol``.
     interrupted : bool
@@ -71,10 +73,6 @@ def fit(
 
     Parameters
     ----------
-    executor : Executor
-    initial : Parameters
-    family : Family
-    spec : FitSpec
     done : sequence of IterationRecord
         Iterations that an earlier run completed, from its checkpoint; `initial` then holds the parameters of the next
         iteration, and the result is that of a run without interruption.
@@ -85,7 +83,7 @@ def fit(
     on_iteration : callable, optional
         Called with the record of each complete iteration and its parameters, in this thread.
     progress : FitProgress, optional
-        Shows the progress of the fit; by default that of :func:`~dslda.engine.progress.default_progress`.
+        By default that of :func:`~dslda.engine.progress.default_progress`.
     stop_requested : callable, optional
         Called after each iteration; EM stops when it returns True.
 
@@ -115,7 +113,7 @@ def fit(
             if done:
                 progress.resumed(done)
             for last, state in iterate(
-                full_pass(executor, progress.partition),
+                lambda parameters, _: executor.run(parameters, on_partition=progress.partition),
                 start,
                 family=family,
                 spec=spec,
@@ -142,11 +140,6 @@ def fit(
     return replace(last, converged=decision is Decision.CONVERGED, interrupted=decision is Decision.STOPPED)
 
 
-def full_pass(executor: Executor, on_partition: PartitionListener | None = None) -> EStep:
-    """The E-step of batch EM: over all documents."""
-    return lambda parameters, iteration: executor.run(parameters, on_partition=on_partition)
-
-
 def iterate(
     e_step: EStep,
     start: Position,
@@ -157,23 +150,8 @@ def iterate(
 ) -> Iterator[tuple[FitResult, EMState]]:
     """Run EM from a position, for as long as the caller asks for iterations.
 
-    Each iteration comes as the result of a fit that is interrupted there. The M-step follows when the caller asks for the
-    next iteration.
-
-    Parameters
-    ----------
-    e_step : callable
-        See :data:`EStep`.
-    start : Position
-    family : Family
-    spec : FitSpec
-    after_m_step : callable, optional
-        Called with the position between two iterations.
-
-    Raises
-    ------
-    EngineError, InputError
-        See :func:`fit`.
+    Yield each iteration as the result of a fit that is interrupted there. The M-step follows when the caller asks for the
+    next iteration; `after_m_step` then receives the position. Errors are those of :func:`fit`.
     """
     position = start
     state = EMState.after(start.trace)
@@ -184,10 +162,27 @@ def iterate(
         with asked(family, "a compiled function", ArithmeticError):
             statistics, times = e_step(in_e_step(parameters), state.iteration + 1)
         elbo = objective(statistics, parameters, family=family, spec=spec)
-        _check_finite(elbo, state.iteration + 1, family)
+        if not math.isfinite(elbo):
+            raise family.fault(
+                f"the ELBO must be finite, got {elbo} in iteration {state.iteration + 1}: functions of the family are "
+                "not, for some response and predictor"
+            )
         state = state.advance(elbo)
         seconds = time.perf_counter() - began + m_step_seconds
-        record = _record(state, parameters, statistics, times, m_step_seconds=m_step_seconds, seconds=seconds)
+        record = IterationRecord(
+            iteration=state.iteration,
+            elbo=elbo,
+            relative_change=state.relative_change,
+            sweeps_per_document=statistics.n_sweeps / max(statistics.n_documents, 1),
+            unconverged_documents=statistics.n_unconverged,
+            delta=float(parameters.delta[0]) if len(parameters.delta) else math.nan,
+            publish_seconds=times.publish,
+            e_step_seconds=times.e_step,
+            reduce_seconds=times.reduce,
+            m_step_seconds=m_step_seconds,
+            e_step_cpu_seconds=statistics.seconds,
+            documents_per_second=statistics.n_documents / seconds,
+        )
         trace = (*position.trace, record)
         yield FitResult(parameters, statistics, trace, converged=False, interrupted=True), state
         began = time.perf_counter()
@@ -197,34 +192,96 @@ def iterate(
             after_m_step(position)
 
 
-def _check_finite(elbo: float, iteration: int, family: Family) -> None:
-    if not math.isfinite(elbo):
-        raise family.fault(
-            f"the ELBO must be finite, got {elbo} in iteration {iteration}: functions of the family are not, for some "
-            "response and predictor"
-        )
+class Checkpoints:
+    """The checkpoints of one fit.
+
+    Parameters
+    ----------
+    write : callable
+        Replaces the previous checkpoint, whole or not at all. Its errors do not end the fit.
+    where : str
+        Place of the checkpoint, for messages.
+    every : int, optional
+        See :func:`checkpoint_is_due`.
+    n_written : int, default 0
+        Complete iterations of an existing checkpoint.
+    """
+
+    def __init__(
+        self, write: Callable[[Position], None], where: str, *, every: int | None = None, n_written: int = 0
+    ) -> None:
+        self._write = write
+        self._where = where
+        self._every = every
+        self._n_written = self._n_tried = n_written
+        self._position: Position | None = None
+        self._failed = False
+        self._cost = 0.0
+        self._ended = time.monotonic()
+
+    def after_m_step(self, position: Position) -> None:
+        """Remember the position, and write it if a checkpoint is due."""
+        self._position = position
+        if checkpoint_is_due(
+            every=self._every,
+            iterations=len(position.trace) - self._n_tried,
+            seconds=time.monotonic() - self._ended,
+            cost=self._cost,
+        ):
+            self._try(position)
+
+    def at_end(self, *, n_complete: int) -> None:
+        """Write the last position, unless the checkpoint holds it already.
+
+        `n_complete` counts the iterations of the model: one more than those of the last position, if no M-step followed.
+        """
+        if self._position is not None and len(self._position.trace) > self._n_written:
+            self._failed = False  # a failure is logged once more, since it is final now
+            self._try(self._position)
+        if self._n_written:
+            again = f"; going on begins with iteration {self._n_written + 1} again"
+            logger.info("%s%s", self._state(), again if n_complete > self._n_written else "")
+
+    def note(self, error: BaseException) -> None:
+        """Add a note on how to go on to an error that ends the fit."""
+        if self._n_written:
+            error.add_note(Note(f"{self._state()}; train again with {{resume=True}} to go on"))
+
+    def _state(self) -> str:
+        return f"the checkpoint {self._where} holds {number_of(self._n_written, 'iteration')}"
+
+    def _try(self, position: Position) -> None:
+        began = time.monotonic()
+        self._n_tried = len(position.trace)
+        try:
+            self._write(position)
+        # a failing file system, or library beneath it, must not cost a fit of days
+        except Exception as error:
+            if not self._failed:
+                logger.warning("no checkpoint after iteration %d: %s", len(position.trace), error)
+            self._failed = True
+        else:
+            self._n_written = len(position.trace)
+            if self._failed:
+                logger.info("checkpoints can be written again: %s", self._state())
+            self._failed = False
+        self._ended = time.monotonic()
+        self._cost = self._ended - began
 
 
-def _record(
-    state: EMState,
-    parameters: Parameters,
-    statistics: SufficientStatistics,
-    times: IterationTimes,
-    *,
-    m_step_seconds: float,
-    seconds: float,
-) -> IterationRecord:
-    return IterationRecord(
-        iteration=state.iteration,
-        elbo=state.elbo,
-        relative_change=state.relative_change,
-        sweeps_per_document=statistics.n_sweeps / max(statistics.n_documents, 1),
-        unconverged_documents=statistics.n_unconverged,
-        delta=float(parameters.delta[0]) if len(parameters.delta) else math.nan,
-        publish_seconds=times.publish,
-        e_step_seconds=times.e_step,
-        reduce_seconds=times.reduce,
-        m_step_seconds=m_step_seconds,
-        e_step_cpu_seconds=statistics.seconds,
-        documents_per_second=statistics.n_documents / seconds,
-    )
+def checkpoint_is_due(*, every: int | None, iterations: int, seconds: float, cost: float) -> bool:
+    """True if a checkpoint should be written now, between two iterations.
+
+    Parameters
+    ----------
+    every : int or None
+        Iterations between two checkpoints. None keeps checkpoints below 5% of the time: after every iteration if
+        iterations take long, and seldom if they are quick. When that is differs from run to run; the results do not.
+    iterations : int
+        Complete iterations since the last attempt to write one, at least 1.
+    seconds : float
+        Since the end of that attempt, or the beginning of the fit.
+    cost : float
+        Seconds that the attempt took, 0 before the first.
+    """
+    return iterations >= every if every is not None else cost <= CHECKPOINT_SHARE * seconds

@@ -17,17 +17,13 @@ __all__ = [
     "EMState",
     "IterationRecord",
     "Position",
-    "checkpoint_is_due",
     "remaining_iterations",
     "trace_columns",
 ]
 
-CHECKPOINT_SHARE = 0.05
-"""Share of the time of a fit that checkpoints may take, unless the user says how often to write one."""
-
 FITTED_CHANGES, LEAST_CHANGES = 10, 4
-"""Relative changes in the estimate of the remaining iterations. (On traces of reviews and bills the estimate moved by a
-factor of 1.3 from one iteration to the next; with five changes, and their ends alone, by a factor of 2.)"""
+"""Relative changes in the estimate of the remaining iterations: the most, and the fewest. (On traces of reviews and bills
+the estimate moved by a factor of 1.3 from one iteration to the next; with the ends of five changes, by a factor of 2.)"""
 
 
 class Decision(enum.Enum):
@@ -41,17 +37,16 @@ class Decision(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class IterationRecord:
-    """One line of the trace: a complete iteration.
+    """A complete iteration.
 
-    An iteration begins with the M-step that made its parameters (none for the first) and ends when the ELBO
-    at these parameters is known.
+    It begins with the M-step that makes its parameters (none for the first), and ends with the ELBO at these parameters.
 
     Attributes
     ----------
     iteration : int
-        From 1.
+        Number, from 1.
     elbo : float
-        Of the whole corpus, with the log density of the topic prior.
+        ELBO of the whole corpus, with the log density of the topic prior.
     relative_change : float
         ``|elbo - previous| / |previous|``, NaN for the first iteration.
     sweeps_per_document : float
@@ -59,16 +54,15 @@ class IterationRecord:
     unconverged_documents : int
         Documents that stopped at the cap on sweeps.
     delta : float
-        First parameter of the family, as a rule the dispersion, on the scale of the standardised response; NaN
-        for a family without parameters.
+        First parameter of the family, usually the dispersion, on the scale of the standardised response; NaN for a
+        family without parameters.
     publish_seconds, e_step_seconds, reduce_seconds, m_step_seconds : float
-        Wall-clock time: sending the parameters to the workers; until the last partition was done; from
-        there to the sum of all; M-step. On a cluster most sums are made while other partitions are still being
-        worked on.
+        Wall-clock time of sending the parameters to the workers, from there until the last partition was done, from there
+        to the sum of all, and of the M-step. On a cluster most sums run while other partitions are worked on.
     e_step_cpu_seconds : float
         CPU time of all threads that ran the E-step.
     documents_per_second : float
-        Documents by the wall-clock time of the whole iteration.
+        Documents divided by the wall-clock time of the whole iteration.
     """
 
     iteration: int
@@ -87,31 +81,18 @@ class IterationRecord:
 
 @dataclass(frozen=True, slots=True)
 class EMState:
-    """The progress of EM.
-
-    Attributes
-    ----------
-    iteration : int
-        Complete iterations.
-    elbo : float
-        Of the last one, NaN before the first.
-    relative_change : float
-        From the one before it, NaN before the second.
-    previous_change : float
-        The relative change one iteration earlier.
-    largest_change : float
-        The largest since the third iteration, 0 before it: the first only brings topics to the frequencies of terms.
-    """
+    """The progress of EM after `iteration` complete iterations."""
 
     iteration: int = 0
     elbo: float = math.nan
     relative_change: float = math.nan
     previous_change: float = math.nan
+    #: since the third iteration: the first change only brings topics to the frequencies of terms
     largest_change: float = 0.0
 
     @classmethod
     def after(cls, trace: Sequence[IterationRecord]) -> EMState:
-        """The state after these iterations, the same bits as by way of each."""
+        """The state after the iterations of a trace."""
         state = cls()
         for record in trace:
             state = state.advance(record.elbo)
@@ -126,7 +107,7 @@ class EMState:
         return EMState(self.iteration + 1, elbo, change, self.relative_change, largest)
 
     def has_settled(self, tol: float) -> bool:
-        """Whether the last two relative changes are below `tol`, do not grow, and have come down.
+        """True if the last two relative changes are below `tol`, do not grow, and have come down.
 
         EM starts on a plateau. While the topics are nearly equal the ELBO hardly moves, then it moves faster and faster
         as they part (movie reviews, alpha = 1: 2e-5 in the third iteration, 2e-3 ten later). Where few documents have a
@@ -139,8 +120,7 @@ class EMState:
     def decide(self, spec: FitSpec, *, stop_requested: bool = False) -> Decision:
         """The decision after a complete iteration.
 
-        Convergence comes first, so that a fit that converges in its last iteration, or just as a user stops
-        it, does not count as cut short.
+        Convergence comes first: a fit that converges in its last iteration, or as a user stops it, is not cut short.
         """
         if self.has_settled(spec.tol):
             return Decision.CONVERGED
@@ -153,41 +133,14 @@ class EMState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position:
-    """All that EM needs between two iterations to continue as if it had never stopped.
-
-    Attributes
-    ----------
-    parameters : Parameters
-        Those of the next iteration.
-    trace : tuple of IterationRecord
-        The complete iterations.
-    """
+    """The parameters of the next iteration and the trace so far: all that EM needs to continue."""
 
     parameters: Parameters
     trace: tuple[IterationRecord, ...] = ()
 
 
-def checkpoint_is_due(*, every: int | None, iterations: int, seconds: float, cost: float) -> bool:
-    """Whether to write a checkpoint now, between two iterations.
-
-    Parameters
-    ----------
-    every : int or None
-        Iterations between two checkpoints. None: as often as checkpoints take less than 5% of the time, which is after
-        every iteration if iterations take long, and seldom if they are quick. The times of checkpoints then differ from
-        run to run; the results do not.
-    iterations : int
-        Complete iterations since the last attempt to write one, at least 1.
-    seconds : float
-        Since the end of that attempt, or the beginning of the fit.
-    cost : float
-        Seconds that the attempt took, 0 before the first.
-    """
-    return iterations >= every if every is not None else cost <= CHECKPOINT_SHARE * seconds
-
-
 def trace_columns(trace: Sequence[IterationRecord]) -> dict[str, NDArray[np.float64]]:
-    """The measurements of the iterations by name, shape (n_iterations,) each, as models and checkpoints hold them."""
+    """The fields of the records, shape (n_iterations,) each, as models and checkpoints store them."""
     return {
         field.name: np.array([getattr(record, field.name) for record in trace], dtype=np.float64)
         for field in fields(IterationRecord)
@@ -195,11 +148,10 @@ def trace_columns(trace: Sequence[IterationRecord]) -> dict[str, NDArray[np.floa
 
 
 def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int | None:
-    """Estimate the remaining iterations; None where that is impossible.
+    """Estimate the remaining iterations; None while the changes are too few or do not fall.
 
-    The relative change falls about geometrically, with much noise. So a line is fitted to the logarithms of the last ten
-    changes, at least four, and extended to `tol`. The first change of all does not count
-    (:attr:`EMState.largest_change`). There is no estimate while the changes do not fall.
+    The relative change falls about geometrically, with much noise. So a line is fitted to the logarithms of the last
+    changes, and extended to `tol`. The first change does not count (:attr:`EMState.largest_change`).
     """
     left = max(spec.max_iter - len(trace), 0)
     if left == 0 or spec.tol <= 0:
@@ -211,10 +163,11 @@ def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int
         return None
     logs = np.log(changes)
     before = np.arange(len(logs)) - (len(logs) - 1.0)
-    slope = float((before - before.mean()) @ logs / ((before - before.mean()) @ (before - before.mean())))
+    centred = before - before.mean()
+    slope = float(centred @ logs / (centred @ centred))
     if slope >= 0:
         return None
     now = float(logs.mean() - slope * before.mean())
-    # two changes must be below it
+    # two changes must be below `tol`
     more = (math.log(spec.tol) - now) / slope + 1
     return min(left, max(math.ceil(min(more, left)), 1))

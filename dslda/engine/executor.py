@@ -1,18 +1,18 @@
-"""Executors run the E-step of an iteration: their contract, and the one that needs no cluster."""
+"""Executors, which run the E-step of an iteration: their contract, and the one that needs no cluster."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
 from dslda.config import EngineSettings
 from dslda.engine.data.fit_source import FitSource
-from dslda.engine.data.read_ahead import ReadAhead
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.engine.reduction import number_of_levels, sum_subtree
 from dslda.exceptions import InputError
@@ -27,21 +27,23 @@ __all__ = [
     "PartitionListener",
     "SerialExecutor",
     "ascending",
+    "noting",
+    "read_ahead",
+    "run_partition",
     "single_threaded_blas",
 ]
 
 PartitionListener = Callable[[int], None]
-"""Called with the number of documents of each partition that is done; on a cluster from another thread. A
-negative number takes back the count of a failed attempt."""
-
+"""Receives the number of documents of each partition that is done; on a cluster from another thread. A negative number
+takes back those of a failed attempt."""
 
 KEPT_BYTES = 1 << 30
-"""Largest corpus that a serial executor keeps in memory; reading costs some ten milliseconds a partition."""
+"""Largest corpus that a serial executor keeps in memory; reading a partition takes about ten milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class IterationTimes:
-    """Wall-clock seconds of an iteration: see :class:`~dslda.engine.em.IterationRecord`."""
+    """Wall-clock seconds of an iteration; see :class:`~dslda.engine.em.IterationRecord`."""
 
     publish: float
     e_step: float
@@ -49,14 +51,7 @@ class IterationTimes:
 
 
 class Executor(ABC):
-    """Runs the E-step over partitions and adds up their statistics, the same bits whatever runs it.
-
-    Parameters
-    ----------
-    source : FitSource
-    family : Family
-    spec : FitSpec
-    """
+    """Runs the E-step over partitions and adds up their statistics, with the same bits wherever it runs."""
 
     def __init__(self, source: FitSource, family: Family, spec: FitSpec) -> None:
         self._source = source
@@ -65,7 +60,6 @@ class Executor(ABC):
 
     @property
     def n_documents(self) -> int:
-        """Documents of all partitions."""
         return int(self._source.n_documents.sum())
 
     @property
@@ -80,13 +74,13 @@ class Executor(ABC):
         partitions: Sequence[int] | None = None,
         on_partition: PartitionListener | None = None,
     ) -> tuple[SufficientStatistics, IterationTimes]:
-        """Run one iteration: statistics at `parameters`, with a row for every term.
+        """Run one iteration: return the statistics at `parameters`, with a row for every term.
 
         Parameters
         ----------
         parameters : Parameters
         partitions : sequence of int, optional
-            The partitions to go over, each once; all by default. Their order does not matter.
+            The partitions to process, in any order; all by default.
         on_partition : callable, optional
 
         Raises
@@ -99,7 +93,7 @@ class Executor(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the executor holds; idempotent."""
+        """Free the resources of the executor; idempotent."""
 
     def __enter__(self) -> Self:
         return self
@@ -109,10 +103,10 @@ class Executor(ABC):
 
 
 class SerialExecutor(Executor):
-    """Runs every partition in this process and thread; parameters as :class:`Executor`.
+    """Runs every partition in this process and thread.
 
-    Partitions are kept between iterations while all of them together are small; those of a larger corpus are read
-    again each time, so that memory does not grow with the corpus.
+    A small corpus stays in memory between iterations. A larger one is read again each time, so that memory does not grow
+    with the corpus.
     """
 
     def __init__(self, source: FitSource, family: Family, spec: FitSpec) -> None:
@@ -135,14 +129,14 @@ class SerialExecutor(Executor):
             nonlocal in_e_step
             started = time.perf_counter()
             with noting(f"E-step of {self._source.describe(partition)}"):
-                statistics = run_partition(blocks.take(), parts, self._family, self._spec)
+                statistics = run_partition(next(blocks), parts, self._family, self._spec)
             if on_partition is not None:
                 on_partition(statistics.n_documents)
             in_e_step += time.perf_counter() - started
             return statistics
 
         started = time.perf_counter()
-        with single_threaded_blas(), ReadAhead(partial(self._block, i) for i in chosen) as blocks:
+        with single_threaded_blas(), closing(read_ahead(partial(self._block, i) for i in chosen)) as blocks:
             total = sum_subtree(leaf, chosen, level=number_of_levels(chosen))
         return total.dense(), IterationTimes(0.0, in_e_step, time.perf_counter() - started - in_e_step)
 
@@ -159,13 +153,7 @@ class SerialExecutor(Executor):
 
 
 def ascending(partitions: Sequence[int] | None, n_partitions: int) -> Sequence[int]:
-    """The partitions to go over in ascending order, all for None.
-
-    Raises
-    ------
-    InputError
-        There is none, one comes twice, or one does not exist.
-    """
+    """The partitions to process in ascending order; see :meth:`Executor.run`."""
     if partitions is None:
         return range(n_partitions)
     chosen = sorted(set(partitions))
@@ -175,6 +163,22 @@ def ascending(partitions: Sequence[int] | None, n_partitions: int) -> Sequence[i
             parameter="partitions",
         )
     return chosen
+
+
+def read_ahead(readers: Iterable[Callable[[], TrainingBlock]]) -> Generator[TrainingBlock]:
+    """Yield partitions in turn, each read on a thread of its own while the one before it is worked on.
+
+    Two partitions are in memory at a time. Where files come from far away this hides the wait; on a local disk reading is
+    a few percent of the work.
+    """
+    readers = iter(readers)
+    with ThreadPoolExecutor(1, thread_name_prefix="dslda-read") as thread:
+        block = next(readers)()
+        for reader in readers:
+            ahead = thread.submit(reader)
+            yield block
+            block = ahead.result()
+        yield block
 
 
 def run_partition(
@@ -194,18 +198,18 @@ def run_partition(
 
 
 @contextmanager
-def noting(what: str) -> Iterator[None]:
-    """Add a note to any error that says where it happened."""
+def noting(place: str) -> Iterator[None]:
+    """Note on any error where it happened."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"dslda: {what}")
+        error.add_note(f"dslda: {place}")
         raise
 
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Keep BLAS to one thread: with more, the order of its sums, and so the bits, depend on the machine."""
+    """Keep BLAS to one thread: with more, the order of its sums, and thus the bits, depend on the machine."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dslda.engine.checkpoint_schedule import Checkpoints
+from dslda.engine.driver import Checkpoints
 from dslda.engine.em import IterationRecord, Position, trace_columns
 from dslda.exceptions import DsldaError, FormatError, InputError
 from dslda.model import Model, load_model

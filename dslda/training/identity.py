@@ -11,7 +11,6 @@ import numpy as np
 
 from dslda.config import EngineSettings
 from dslda.engine.data.fit_source import FitSource
-from dslda.engine.fingerprint import data_hash, selection_hash
 from dslda.exceptions import InputError
 from dslda.persistence.checkpoint_store import CheckpointRecord
 from dslda.persistence.model_manifest import settings_to_json
@@ -52,10 +51,10 @@ def fit_identity(
     identity = {
         "documents": {
             "source": "data" if training_set.corpus_hash is None else "corpus",
-            "sha256": training_set.corpus_hash or data_hash(source),
+            "sha256": training_set.corpus_hash or source.data_hash(),
             "vocabulary_sha256": None if vocabulary is None else vocabulary.sha256,
             "trained_on": int(source.n_documents.sum()),
-            "selection_sha256": selection_hash(source),
+            "selection_sha256": source.selection_hash(),
         },
         "design": asdict(source.design),
         "classes": classes,

@@ -87,7 +87,7 @@ def test_fits_leave_nothing_in_client_scheduler_and_worker_but_what_one_fit_leav
             if not worker.state.tasks:
                 break
             time.sleep(0.05)
-        assert (in_process.futures, dict(worker.data), worker.state.tasks, hub._watches) == ({}, {}, {}, {})
+        assert (in_process.futures, dict(worker.data), worker.state.tasks, hub.watches) == ({}, {}, {}, {})
         left.append(
             {
                 "topics": sum("dslda" in topic for topic in scheduler.get_events()),
@@ -114,7 +114,7 @@ def test_partitions_read_in_every_iteration_give_the_same_bits(
 
 
 def test_parameters_are_sent_to_all_workers_and_are_gone_when_released(problem: Any) -> None:
-    from dslda.cluster.futures import release
+    from dslda.cluster.client import release
 
     parameters = initial_parameters(
         problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED

@@ -1,9 +1,8 @@
 """The executor that runs on a Dask cluster.
 
-The client drives. An iteration sends the parameters to the workers, runs the E-step of every partition
-where the partition is, adds up the statistics in the tree of :mod:`~dslda.engine.reduction` and fetches
-one object. Nothing of it stays on the cluster. So the iteration, a pure function of parameters and partitions, is the
-unit of retry.
+An iteration sends the parameters to the workers, runs the E-step of every partition where the partition is, adds up the
+statistics in the tree of :mod:`~dslda.engine.reduction` and fetches the sum. Nothing of it stays on the cluster. So the
+iteration, a pure function of parameters and partitions, is the unit of retry.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from dslda.cluster.futures import release, wait_for
+from distributed import KilledWorker
+
+from dslda.cluster.client import release, wait_for
 from dslda.cluster.health import Awaited, Stall, WorkerWatch, restart, wait_for_progress
 from dslda.cluster.scheduler_watch import no_scheduler
 from dslda.config import EngineSettings
 from dslda.engine.dask.events import AttemptWatch, EventHub
-from dslda.engine.dask.examination import deadly_partition
 from dslda.engine.dask.placement import place
 from dslda.engine.dask.publish import number_of_parts, publish, publish_recomputable
 from dslda.engine.dask.recovery import (
     Action,
-    AttemptError,
     IterationFailure,
     Retries,
     WorkersHungError,
@@ -34,7 +33,7 @@ from dslda.engine.dask.recovery import (
     brief,
     classify,
 )
-from dslda.engine.dask.tasks import GroupTask, add_up, nothing, run_group, take_part
+from dslda.engine.dask.tasks import GroupTask, add_up, nothing, run_group, take_part, try_partition
 from dslda.engine.data.fit_source import FitSource, MemorySource
 from dslda.engine.executor import Executor, IterationTimes, PartitionListener, ascending
 from dslda.engine.progress import logging_after
@@ -53,7 +52,7 @@ __all__ = ["DaskExecutor"]
 logger = logging.getLogger("dslda.engine")
 
 PREPARATION_PATIENCE = 10.0
-"""Seconds that workers take for their imports; compiling, which is logged, takes longer."""
+"""Seconds for the imports of workers; compiling, which is logged, takes longer."""
 
 PREPARING = "preparing the workers, which compile a kernel for each kind of response once after installation: a minute or two"
 
@@ -65,15 +64,13 @@ class DaskExecutor(Executor):
     ----------
     client : distributed.Client
         Not asynchronous, and used by one fit at a time (distributed#2628).
-    source : FitSource
-        Its documents must not be in this process's memory.
-    family : Family
-    spec : FitSpec
+    source, family, spec
+        See :class:`Executor`.
 
     Raises
     ------
     InputError
-        The documents are in memory.
+        The documents are in the memory of this process.
     EngineError
         There is no worker, or workers run other versions than the client.
     """
@@ -94,6 +91,7 @@ class DaskExecutor(Executor):
         self._iteration = 0
         self._attempt = 0
         self._last_stall = ""
+        self._raised_by_task = False
         self._wait_for_a_worker(self._settings.stall_timeout)
         with logging_after(PREPARATION_PATIENCE, PREPARING):
             register(client, family)
@@ -126,39 +124,45 @@ class DaskExecutor(Executor):
         Raises
         ------
         EngineError
-            A partition crashes every worker that runs it, or for longer than the setting
-            ``dslda.engine.iteration-budget`` workers were lost or hung, or no partition was done.
+            A partition crashes every worker that runs it, or workers were lost or hung, or no partition was done, for
+            longer than the setting ``dslda.engine.iteration-budget``.
         """
         chosen = ascending(partitions, self.n_partitions)
         self._iteration += 1
         self._last_stall = ""
         retries = Retries(self._settings.iteration_budget)
-        recovery: Action | None = None
+        examine = False
         error: Exception | None = None
         while True:
+            self._raised_by_task = False
             try:
-                if recovery is not None:
-                    self._restart_hung(error)
-                    self._recover(retries, parameters, chosen, examine=recovery is Action.EXAMINE)
+                if error is not None:
+                    self._recover(error, retries, parameters, chosen, examine=examine)
                 return self._run_once(parameters, chosen, on_partition)
-            except AttemptError as failed:
-                error = failed.error
+            except EngineError:
+                raise
+            except Exception as problem:
+                error = problem
                 # first, since a client that has just closed may raise anything, such as an AttributeError
-                if self._client.status in ("closing", "closed") and not failed.raised_by_task:
+                if self._client.status in ("closing", "closed") and not self._raised_by_task:
                     raise no_scheduler(self._client, during=f"{self._incomplete()}: ") from error
-                failure = classify(error, raised_by_task=failed.raised_by_task)
+                failure = classify(error, raised_by_task=self._raised_by_task)
                 if failure is None:
-                    raise error from error.__cause__
+                    raise
                 if failure is IterationFailure.LOST:
                     error, failure = self._diagnosed(error)
             step = retries.failed(failure, time.monotonic())
             if step.action is Action.GIVE_UP:
-                with suppress(AttemptError):
+                with suppress(Exception):
                     self._restart_hung(error)  # for the next user of the cluster
-                self._give_up(f"it was tried {retries.n_failures} times", error)
+                raise EngineError(
+                    f"{self._incomplete()}: it was tried {retries.n_failures} times, last with: {brief(error)}",
+                    remedy="see the workers' logs, and the settings dslda.engine in Dask's configuration for how long to "
+                    "go on",
+                ) from error
             logger.warning("iteration %d is run again: %s (%s)", self._iteration, failure.value, brief(error))
             time.sleep(step.delay)
-            recovery = step.action
+            examine = step.action is Action.EXAMINE
 
     def close(self) -> None:
         self._partitions.close()
@@ -169,7 +173,7 @@ class DaskExecutor(Executor):
         self._attempt += 1
         attempt = f"{self._id}-{self._attempt}"
         watch = AttemptWatch(self._id, attempt, partitions, self._source.describe, on_partition)
-        self._hub.add(watch)
+        self._hub.watches[attempt] = watch
         published: list[Future[Parameters]] = []
         roots: list[Future[SufficientStatistics]] = []
         complete = False
@@ -187,13 +191,13 @@ class DaskExecutor(Executor):
             self._await(roots, watch, pinned)
             statistics = self._bring_home(roots)
             complete = True
-        except Exception as error:
-            by_task = any(root.status == "error" for root in roots)
-            raise AttemptError(error, raised_by_task=by_task) from error
+        except Exception:
+            self._raised_by_task = any(root.status == "error" for root in roots)
+            raise
         finally:
             watch.close(failed=not complete)
-            self._hub.remove(watch)
-            # without waiting for the garbage collector: frames of a wait that timed out refer to futures in cycles
+            del self._hub.watches[attempt]
+            # not left to the garbage collector: frames of a wait that timed out refer to futures in cycles
             release([*roots, *published])
         ended = time.perf_counter()
         e_step_ended = watch.last_partition if watch.last_partition is not None else ended
@@ -204,7 +208,7 @@ class DaskExecutor(Executor):
     ) -> tuple[list[Future[SufficientStatistics]], set[str]]:
         """Submit an iteration; return its roots, one for each part, and the workers that tasks are pinned to.
 
-        Only the futures of the roots are kept: a leaf's would keep its statistics in a worker's memory until the end.
+        Only the futures of the roots stay: that of a leaf would keep its statistics in a worker's memory until the end.
         """
         level = self._task_level(partitions)
         groups = nodes(partitions, level)
@@ -240,10 +244,10 @@ class DaskExecutor(Executor):
     def _add_up(
         self, terms: Mapping[int, Future[SufficientStatistics]], level: int, key: str
     ) -> Future[SufficientStatistics]:
-        """Submit the tree above `terms`, the nodes of a level by their numbers; return its root."""
+        """Submit the tree above `terms`, the numbered nodes of a level; return its root."""
         while len(terms) > 1:
             level += 1
-            # A rising priority makes sums run before further leaves, or these would pile up in memory.
+            # with a rising priority sums run before further leaves, which would pile up in memory
             terms = {
                 node: terms[children[0]]
                 if len(children) == 1
@@ -261,15 +265,15 @@ class DaskExecutor(Executor):
     def _await(
         self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str]
     ) -> None:
-        """Wait for the roots for as long as partitions go on being done, or workers at work on them."""
+        """Wait for the roots while partitions get done, or workers are at work on them."""
 
         def ready(seconds: float) -> bool:
             with suppress(TimeoutError):
                 # a timeout of 0 expires even if all are done
                 wait_for(self._client, roots, timeout=max(seconds, 0.1))
                 return True
-            # Pins are loose, but tasks whose workers are all gone while no other is there stay unrun for
-            # ever when new ones join (related: distributed#7346, #8600).
+            # Pins are loose. But when all their workers are gone and there is no other, the tasks never run, even if
+            # workers join (related: distributed#7346, #8600).
             if pinned and pinned.isdisjoint(self._client.nthreads()):
                 raise WorkersLostError("all workers that held partitions are gone")
             return False
@@ -281,21 +285,14 @@ class DaskExecutor(Executor):
             unit="partition",
             unnamed="only sums to do",
         )
-        wait_for_progress(
-            self._client,
-            self._workers,
-            awaited,
-            patience=self._settings.stall_timeout,
-            ready=ready,
-            on_stall=self._look_into_stall,
-        )
+        wait_for_progress(self._workers, awaited, ready=ready, on_stall=self._look_into_stall)
 
     def _look_into_stall(self, stall: Stall) -> None:
-        """Go on if no partition was done for long only because partitions take long."""
+        """Go on waiting if no partition was done for long only because partitions take long."""
         if stall.diagnosis.hung:
             self._last_stall = f"; before, {stall.text}"
             raise WorkersHungError(stall.text, stall.diagnosis.hung)
-        # Others' tasks may have all threads; or Dask has lost sight of ours, which an attempt under new keys would cure.
+        # The tasks of others may have all threads; or Dask lost track of ours, which an attempt under new keys cures.
         nothing_runs = stall.running is not None and not stall.running
         if not stall.keys or (nothing_runs and stall.seconds > self._settings.iteration_budget / 2):
             raise WorkersLostError(stall.text)
@@ -308,7 +305,7 @@ class DaskExecutor(Executor):
         logger.warning("iteration %d: %s; waiting on", self._iteration, stall.text)
 
     def _diagnosed(self, error: Exception) -> tuple[Exception, IterationFailure]:
-        """The error and kind of a failure; it may follow from workers that hang, to which nothing can be sent."""
+        """The error and kind of a failure, which may follow from workers that hang and receive nothing."""
         try:
             diagnosis = self._workers.look()
         except Exception:  # the scheduler does not answer, which the next attempt shows
@@ -320,18 +317,14 @@ class DaskExecutor(Executor):
         message = f"{brief(error)}; {named}"
         return WorkersHungError(message, diagnosis.hung), IterationFailure.HUNG
 
-    def _restart_hung(self, error: Exception | None) -> None:
+    def _restart_hung(self, error: Exception) -> None:
         """Leave workers that hang out of the next attempt, and have their nannies, if any, restart them."""
-        if not isinstance(error, WorkersHungError):
-            return
-        try:
+        if isinstance(error, WorkersHungError):
             self._partitions.leave(error.workers)
             restart(self._client, error.workers)
-        except Exception as problem:
-            raise AttemptError(problem, raised_by_task=False) from problem
 
     def _bring_home(self, roots: list[Future[SufficientStatistics]]) -> SufficientStatistics:
-        """Fetch the sum of all, a part at a time."""
+        """Fetch the whole sum, a part at a time."""
         patience = self._settings.stall_timeout
         if len(roots) == 1:
             total: SufficientStatistics = roots[0].result(timeout=patience)
@@ -345,46 +338,69 @@ class DaskExecutor(Executor):
         return SufficientStatistics.of_parts(arriving(), self._source.n_terms)
 
     def _recover(
-        self, retries: Retries, parameters: Parameters, partitions: Sequence[int], *, examine: bool
+        self,
+        error: Exception,
+        retries: Retries,
+        parameters: Parameters,
+        partitions: Sequence[int],
+        *,
+        examine: bool,
     ) -> None:
-        """Get ready for the next attempt."""
-        deadly: int | None = None
-        try:
-            self._wait_for_a_worker(retries.time_left(time.monotonic()))
-            if examine:
-                # a read that is under way may be the one that crashes workers
-                unread = self._partitions.drop()
-                deadly = self._examine(parameters, sorted(unread.union(partitions)))
-            if deadly is None:
-                self._partitions.heal()
-        except EngineError:
-            raise
-        except Exception as error:
-            raise AttemptError(error, raised_by_task=False) from error
-        if deadly is not None:
-            raise EngineError(
-                f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of its "
-                "documents, or the memory that they need, brings the process down",
-                remedy=(
-                    "look at the workers' logs and memory limits",
-                    "leave these documents out with {documents=}",
-                ),
-            )
+        """Prepare the next attempt."""
+        self._restart_hung(error)
+        self._wait_for_a_worker(retries.time_left(time.monotonic()))
+        if examine:
+            # dropped partitions are not read meanwhile: a read may be what crashes workers
+            unread = self._partitions.drop()
+            deadly = self._examine(parameters, sorted(unread.union(partitions)))
+            if deadly is not None:
+                raise EngineError(
+                    f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of its "
+                    "documents, or the memory that they need, brings the process down",
+                    remedy=(
+                        "look at the workers' logs and memory limits",
+                        "leave these documents out with {documents=}",
+                    ),
+                )
+        self._partitions.heal()
 
-    def _examine(self, parameters: Parameters, partitions: Sequence[int]) -> int | None:
-        return deadly_partition(
-            self._client,
-            self._partitions,
-            lambda i: self._packed_task([i], 0),
-            lambda: publish_recomputable(
+    def _examine(self, parameters: Parameters, suspects: Sequence[int]) -> int | None:
+        """The partition that crashes its worker, None if all run without a crash.
+
+        The task that Dask names is often not the culprit: all tasks assigned to a dead worker are blamed
+        (distributed#5234), above all those pinned to it. So every partition runs by itself, and those that fail run once
+        more, alone on the cluster. Their statistics are thrown away.
+        """
+        logger.warning("looking for a partition that crashes its worker")
+        token = uuid.uuid4().hex[:8]
+
+        def crashing(numbers: Sequence[int], round_: str) -> list[int]:
+            published = publish_recomputable(
                 self._client, parameters, n_parts=self._n_parts, float32=self._settings.float32_parameters
-            ),
-            suspects=partitions,
-            timeout=self._settings.iteration_budget,
-        )
+            )
+            trials: list[Future[None]] = []
+            try:
+                for i in numbers:
+                    held, task = self._partitions.held([i]), self._packed_task([i], 0)
+                    key = (f"dslda-try-{token}", round_, i)
+                    trials.append(self._client.submit(try_partition, held, published, task, key=key))
+                wait_for(self._client, trials, timeout=self._settings.iteration_budget)
+                outcomes = [trial.exception() if trial.status == "error" else None for trial in trials]
+                # if the parameters were on the dying workers, all tasks that need them have this outcome
+                return [
+                    i
+                    for i, trial, outcome in zip(numbers, trials, outcomes, strict=True)
+                    if isinstance(outcome, KilledWorker) and outcome.task == trial.key
+                ]
+            finally:
+                release([*trials, *published])
+
+        failed = crashing(suspects, "all")
+        # alone even if it is the only one, since workers may have died for reasons of their own
+        return next((i for i in failed if crashing([i], f"alone-{i}")), None)
 
     def _task_level(self, partitions: Sequence[int]) -> int:
-        """Level of the tree that one task computes."""
+        """Level of the tree of sums that one task computes."""
         return max(task_level(partitions, self._n_threads()), self._least_level)
 
     def _n_threads(self) -> int:
@@ -412,10 +428,10 @@ class DaskExecutor(Executor):
         if self._client.nthreads():
             return
         logger.info("the cluster has no worker: waiting for one, up to %.0f seconds", timeout)
-        # an adaptive cluster starts workers for tasks alone
+        # an adaptive cluster starts workers only for tasks
         asked = self._client.submit(nothing, key=f"dslda-wake-{uuid.uuid4().hex}")
         try:
-            # a timeout of 0 would mean to wait for ever
+            # a timeout of 0 means no timeout
             self._client.wait_for_workers(1, timeout=max(timeout, 1.0))
             wait_for(self._client, [asked], timeout=max(timeout, 1.0))
         except TimeoutError as error:
@@ -428,9 +444,3 @@ class DaskExecutor(Executor):
 
     def _incomplete(self) -> str:
         return f"iteration {self._iteration} could not be completed"
-
-    def _give_up(self, why: str, error: Exception) -> NoReturn:
-        raise EngineError(
-            f"{self._incomplete()}: {why}, last with: {brief(error)}",
-            remedy="see the workers' logs, and the settings dslda.engine in Dask's configuration for how long to go on",
-        ) from error

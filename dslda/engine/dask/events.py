@@ -13,33 +13,23 @@ from dslda.cluster.health import Key
 from dslda.engine.executor import PartitionListener
 
 if TYPE_CHECKING:
-    from distributed import Client, Worker
+    from distributed import Client
 
-__all__ = ["AttemptWatch", "EventHub", "report_partition"]
+__all__ = ["AttemptWatch", "EventHub"]
 
 logger = logging.getLogger("dslda.engine")
 
 
-def report_partition(worker: Worker, topic: str, attempt: str, partition: int, n_documents: int) -> None:
-    """Tell the client from within a task that a partition is done.
-
-    This takes an event. A client that held the futures of leaves to follow them would keep all their statistics in
-    the workers' memory.
-    """
-    worker.log_event(topic, {"attempt": attempt, "partition": partition, "documents": n_documents})
-
-
 class AttemptWatch:
-    """Follows one attempt of an iteration: which partitions are done, and which tasks are its own.
+    """Follows one attempt of an iteration: the partitions that are done, and the tasks that are its own.
 
     Parameters
     ----------
     fit, attempt : str
         Parts of the keys of its tasks.
     partitions : collection of int
-        The partitions that it goes over.
     describe : callable
-        Gives a partition in words.
+        Names a partition in messages.
     on_partition : callable or None
         Called once for every partition that is done, from the client's event loop.
     """
@@ -65,13 +55,13 @@ class AttemptWatch:
         self.last_partition: float | None = None
 
     def has(self, key: Key) -> bool:
-        """Whether the attempt waits for this task."""
+        """True if the attempt waits for this task."""
         return isinstance(key, tuple) and (
             self.attempt in key[0] or not self._of(key).isdisjoint(self._partitions)
         )
 
     def named(self, keys: Collection[Key]) -> Sequence[str]:
-        """The partitions that tasks read, or compute on, as far as they are not done; sums have none."""
+        """The partitions that tasks read or compute on and that are not done; sums have none."""
         worked_on = {partition for key in keys for partition in self._of(key)}
         with self._lock:
             left = worked_on.intersection(self._partitions).difference(self._done)
@@ -90,16 +80,16 @@ class AttemptWatch:
             if self._closed or partition in self._done:
                 return
             self._done[partition] = n_documents
-            self._tell(n_documents)
+            self._report(n_documents)
 
     def close(self, *, failed: bool) -> None:
-        """Stop reporting; take back what was reported if the attempt failed."""
+        """Stop reporting; take the reports back if the attempt failed."""
         with self._lock:
             self._closed = True
             if failed and self._done:
-                self._tell(-sum(self._done.values()))
+                self._report(-sum(self._done.values()))
 
-    def _tell(self, n_documents: int) -> None:
+    def _report(self, n_documents: int) -> None:
         if self._on_partition is None:
             return
         try:
@@ -109,7 +99,7 @@ class AttemptWatch:
 
 
 class EventHub:
-    """Hands the events of one client's fits to their watches.
+    """Passes the events of one client's fits to their watches, by attempt.
 
     Each client has one topic, since a scheduler keeps topics for ever and a client has one handler for each.
     """
@@ -119,7 +109,7 @@ class EventHub:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self._watches: dict[str, AttemptWatch] = {}
+        self.watches: dict[str, AttemptWatch] = {}
 
     @classmethod
     def of(cls, client: Client) -> EventHub:
@@ -131,14 +121,8 @@ class EventHub:
                 client.subscribe_topic(hub.topic, hub._handle)
         return hub
 
-    def add(self, watch: AttemptWatch) -> None:
-        self._watches[watch.attempt] = watch
-
-    def remove(self, watch: AttemptWatch) -> None:
-        self._watches.pop(watch.attempt, None)
-
     def _handle(self, event: tuple[float, Mapping[str, Any]]) -> None:
         _, message = event
-        watch = self._watches.get(message["attempt"])
+        watch = self.watches.get(message["attempt"])
         if watch is not None:
             watch.partition_done(message["partition"], message["documents"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.cluster.futures import release, wait_for
+from dslda.cluster.client import release, wait_for
 from dslda.engine.dask.tasks import Reading, read_bundle
 from dslda.engine.dask.worker_memory import (
     WorkerMemory,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from dslda.cluster.futures import within
+from dslda.cluster.client import within
 from dslda.cluster.health import WorkerWatch, restart
 from dslda.cluster.scheduler_watch import no_scheduler, why_closed
 from dslda.exceptions import EngineError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from dslda.cluster.futures import release, spread, within
+from dslda.cluster.client import release, spread, within
 from dslda.engine.dask.recovery import WorkersLostError
 from dslda.variational.parameter_parts import as_sent
 from dslda.variational.parameters import Parameters

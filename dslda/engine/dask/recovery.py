@@ -1,4 +1,4 @@
-"""Recovery of an iteration that failed on a cluster: failures that are worth a retry, and for how long."""
+"""Recovery of an iteration that failed on a cluster: which failures are retried, and for how long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
 __all__ = [
     "Action",
-    "AttemptError",
     "IterationFailure",
     "Retries",
     "Step",
@@ -23,7 +22,7 @@ __all__ = [
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
 LONGEST_TEXT = 1000
-"""Characters, enough for the partitions of some workers that hang."""
+"""Characters of an error in a message: enough to name the partitions of several workers that hang."""
 
 
 class WorkersLostError(Exception):
@@ -31,33 +30,11 @@ class WorkersLostError(Exception):
 
 
 class WorkersHungError(WorkersLostError):
-    """Workers hang.
-
-    Attributes
-    ----------
-    workers : frozenset of str
-        Their addresses.
-    """
+    """The workers with these addresses hang."""
 
     def __init__(self, message: str, workers: frozenset[str]) -> None:
         super().__init__(message)
         self.workers = workers
-
-
-class AttemptError(Exception):
-    """Carries the error of an attempt, and its origin, out of the attempt.
-
-    Attributes
-    ----------
-    error : exception
-    raised_by_task : bool
-        See :func:`classify`.
-    """
-
-    def __init__(self, error: Exception, *, raised_by_task: bool) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.raised_by_task = raised_by_task
 
 
 class IterationFailure(enum.Enum):
@@ -71,12 +48,8 @@ class IterationFailure(enum.Enum):
 def classify(error: BaseException, *, raised_by_task: bool) -> IterationFailure | None:
     """The kind of failure if a retry can help, None if it is an error of the computation itself.
 
-    Parameters
-    ----------
-    error : exception
-    raised_by_task : bool
-        The error is the outcome of a task, not of communication with the cluster. A missing file is an OSError too,
-        but the task that raised it would raise it again.
+    An OSError of communication with the cluster is retried. One `raised_by_task`, such as that of a missing file, would
+    come again.
     """
     if isinstance(error, KilledWorker):
         return IterationFailure.KILLED
@@ -93,7 +66,7 @@ def classify(error: BaseException, *, raised_by_task: bool) -> IterationFailure 
 
 
 def brief(error: Exception) -> str:
-    """The first line of an error, for a line of the log."""
+    """The first line of an error, for messages."""
     text = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {text[:LONGEST_TEXT]}" if text else type(error).__name__
 
@@ -108,20 +81,14 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An action, after some seconds."""
+    """An action, after a delay in seconds."""
 
     action: Action
     delay: float = 0.0
 
 
 class Retries:
-    """The retries of one iteration, as a state machine without a clock.
-
-    Parameters
-    ----------
-    budget : float
-        Seconds from the first failure after which to give up.
-    """
+    """The retries of one iteration, as a state machine without a clock; they end `budget` seconds after the first failure."""
 
     def __init__(self, budget: float) -> None:
         self._budget = budget
@@ -130,7 +97,7 @@ class Retries:
         self.n_failures = 0
 
     def failed(self, failure: IterationFailure, now: float) -> Step:
-        """The step after an attempt that failed at `now` (seconds of any monotonic clock)."""
+        """The step after an attempt that failed at `now`, in seconds of any monotonic clock."""
         self._began = now if self._began is None else self._began
         self.n_failures += 1
         if now - self._began >= self._budget:
@@ -138,9 +105,8 @@ class Retries:
         delay = min(FIRST_DELAY * 2.0 ** (self.n_failures - 1), LONGEST_DELAY)
         if failure is IterationFailure.HUNG:  # the culprits are known
             return Step(Action.RETRY, delay)
-        # One death proves nothing: every task assigned to a dead worker is blamed, not only the one that ran
-        # (distributed#5234), and preemptible machines die by themselves. On a cluster of one worker no task is
-        # blamed at all, since the parameters are lost first.
+        # One death proves nothing: every task assigned to a dead worker is blamed (distributed#5234), and preemptible
+        # machines die by themselves. On a cluster of one worker no task is blamed, since the parameters are lost first.
         self._not_examined.append(failure)
         if self._not_examined.count(IterationFailure.KILLED) >= 2 or len(self._not_examined) >= 3:
             self._not_examined.clear()

@@ -1,21 +1,20 @@
-"""Tasks of an iteration, which run on workers."""
+"""Tasks of an iteration, run by workers."""
 
 from __future__ import annotations
 
 import copy
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from distributed import Worker, get_worker
 
-from dslda.engine.dask.events import report_partition
 from dslda.engine.dask.plugin import PLUGIN_NAME
-from dslda.engine.data.read_ahead import ReadAhead
 from dslda.engine.data.training_view import PartitionLoader, TrainingBlock, TrainingView
-from dslda.engine.executor import noting, run_partition
+from dslda.engine.executor import noting, read_ahead, run_partition
 from dslda.engine.reduction import add_children, sum_subtree
 from dslda.exceptions import EngineError
 from dslda.families.base import Family
@@ -36,10 +35,10 @@ __all__ = [
 ]
 
 Reading = PartitionLoader | TrainingView | None
-"""How a task gets a partition: it reads it, takes its view of the block that is passed, or uses that block as it is."""
+"""How a task gets a partition: it reads it, takes a view of the block that it receives, or uses that block as it is."""
 
 Held = Mapping[int, Any]
-"""What workers keep of partitions, by their numbers: a block, or a list of the blocks from that number on."""
+"""Partitions that workers keep, by number: a block, or a list of the blocks from that number on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +47,14 @@ class GroupTask:
 
     Attributes
     ----------
-    start : int
-        The first partition of the node.
-    level : int
-        Level of the node.
+    start, level : int
+        The first partition of the node, and its level.
     descriptions : tuple of str
-        Each partition of the node in words, for errors.
+        Names of the partitions of the node, for errors.
     readings : tuple of PartitionLoader, TrainingView or None
         How to get each partition of the node.
     topic : str
         The topic on which to report partitions that are done.
-    family : Family
-    spec : FitSpec
     """
 
     start: int
@@ -71,7 +66,7 @@ class GroupTask:
     spec: FitSpec
 
     def packed(self) -> bytes:
-        """The task as bytes, to be made once: turning thousands of loaders into bytes takes seconds."""
+        """The pickled task, to be made once: pickling thousands of loaders takes seconds."""
         import cloudpickle  # for a family of the user's own script
 
         pickled: bytes = cloudpickle.dumps(self)
@@ -79,7 +74,7 @@ class GroupTask:
 
 
 def nothing() -> None:
-    """A task that makes an adaptive cluster without workers start some."""
+    """Make an adaptive cluster without workers start some."""
 
 
 def read_bundle(loaders: Sequence[PartitionLoader], descriptions: Sequence[str]) -> list[TrainingBlock]:
@@ -95,17 +90,17 @@ def read_bundle(loaders: Sequence[PartitionLoader], descriptions: Sequence[str])
 def run_group(
     held: Held, parameters: Sequence[Parameters], packed: bytes, partitions: Sequence[int], attempt: str
 ) -> SufficientStatistics:
-    """The E-step of partitions of a node and their sum, in place: one object to hold and move, not many.
+    """Run the E-step of partitions of a node and sum in place: one object to hold and move, not many.
 
     Parameters
     ----------
     held : mapping of int to list or block
-        See :data:`Held`; empty where the task reads its partitions.
+        See :data:`Held`; empty if the task reads its partitions.
     parameters : sequence of Parameters
     packed : bytes
         A :class:`GroupTask`.
     partitions : sequence of int
-        The partitions of the node to go over, ascending.
+        The partitions of the node to process, ascending.
     attempt : str
         Reported with every partition that is done.
     """
@@ -115,28 +110,30 @@ def run_group(
 
     def leaf(partition: int) -> SufficientStatistics:
         with noting(f"E-step of {task.descriptions[partition - task.start]} on worker {worker.address}"):
-            statistics = run_partition(blocks.take(), topics, task.family, task.spec)
-        report_partition(worker, task.topic, attempt, partition, statistics.n_documents)
+            statistics = run_partition(next(blocks), topics, task.family, task.spec)
+        # An event. A client that held the futures of leaves to follow them would keep all their statistics in memory.
+        done = {"attempt": attempt, "partition": partition, "documents": statistics.n_documents}
+        worker.log_event(task.topic, done)
         return statistics
 
-    with ReadAhead(_readers(held, task, partitions)) as blocks:
+    with closing(read_ahead(_readers(held, task, partitions))) as blocks:
         return sum_subtree(leaf, partitions, level=task.level)
 
 
 def take_part(statistics: SufficientStatistics, start: int, stop: int) -> SufficientStatistics:
-    """The part of statistics for a range of the terms, if the whole is too large to send or to add up at once."""
+    """Cut out a range of the terms, if the whole is too large to send or to add up at once."""
     _usable_worker()
     return statistics.part(start, stop)
 
 
 def add_up(children: list[SufficientStatistics]) -> SufficientStatistics:
-    """A node of the tree above those that tasks compute; see :func:`~dslda.engine.reduction.add_children`."""
+    """Sum a node of the tree above those that :func:`run_group` computes."""
     _usable_worker()
     return add_children(children)
 
 
 def try_partition(held: Held, parameters: Sequence[Parameters], packed: bytes) -> None:
-    """The E-step of one partition, only to see whether its worker survives."""
+    """Run the E-step of one partition, only to see whether its worker survives."""
     _usable_worker()
     task: GroupTask = pickle.loads(packed)
     (reader,) = _readers(held, task, [task.start])
@@ -144,7 +141,7 @@ def try_partition(held: Held, parameters: Sequence[Parameters], packed: bytes) -
 
 
 def _usable_worker() -> Worker:
-    """The worker of this task, if it is prepared to give the same bits as all others."""
+    """The worker of this task, if it is prepared so that it computes the same bits as all others."""
     worker = get_worker()
     # a worker that joins later goes on when one of its plugins fails
     plugin = worker.plugins.get(PLUGIN_NAME)
@@ -161,8 +158,8 @@ def _usable_worker() -> Worker:
 
 def _readers(held: Held, task: GroupTask, partitions: Sequence[int]) -> Iterator[Callable[[], TrainingBlock]]:
     blocks: dict[int, Any] = {}
-    for first, kept in held.items():
-        blocks.update(enumerate(kept, first) if isinstance(kept, list) else [(first, kept)])
+    for start, kept in held.items():
+        blocks.update(enumerate(kept, start) if isinstance(kept, list) else [(start, kept)])
     return (partial(_block, blocks.get(i), task.readings[i - task.start]) for i in partitions)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -19,6 +20,8 @@ from dslda.engine.data.response_survey import Survey, survey_block
 from dslda.engine.data.training_view import PartitionLoader, TrainingBlock, TrainingView, unpacked
 from dslda.evaluation.metrics import held_out
 from dslda.families.base import Family, ResponseMoments
+from dslda.storage.typed_json import json_sha256
+from dslda.storage.zarr_arrays import checksum
 from dslda.variational.design import Design
 from dslda.variational.parameters import Scaling
 
@@ -27,17 +30,11 @@ if TYPE_CHECKING:
 
     from dslda.corpus.store import Corpus
 
-__all__ = [
-    "CorpusSource",
-    "FitSource",
-    "FutureSource",
-    "MemorySource",
-]
+__all__ = ["CorpusSource", "FitSource", "FutureSource", "MemorySource"]
 
 T = TypeVar("T")
 
-# one (document, term) entry: an int32 term and an int32 count; one document: its indptr entry and its
-# response
+# one (document, term) entry: an int32 term and an int32 count; one document: its indptr entry and its response
 _ENTRY_BYTES = 8
 _DOCUMENT_BYTES = 16
 
@@ -48,7 +45,6 @@ class FitSource(ABC):
     Parameters
     ----------
     n_terms : int
-        V.
     n_documents : sequence of int, length P
         Stored documents of each partition.
     n_entries : sequence of int, length P
@@ -56,8 +52,8 @@ class FitSource(ABC):
     design : Design
         The columns to use.
     documents : array_like, optional
-        The documents to train on: a boolean mask of all of them, or their row numbers. All by default.
-        Partitions stay those of all documents, so a subset is a pure function of the row numbers.
+        The documents to train on: a boolean mask, or row numbers. All by default. A subset has the partitions of all
+        documents.
 
     Attributes
     ----------
@@ -66,7 +62,7 @@ class FitSource(ABC):
     n_documents : ndarray of int64, shape (P,)
         Documents of each partition that are trained on.
     n_others : ndarray of int64, shape (P,)
-        Documents of each partition that a model is judged by: those held out, or else all that `documents` leaves out.
+        Documents of each partition that judge the model: those held out, or else all that `documents` leaves out.
     nbytes : ndarray of int64, shape (P,)
         Size in memory of each partition, before documents are left out.
     weighted : bool
@@ -106,7 +102,7 @@ class FitSource(ABC):
         return len(self.n_documents)
 
     def hold_out(self, share: float) -> Self:
-        """The same documents, a share of them kept from training: whatever the fit, the same."""
+        """The same documents, a share of them kept from training: the same ones in every fit."""
         mask = np.ones(int(self._first[-1]), dtype=np.bool_)
         if self._kept is not None:
             sizes = np.diff(self._first)
@@ -131,15 +127,14 @@ class FitSource(ABC):
         return new
 
     def view(self, partition: int) -> TrainingView:
-        """The view that selects what is trained on from the stored documents of a partition."""
+        """The view of the documents of a partition that are trained on."""
         return TrainingView(self.design, None if self._kept is None else self._kept[partition])
 
     def others(self, partition: int) -> TrainingView:
-        """The view of the documents that a model is judged by, of a partition that has some."""
+        """The view of the documents of a partition that judge the model, if the source has some."""
         assert self._kept is not None
-        return TrainingView(
-            self.design, ~self._kept[partition] if self._held_out is None else self._held_out[partition]
-        )
+        bits = ~self._kept[partition] if self._held_out is None else self._held_out[partition]
+        return TrainingView(self.design, bits)
 
     def loader(self, partition: int) -> PartitionLoader:
         """A loader of a partition, for a task."""
@@ -154,11 +149,11 @@ class FitSource(ABC):
         """A function that reads the stored documents of a partition."""
 
     def each(self, function: Callable[[DocumentBlock, TrainingView], T]) -> Iterator[T]:
-        """`function` of every partition and its view, in order; picklable where the documents live on workers."""
+        """Apply a function to every partition and its view, in order, on workers if the documents live there."""
         return (function(self.reader(i)(), self.view(i)) for i in range(self.n_partitions))
 
     def response_summary(self) -> ResponseSummary:
-        """Summary of the responses trained on, in the user's units; same bits for every kind of source.
+        """Summary of the responses trained on, in the user's units, with the same bits for every kind of source.
 
         Raises
         ------
@@ -167,53 +162,60 @@ class FitSource(ABC):
         """
         return ResponseSummary.merge_all(self.each(_summarise))
 
+    def data_hash(self) -> str:
+        """SHA-256 of the stored documents, and of the columns in the design, for documents without a stored corpus."""
+        return json_sha256({"n_terms": self.n_terms, "partitions": list(self.each(_block_hash))})
+
+    def selection_hash(self) -> str:
+        """SHA-256 of the mask of the documents that are trained on."""
+        digest = hashlib.sha256()
+        for i, n_documents in enumerate(self.n_documents):
+            bits = self.view(i).kept
+            digest.update(
+                (np.packbits(np.ones(n_documents, dtype=np.uint8)) if bits is None else bits).tobytes()
+            )
+        return digest.hexdigest()
+
     def survey(self, family: Family, n_levels: Mapping[str, int]) -> Survey:
         """Survey of the columns of the documents trained on; see :func:`~dslda.engine.data.response_survey.survey_block`."""
-        parts = self.each(partial(survey_block, family=family, n_levels=n_levels))
-        return Survey.merge_all(
-            [part.moved(int(first)) for first, part in zip(self._first, parts, strict=False)]
-        )
+        surveys = self.each(partial(survey_block, family=family, n_levels=n_levels))
+        return Survey.merge_all([s.moved(int(start)) for start, s in zip(self._first, surveys, strict=False)])
 
     def first_with(self, y: float) -> int | None:
         """The row of the first document trained on with this response."""
-        for first, row in zip(self._first, self.each(partial(_first_with, y=y)), strict=False):
-            if row is not None:
-                return int(first) + row
-        return None
+        return next(iter(self._rows(partial(_with_response, y=y))), None)
 
     def left_out(self) -> list[int]:
-        """Rows of the documents whose response is ignored since they lack one of the design's columns."""
-        parts = zip(self._first, self.each(_left_out), strict=False)
-        return [int(first) + row for first, rows in parts for row in rows.tolist()]
+        """Rows of the documents whose response is ignored because they lack one of the design's columns."""
+        return list(self._rows(_left_out))
+
+    def _rows(self, function: Callable[[DocumentBlock, TrainingView], NDArray[np.int64]]) -> Iterator[int]:
+        """Rows of the source, from a function that returns rows of a block."""
+        for start, rows in zip(self._first, self.each(function), strict=False):
+            yield from (int(start) + row for row in rows.tolist())
 
     def name_of(self, row: int) -> str:
         """The name of a document in messages."""
         return f"document {row:,} (counted from 0)"
 
     def standardised(self, family: Family) -> Self:
-        """The same documents with the response on the scale of the fit of `family`."""
+        """The same documents with the response on the scale on which `family` is fitted."""
         summary = self.response_summary()
         moments = ResponseMoments(summary.n, summary.mean, summary.variance, summary.minimum, summary.maximum)
         scaling = Scaling(*family.scaling(moments))
         return self.with_design(replace(self.design, scaling=scaling))
 
     def describe(self, start: int, stop: int | None = None) -> str:
-        """Partitions ``start`` to ``stop - 1`` and their documents in words, for messages."""
+        """Words for partitions ``start`` to ``stop - 1`` and their documents."""
         stop = start + 1 if stop is None else stop
         partitions = f"partition {start}" if stop == start + 1 else f"partitions {start} to {stop - 1}"
         return f"{partitions} (documents {self._first[start]} to {self._first[stop] - 1})"
 
 
 class CorpusSource(FitSource):
-    """The partitions of a stored corpus, read where they are needed; parameters as :class:`FitSource`."""
+    """The partitions of a stored corpus, read where they are needed."""
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        *,
-        design: Design,
-        documents: ArrayLike | None = None,
-    ) -> None:
+    def __init__(self, corpus: Corpus, *, design: Design, documents: ArrayLike | None = None) -> None:
         super().__init__(
             n_terms=corpus.n_terms,
             n_documents=[p.n_documents for p in corpus.partitions],
@@ -248,17 +250,11 @@ class CorpusSource(FitSource):
 class MemorySource(FitSource):
     """Documents in memory, cut into the partitions that a stored corpus of them would have.
 
-    Only the process that holds them can use them, since documents are not sent to a cluster. See :class:`FitSource`
-    for the parameters.
+    Only this process can use them, since documents are not sent to a cluster.
     """
 
     def __init__(
-        self,
-        block: DocumentBlock,
-        n_terms: int,
-        *,
-        design: Design,
-        documents: ArrayLike | None = None,
+        self, block: DocumentBlock, n_terms: int, *, design: Design, documents: ArrayLike | None = None
     ) -> None:
         n_tokens = block.n_tokens
         n_partitions = number_of_partitions(n_tokens, choose_partition_tokens(n_tokens, None))
@@ -275,7 +271,8 @@ class MemorySource(FitSource):
         self._blocks = [block.rows(piece.start, piece.stop) for piece in pieces]
 
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
-        return _Held(self._blocks[partition])
+        block = self._blocks[partition]
+        return lambda: block
 
 
 class FutureSource(FitSource):
@@ -284,8 +281,8 @@ class FutureSource(FitSource):
     Parameters
     ----------
     futures : sequence of distributed.Future, length P
-        Of :class:`~dslda.corpus.block.DocumentBlock`, in the order of the corpus. They must be results of
-        tasks, so that Dask makes a lost one again. The caller keeps them alive and releases them.
+        Futures of :class:`~dslda.corpus.block.DocumentBlock`, in the order of the corpus. They must be results of tasks,
+        so that Dask computes a lost one again. The caller keeps them alive and releases them.
     n_terms, n_documents, n_entries, design, documents
         See :class:`FitSource`.
     """
@@ -321,22 +318,25 @@ class FutureSource(FitSource):
         return iter(results)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    block: DocumentBlock
-
-    def __call__(self) -> DocumentBlock:
-        return self.block
-
-
 def _summarise(block: DocumentBlock, view: TrainingView) -> ResponseSummary:
     return view.summary(block)
 
 
-def _first_with(block: DocumentBlock, view: TrainingView, *, y: float) -> int | None:
-    hits = np.flatnonzero(view.raw(block) == y)
-    return int(view.rows(block)[hits[0]]) if len(hits) else None
+def _with_response(block: DocumentBlock, view: TrainingView, *, y: float) -> NDArray[np.int64]:
+    hits: NDArray[np.int64] = view.rows(block)[view.raw(block) == y]
+    return hits
 
 
 def _left_out(block: DocumentBlock, view: TrainingView) -> NDArray[np.int64]:
     return view.left_out(block)
+
+
+def _block_hash(block: DocumentBlock, view: TrainingView) -> list[list[str]]:
+    columns = {f"response/{name}": values for name, values in block.responses.items()}
+    columns |= {f"covariates/{name}": values for name, values in block.covariates.items()}
+    if block.weight is not None:
+        columns["weight"] = block.weight
+    return [
+        ["counts", checksum(block.indptr, block.terms, block.counts)],
+        *([name, checksum(columns[name])] for name in sorted(columns)),
+    ]

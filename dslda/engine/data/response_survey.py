@@ -1,4 +1,4 @@
-"""What must be known of the columns of a fit before it starts: whether they are what they must be, and weighted moments."""
+"""Survey of the columns of a fit before it starts: invalid values, and weighted moments."""
 
 from __future__ import annotations
 
@@ -21,15 +21,7 @@ __all__ = ["Moments", "Survey", "Wrong", "survey_block"]
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Moments of numbers that have weights; without a weight above 0 the others are NaN.
-
-    Attributes
-    ----------
-    weight : float
-        Sum of the weights.
-    mean, variance, minimum, maximum : float
-        Of the numbers with a weight above 0; the variance divides by `weight`.
-    """
+    """Moments of the numbers with a weight above 0; NaN if there are none. The variance divides by `weight`, the sum."""
 
     weight: float = 0.0
     mean: float = math.nan
@@ -39,22 +31,23 @@ class Moments:
 
     @classmethod
     def of(cls, values: NDArray[np.float64], weights: NDArray[np.float64]) -> Moments:
-        """Of values with these weights, shapes (D,)."""
+        """Moments of values, shape (D,), with weights of the same shape."""
         total = float(weights.sum())
         if not total > 0.0:
             return cls()
-        seen, weights = values[weights > 0.0], weights[weights > 0.0]
+        values, weights = values[weights > 0.0], weights[weights > 0.0]
         shares = weights / total
-        mean = float(shares @ seen)
-        return cls(total, mean, float(shares @ np.square(seen - mean)), float(seen.min()), float(seen.max()))
+        mean = float(shares @ values)
+        variance = float(shares @ np.square(values - mean))
+        return cls(total, mean, variance, float(values.min()), float(values.max()))
 
     @classmethod
     def of_summary(cls, summary: ResponseSummary) -> Moments:
-        """Of numbers that all weigh 1."""
+        """Moments of numbers of weight 1."""
         return cls(float(summary.n), summary.mean, summary.variance, summary.minimum, summary.maximum)
 
     def merge(self, other: Moments) -> Moments:
-        """Of the numbers of both."""
+        """Moments of the numbers of both."""
         if not (self.weight > 0.0 and other.weight > 0.0):
             return self if self.weight > 0.0 else other
         weight = self.weight + other.weight
@@ -68,16 +61,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """The first value of a column that is not allowed.
-
-    Attributes
-    ----------
-    row : int
-        Document, counted over the whole source.
-    value : float
-    auxiliary : float
-        Trials or event of its document; NaN without.
-    """
+    """The first invalid value of a column, the row of its document, and the document's trials or event, NaN without."""
 
     row: int
     value: float
@@ -91,11 +75,11 @@ class Survey:
     Attributes
     ----------
     moments : mapping of str to Moments
-        Of each column, over the documents with a response, by their weights; of one with names, of its codes.
+        Moments of each column (of its codes, if it holds names) over the documents with a response, by their weights.
     masses : mapping of str to ndarray of float64, shape (number of levels,)
-        Weight of the documents with a response that have each level of a column of names, or of classes.
+        Weight of the documents with a response that have each level of a column of names, or each class.
     wrong : mapping of str to Wrong
-        By role, "response" among them; documents of weight 0 too.
+        Invalid values by role, such as "response", in documents of weight 0 too.
     """
 
     moments: Mapping[str, Moments] = field(default_factory=dict)
@@ -103,7 +87,7 @@ class Survey:
     wrong: Mapping[str, Wrong] = field(default_factory=dict)
 
     def merge(self, other: Survey) -> Survey:
-        """Of both; `self` comes first."""
+        """Survey of both; the documents of `self` come first."""
         return Survey(
             {
                 name: self.moments.get(name, Moments()).merge(moments)
@@ -115,12 +99,12 @@ class Survey:
 
     @classmethod
     def merge_all(cls, parts: Sequence[Survey]) -> Survey:
-        """Of all, in their order."""
+        """Survey of all, in their order."""
         return reduce(cls.merge, parts, cls())
 
-    def moved(self, first: int) -> Survey:
-        """The same with rows counted from `first` documents on."""
-        return replace(self, wrong={role: replace(w, row=first + w.row) for role, w in self.wrong.items()})
+    def moved(self, start: int) -> Survey:
+        """The same survey with rows counted from `start` on."""
+        return replace(self, wrong={role: replace(w, row=start + w.row) for role, w in self.wrong.items()})
 
 
 def survey_block(
@@ -128,14 +112,7 @@ def survey_block(
 ) -> Survey:
     """Survey one partition; rows are counted in the stored block.
 
-    Parameters
-    ----------
-    block : DocumentBlock
-    view : TrainingView
-    family : Family
-        Defines the allowed responses, and whether the auxiliary column holds trials or events.
-    n_levels : mapping of str to int
-        Of each column of names, how many; the response too, where it has classes.
+    `n_levels` has the number of names of each column that holds names, and of classes of the response if it has some.
     """
     design, rows = view.design, view.rows(block)
     columns = {name: block.covariates[name][rows] for name in design.columns}
@@ -145,16 +122,12 @@ def survey_block(
 
     def note(role: str, values: NDArray[np.float64], bad: NDArray[np.bool_]) -> None:
         if bad.any():
-            first = int(np.argmax(bad))
-            beside = math.nan if aux is None else float(aux[first])
-            wrong[role] = Wrong(int(rows[first]), float(values[first]), beside)
+            i = int(np.argmax(bad))
+            wrong[role] = Wrong(int(rows[i]), float(values[i]), math.nan if aux is None else float(aux[i]))
 
     aux = None if design.auxiliary is None else columns[design.auxiliary]
-    for role, name in (
-        ("weight", design.weight),
-        ("exposure", design.exposure),
-        (family.auxiliary, design.auxiliary),
-    ):
+    roles = {"weight": design.weight, "exposure": design.exposure, family.auxiliary: design.auxiliary}
+    for role, name in roles.items():
         if name is not None:
             note(role, columns[name], outside_of_role(role, columns[name]))
     if design.response not in n_levels:
@@ -164,16 +137,11 @@ def survey_block(
         weights = weights * columns[design.weight]
     weights = np.maximum(weights[known], 0.0)
     codes = {design.response: design.to_model(y)} | columns
-    return Survey(
-        {
-            name: Moments.of(values[known], weights)
-            for name, values in (columns | {design.response: y}).items()
-        },
-        {
-            name: np.asarray(
-                np.bincount(codes[name][known].astype(np.int64), weights, minlength=n), np.float64
-            )
-            for name, n in n_levels.items()
-        },
-        wrong,
-    )
+    moments = {
+        name: Moments.of(values[known], weights) for name, values in (columns | {design.response: y}).items()
+    }
+    masses = {
+        name: np.asarray(np.bincount(codes[name][known].astype(np.int64), weights, minlength=n), np.float64)
+        for name, n in n_levels.items()
+    }
+    return Survey(moments, masses, wrong)

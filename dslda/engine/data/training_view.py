@@ -1,4 +1,4 @@
-"""The view of a fit on a block: the documents that it trains on, with response and columns on the scale of the fit."""
+"""Views of blocks for a fit: the documents to train on, with response and columns on the scale of the fit."""
 
 from __future__ import annotations
 
@@ -40,23 +40,21 @@ class TrainingBlock:
         return len(self.indptr) - 1
 
     def __sizeof__(self) -> int:
-        # Dask sees a dataclass as 0 bytes without this: no spilling, wrong placement (kartothek#175,
-        # xarray#9088).
+        # without this Dask takes a dataclass for 0 bytes: no spilling, wrong placement (kartothek#175, xarray#9088)
         extras = 0 if self.extras is None else self.extras.nbytes
         return self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + self.y.nbytes + extras + 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingView:
-    """Turns a block of documents into what one fit trains on. Small, and a pure function of the block.
+    """Turns a block of documents into the training data of one fit. Small, and a pure function of the block.
 
     Attributes
     ----------
     design : Design
         The columns and their scales.
     kept : ndarray of uint8 or None
-        Bits of the documents to keep (`numpy.packbits`), None to keep all. Packed, since it travels with
-        every task.
+        Bits of the documents to keep (`numpy.packbits`), None to keep all. Packed, since it travels with every task.
     """
 
     design: Design
@@ -69,22 +67,21 @@ class TrainingView:
         if self.kept is None:
             return TrainingBlock(block.indptr, block.terms, block.counts, y, extras)
         keep = self._mask(block)
-        chosen = block.take(keep)
-        return TrainingBlock(
-            chosen.indptr, chosen.terms, chosen.counts, y[keep], None if extras is None else extras[keep]
-        )
+        block = block.take(keep)
+        extras = None if extras is None else extras[keep]
+        return TrainingBlock(block.indptr, block.terms, block.counts, y[keep], extras)
 
     def raw(self, block: DocumentBlock) -> NDArray[np.float64]:
-        """The responses of the documents kept, in the user's units, NaN where one of the design's columns is missing."""
+        """Responses of the documents kept, in the user's units, NaN where a column of the design is missing."""
         y = self._responses(block)
         return y if self.kept is None else y[self._mask(block)]
 
     def rows(self, block: DocumentBlock) -> NDArray[np.int64]:
-        """Numbers within the block of the documents kept."""
+        """Rows of the block of the documents kept."""
         return np.arange(block.n_documents) if self.kept is None else np.flatnonzero(self._mask(block))
 
     def left_out(self, block: DocumentBlock) -> NDArray[np.int64]:
-        """Numbers within the block of the documents kept that have a response but lack one of the design's columns."""
+        """Rows of the block of the documents kept that have a response but lack a column of the design."""
         rows = self.rows(block)
         known = ~np.isnan(block.responses[self.design.response][rows])
         return rows[known & np.isnan(self.raw(block))]
@@ -103,13 +100,13 @@ class TrainingView:
 
 
 def unpacked(bits: NDArray[np.uint8], n_documents: int) -> NDArray[np.bool_]:
-    """The mask of shape (n_documents,) that bits stand for."""
+    """The mask of shape (n_documents,) of packed bits."""
     return np.unpackbits(bits, count=n_documents).view(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoader:
-    """Reads one partition for training when called. Picklable and small, so that any worker can have one."""
+    """Reads one partition for training. Picklable and small, so that any worker can have one."""
 
     read: Callable[[], DocumentBlock]
     view: TrainingView

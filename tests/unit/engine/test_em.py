@@ -9,13 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from dslda.engine.em import (
-    Decision,
-    EMState,
-    IterationRecord,
-    checkpoint_is_due,
-    remaining_iterations,
-)
+from dslda.engine.driver import checkpoint_is_due
+from dslda.engine.em import Decision, EMState, IterationRecord, remaining_iterations
 from dslda.variational.parameters import FitSpec
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 import pytest
 
-from dslda.engine.data.read_ahead import ReadAhead
+from dslda.engine.executor import read_ahead
 
 
 def test_the_next_is_read_while_the_current_one_is_worked_on() -> None:
@@ -20,9 +21,9 @@ def test_the_next_is_read_while_the_current_one_is_worked_on() -> None:
         begun[i].set()
         return i
 
-    with ReadAhead([partial(reader, i) for i in range(3)]) as blocks:
+    with closing(read_ahead([partial(reader, i) for i in range(3)])) as blocks:
         for i in range(3):
-            assert blocks.take() == i
+            assert next(blocks) == i
             # without a further call
             assert all(event.wait(10) for event in begun[: i + 2])
             assert len(read) <= i + 2
@@ -33,8 +34,7 @@ def test_an_error_is_that_of_the_partition_that_has_it() -> None:
     def broken() -> Any:
         raise OSError("no such partition")
 
-    with ReadAhead([lambda: 0, broken, lambda: 2]) as blocks:  # type: ignore[list-item]
-        assert blocks.take() == 0
+    with closing(read_ahead([lambda: 0, broken])) as blocks:  # type: ignore[list-item]
+        assert next(blocks) == 0
         with pytest.raises(OSError, match="no such partition"):
-            blocks.take()
-        assert blocks.take() == 2
+            next(blocks)
