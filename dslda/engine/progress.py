@@ -1,4 +1,4 @@
-"""Progress of a fit: on a terminal, in a notebook, in the log, or as the caller wishes."""
+"""Progress of a fit: on a terminal, in a notebook, in the log, or in an object of the caller."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ TIMED_ITERATIONS = 5
 
 
 class FitProgress(Protocol):
-    """Follows every step of a fit. Entered before the first and left after the last, whatever happens."""
+    """Follows every step of a fit. Entered before the first step and left after the last, whatever happens."""
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
-        """The fit goes over this many documents in every iteration."""
+        """The fit begins; every iteration goes over this many documents."""
 
     def resumed(self, trace: Sequence[IterationRecord]) -> None:
-        """The fit continues after these iterations of an earlier run; not called where there are none."""
+        """The fit continues after these iterations of an earlier run; called only if there are some."""
 
     def partition(self, n_documents: int) -> None:
-        """This many documents more are done, fewer if negative; may come from another thread."""
+        """Count more documents of the iteration as done, or fewer if negative; another thread may call this."""
 
     def iteration(self, record: IterationRecord) -> None:
         """An iteration is complete."""
@@ -59,7 +59,7 @@ class FitProgress(Protocol):
 
 
 class _TraceProgress(FitProgress):
-    """Remembers the iterations of a fit, and the documents of the current one."""
+    """Keeps the iterations of a fit, and counts the documents of the current one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,6 +72,23 @@ class _TraceProgress(FitProgress):
 
     def resumed(self, trace: Sequence[IterationRecord]) -> None:
         self._trace.extend(trace)
+
+    def _state(self) -> str:
+        """Rate and ELBO of the last iteration, and the time that the rest takes."""
+        last = self._trace[-1]
+        return (
+            f"{last.documents_per_second:,.0f} documents/s, ELBO {last.elbo:.6g}{_change(last, '.1e')}"
+            f"{self._to_go()}"
+        )
+
+    def _to_go(self) -> str:
+        """The time until EM ends, after a comma; empty if there is no estimate."""
+        left = remaining_iterations(self._trace, self._spec)
+        if left is None:
+            return ""
+        # the median: one iteration may have waited for a worker, and the first for its kernels to be compiled
+        rate = statistics.median(record.documents_per_second for record in self._trace[-TIMED_ITERATIONS:])
+        return f", about {_duration(left * self._n_documents / max(rate, 1e-9))} to go"
 
 
 class LogProgress(_TraceProgress):
@@ -102,10 +119,9 @@ class LogProgress(_TraceProgress):
             self._logged = now
             rate = self._done / max(now - self._began, 1e-9)
             logger.info(
-                "iteration %d: %s of %s documents, %s documents/s",
+                "iteration %d: %s documents, %s documents/s",
                 len(self._trace) + 1,
-                f"{self._done:,}",
-                f"{self._n_documents:,}",
+                f"{self._done:,} of {self._n_documents:,}",
                 f"{rate:,.0f}",
             )
 
@@ -114,7 +130,15 @@ class LogProgress(_TraceProgress):
             self._trace.append(record)
             self._done = 0
             self._began = self._logged = time.monotonic()
-        logger.info("%s%s", _line(record), _to_go(self._trace, self._spec, self._n_documents))
+        logger.info(
+            "iteration %d: ELBO %s%s, %.1f sweeps/document, %s documents/s%s",
+            record.iteration,
+            f"{record.elbo:.8g}",
+            _change(record, ".2e"),
+            record.sweeps_per_document,
+            f"{record.documents_per_second:,.0f}",
+            self._to_go(),
+        )
 
 
 class TerminalProgress(_TraceProgress):
@@ -134,43 +158,38 @@ class TerminalProgress(_TraceProgress):
             console=Console(stderr=True),
             transient=True,
         )
-        self._task: TaskID | None = None
+        self._task: TaskID
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         super().started(n_documents, n_partitions, spec)
         self._task = self._progress.add_task("EM", total=n_documents, number=1, text="")
 
     def resumed(self, trace: Sequence[IterationRecord]) -> None:
-        assert self._task is not None
         super().resumed(trace)
         self._progress.update(self._task, number=len(self._trace) + 1)
 
     def partition(self, n_documents: int) -> None:
-        if self._task is not None:
-            self._progress.advance(self._task, n_documents)
+        self._progress.advance(self._task, n_documents)
 
     def iteration(self, record: IterationRecord) -> None:
-        assert self._task is not None
         self._trace.append(record)
         self._progress.update(
             self._task,
             completed=0,
             number=min(record.iteration + 1, self._spec.max_iter),
-            text=_state(self._trace, self._spec, self._n_documents),
+            text=self._state(),
         )
 
     def __enter__(self) -> Self:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
 
 class NotebookProgress(_TraceProgress):
-    """A line below the cell of a notebook that changes as the fit goes on, and stays when it has ended."""
+    """A line below the cell of a notebook, which changes during the fit and stays at its end."""
 
     EVERY_SECONDS = 0.5
 
@@ -186,30 +205,27 @@ class NotebookProgress(_TraceProgress):
     def partition(self, n_documents: int) -> None:
         with self._lock:
             self._done += n_documents
-            if time.monotonic() - self._shown >= self.EVERY_SECONDS:
-                self._show()
+            self._show()
 
     def iteration(self, record: IterationRecord) -> None:
         with self._lock:
             self._trace.append(record)
             self._done = 0
-            if time.monotonic() - self._shown >= self.EVERY_SECONDS:
-                self._show()
+            self._show()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._trace:
-            last, change = self._trace[-1], _change(self._trace)
-            self._display(f"EM: {number_of(last.iteration, 'iteration')}, ELBO {last.elbo:.6g}{change}")
+            last = self._trace[-1]
+            count, change = number_of(last.iteration, "iteration"), _change(last, ".1e")
+            self._display(f"EM: {count}, ELBO {last.elbo:.6g}{change}")
 
     def _show(self) -> None:
+        if time.monotonic() - self._shown < self.EVERY_SECONDS:
+            return
         self._shown = time.monotonic()
         number = min(len(self._trace) + 1, self._spec.max_iter)
-        state = _state(self._trace, self._spec, self._n_documents) if self._trace else ""
-        self._display(
-            f"EM iteration {number}: {self._done:,}/{self._n_documents:,} documents{state and f'; {state}'}"
-        )
+        state = f"; {self._state()}" if self._trace else ""
+        self._display(f"EM iteration {number}: {self._done:,}/{self._n_documents:,} documents{state}")
 
     def _display(self, line: str) -> None:
         from IPython.display import display
@@ -229,14 +245,14 @@ def default_progress() -> FitProgress:
 
 
 def _in_notebook() -> bool:
-    # where IPython was not imported, this is none
+    # nobody works in a notebook without having imported IPython
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 
 
 @contextmanager
 def logging_after(seconds: float, message: str) -> Iterator[None]:
-    """Log a line when the body takes longer than this."""
+    """Log a line if the body takes longer than this."""
     timer = threading.Timer(seconds, logger.info, [message])
     timer.daemon = True
     timer.start()
@@ -246,40 +262,13 @@ def logging_after(seconds: float, message: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _state(trace: Sequence[IterationRecord], spec: FitSpec, n_documents: int) -> str:
-    """Rate and ELBO of the last iteration, and the time that the rest takes."""
-    last = trace[-1]
-    return (
-        f"{last.documents_per_second:,.0f} documents/s, ELBO {last.elbo:.6g}{_change(trace)}"
-        f"{_to_go(trace, spec, n_documents)}"
-    )
-
-
-def _change(trace: Sequence[IterationRecord]) -> str:
-    return "" if len(trace) < 2 else f" (changed by {trace[-1].relative_change:.1e})"
-
-
-def _line(record: IterationRecord) -> str:
-    change = "" if record.iteration == 1 else f" (changed by {record.relative_change:.2e})"
-    return (
-        f"iteration {record.iteration}: ELBO {record.elbo:.8g}{change}, "
-        f"{record.sweeps_per_document:.1f} sweeps/document, {record.documents_per_second:,.0f} documents/s"
-    )
-
-
-def _to_go(trace: Sequence[IterationRecord], spec: FitSpec, n_documents: int) -> str:
-    """The time until EM ends, with a comma before; empty where it cannot be estimated."""
-    left = remaining_iterations(trace, spec)
-    if left is None:
-        return ""
-    # the median: one iteration may have waited for a worker, and the first for its kernels to be compiled
-    rate = statistics.median(record.documents_per_second for record in trace[-TIMED_ITERATIONS:])
-    return f", about {_duration(left * n_documents / max(rate, 1e-9))} to go"
+def _change(record: IterationRecord, digits: str) -> str:
+    return "" if record.iteration == 1 else f" (changed by {record.relative_change:{digits}})"
 
 
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-    )
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import cloudpickle
 from distributed import KilledWorker
 
 from dslda.cluster.client import release, wait_for
@@ -23,6 +24,7 @@ from dslda.cluster.scheduler_watch import no_scheduler
 from dslda.config import EngineSettings
 from dslda.engine.dask.events import AttemptWatch, EventHub
 from dslda.engine.dask.placement import place
+from dslda.engine.dask.plugin import register
 from dslda.engine.dask.publish import number_of_parts, publish, publish_recomputable
 from dslda.engine.dask.recovery import (
     Action,
@@ -76,8 +78,6 @@ class DaskExecutor(Executor):
     """
 
     def __init__(self, client: Client, source: FitSource, family: Family, spec: FitSpec) -> None:
-        from dslda.engine.dask.plugin import register
-
         if isinstance(source, MemorySource):
             raise InputError(
                 "documents in memory are trained on in this process",
@@ -407,6 +407,7 @@ class DaskExecutor(Executor):
         return sum(self._client.nthreads().values())
 
     def _task_of(self, node: int, level: int) -> bytes:
+        """The task of a node, packed once: pickling thousands of loaders takes seconds."""
         if (node, level) not in self._packed:
             width = FAN_IN**level
             whole = range(node * width, min((node + 1) * width, self.n_partitions))
@@ -414,7 +415,7 @@ class DaskExecutor(Executor):
         return self._packed[node, level]
 
     def _packed_task(self, partitions: Sequence[int], level: int) -> bytes:
-        return GroupTask(
+        task = GroupTask(
             start=partitions[0],
             level=level,
             descriptions=tuple(self._source.describe(i) for i in partitions),
@@ -422,7 +423,9 @@ class DaskExecutor(Executor):
             topic=self._hub.topic,
             family=self._family,
             spec=self._spec,
-        ).packed()
+        )
+        packed: bytes = cloudpickle.dumps(task)  # pickle cannot take a family of the user's own script
+        return packed
 
     def _wait_for_a_worker(self, timeout: float) -> None:
         if self._client.nthreads():

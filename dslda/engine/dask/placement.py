@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,27 +46,27 @@ HEAL_PATIENCE = 5.0
 """Seconds for reads under way to finish before lost partitions are read again."""
 
 
-class Partitions(Protocol):
+class Partitions(ABC):
     """The partitions of a source on a cluster."""
 
     @abstractmethod
     def reading(self, partition: int) -> Reading:
-        """How a task gets a partition."""
+        """The way in which a task gets a partition."""
 
     @abstractmethod
     def held(self, partitions: Sequence[int]) -> dict[int, Future[Any]]:
-        """Futures of what the workers keep of these partitions; see :data:`~dslda.engine.dask.tasks.Held`."""
+        """Futures of the data that workers keep of partitions; see :data:`~dslda.engine.dask.tasks.Held`."""
 
     @abstractmethod
     def owners(self, groups: Sequence[Sequence[int]]) -> list[str | None]:
-        """For each group of partitions, the worker that holds most of it; None where that does not matter."""
+        """For each group of partitions, the worker that holds most of it; None if that does not matter."""
 
     def drop(self) -> set[int]:
-        """Release all that can be read again, until :meth:`heal`; return the partitions that were still being read."""
+        """Release all that can be read again, until :meth:`heal`; return the partitions that were not yet read."""
         return set()
 
     def leave(self, workers: Collection[str]) -> None:
-        """Release what these workers hold or read, until :meth:`heal`. Called before they are restarted."""
+        """Release the data that these workers hold or read, until :meth:`heal`. Called before they are restarted."""
         return
 
     def heal(self) -> None:
@@ -79,7 +79,7 @@ class Partitions(Protocol):
 
 
 class StreamedPartitions(Partitions):
-    """Partitions that every task reads for itself, for corpora larger than the workers' memory."""
+    """Partitions that every task reads anew, for corpora larger than the workers' memory."""
 
     def __init__(self, source: FitSource) -> None:
         self._loaders = [source.loader(i) for i in range(source.n_partitions)]
@@ -97,8 +97,8 @@ class StreamedPartitions(Partitions):
 class ResidentPartitions(Partitions):
     """Partitions read once and kept in the workers' memory; if there are thousands, neighbours share a future.
 
-    They are results of tasks that read them, so that Dask reads a lost one again. Documents are never
-    scattered (distributed#3149: scattered data is lost with its worker).
+    They are results of tasks that read them, so that Dask reads a lost one again. Documents are never scattered
+    (distributed#3149: scattered data is lost with its worker).
 
     Parameters
     ----------
@@ -107,10 +107,10 @@ class ResidentPartitions(Partitions):
     fit : str
         Makes keys unique.
     groups : sequence of sequence of int
-        Consecutive partitions that one task goes over; they are placed together, and neighbours beside each other, so
-        that sums are made where their terms are.
+        Consecutive partitions of a task. They are placed together, and neighbours beside each other, so that sums run where
+        their terms are.
     bundles : sequence of sequence of int
-        Consecutive partitions that are read by one task and kept by one future; a group is one or several bundles.
+        Consecutive partitions that one task reads and one future keeps; a group is one or several bundles.
     """
 
     def __init__(
@@ -159,8 +159,8 @@ class ResidentPartitions(Partitions):
         return unread
 
     def leave(self, workers: Collection[str]) -> None:
-        # Also those that other workers hold as well. A worker that fetches one from a worker that stands still does so
-        # for ever, even when the scheduler has forgotten that worker, and so cannot use a result of the same key.
+        # Also those that other workers hold too: fetching from a worker that stands still never ends, even when the
+        # scheduler has forgotten that worker, and until then a result of the same key is of no use.
         holders = self._client.who_has(self._futures)
         release(
             [f for f in self._futures if f.status != "finished" or set(holders.get(f.key, ())) & set(workers)]
@@ -183,14 +183,14 @@ class ResidentPartitions(Partitions):
         self._futures = [present[i] for i in range(len(self._bundles))]
 
     def _of(self, partitions: Sequence[int]) -> list[int]:
-        """Numbers of the bundles that partitions are in; all bundles but the last are as wide as the first."""
+        """Numbers of the bundles of partitions; all bundles but the last are as wide as the first."""
         width = len(self._bundles[0])
         return sorted({partition // width for partition in partitions})
 
     def _load(self, bundle: int, worker: str | None) -> Future[list[TrainingBlock]]:
-        # The key is never used again, since a key of two tasks corrupts the scheduler (dask#9888). A task whose pins
-        # all point to dead workers, while there is no worker, does not run when new ones join, although the pins are
-        # loose (related: distributed#7346, #8600). So a read that replaces a lost partition has no pin.
+        # The key is never used again, since one key for two tasks corrupts the scheduler (dask#9888). If all workers that a
+        # task is pinned to are dead and there is no other, it does not run when new ones join, although the pins are loose
+        # (related: distributed#7346, #8600). So a read that replaces a lost partition has no pin.
         start, stop = self._bundles[bundle][0], self._bundles[bundle][-1] + 1
         return self._client.submit(
             read_bundle,
@@ -213,7 +213,7 @@ class BorrowedPartitions(Partitions):
         self._owners = _Owners(client)
 
     def reading(self, partition: int) -> Reading:
-        # the view is taken within the E-step: a result of its own would count the same arrays twice
+        # the E-step takes the view: as a result of its own it would count the same arrays twice
         return self._views[partition]
 
     def held(self, partitions: Sequence[int]) -> dict[int, Future[Any]]:
@@ -252,24 +252,21 @@ def place(
 
     Parameters
     ----------
-    client : distributed.Client
-    source : FitSource
-    spec : FitSpec
-    fit : str
-        Makes keys unique.
-    groups, bundles : sequence of sequence of int
+    client, source, fit, groups, bundles
         See :class:`ResidentPartitions`.
+    spec : FitSpec
     level : int
-        Level of the tree of sums that one task goes over.
+        Level of the tree of sums that one task computes.
     resident_fraction : float
-        Share of the memory left by parameters and sums that documents may fill.
+        Fraction of the memory left by parameters and sums that documents may fill.
 
     Raises
     ------
     InputError
-        Parameters and sums alone do not fit into a worker.
+        Parameters and sums do not fit into a worker.
     """
-    workers = _workers(client)
+    information = client.scheduler_info(n_workers=-1)["workers"].values()
+    workers = [WorkerMemory(w["memory_limit"] or math.inf, w["nthreads"]) for w in information]
     least = min((worker.limit for worker in workers), default=math.inf)
     check_parameters_fit(spec, source.n_terms, least, who="a worker")
     if isinstance(source, FutureSource):
@@ -285,33 +282,26 @@ def place(
         " or ".join(in_words(limit) for limit in sorted({w.limit for w in workers})),
         "they stay in memory" if resident else "each partition is read again in every iteration",
     )
-    short = [
-        (worker, needed)
-        for worker in workers
-        if (needed := working_memory(source, spec, threads=worker.threads, level=level)) > worker.limit
-    ]
-    if short:
-        worker, needed = short[0]
-        logger.warning(
-            "a worker of %s with %s may need %s for parameters, sums and the partitions it is reading: give it "
-            "more memory or fewer threads, or choose fewer topics or terms",
-            in_words(worker.limit),
-            number_of(worker.threads, "thread"),
-            in_words(needed),
-        )
+    for worker in workers:
+        needed = working_memory(source, spec, threads=worker.threads, level=level)
+        if needed > worker.limit:
+            logger.warning(
+                "a worker of %s with %s may need %s for parameters, sums and the partitions it is reading: give it "
+                "more memory or fewer threads, or choose fewer topics or terms",
+                in_words(worker.limit),
+                number_of(worker.threads, "thread"),
+                in_words(needed),
+            )
+            break
     if not resident:
         return StreamedPartitions(source)
     return ResidentPartitions(client, source, fit, groups, bundles)
 
 
 def contiguous_owners(weights: NDArray[np.int64], threads: Mapping[str, int]) -> list[str]:
-    """A worker for each of consecutive groups: contiguous blocks, by weight, in proportion to threads.
+    """A worker for each of consecutive groups: contiguous blocks of groups, by weight, in proportion to threads.
 
-    Parameters
-    ----------
-    weights : ndarray of int, shape (G,)
-    threads : mapping of str to int
-        Threads of each worker, at least one worker.
+    `weights` has shape (G,), `threads` at least one worker.
     """
     workers = sorted(threads)
     shares = np.cumsum([threads[w] for w in workers]) / sum(threads.values())
@@ -321,9 +311,9 @@ def contiguous_owners(weights: NDArray[np.int64], threads: Mapping[str, int]) ->
 
 
 class _Owners:
-    """For each group of futures, the worker that holds most of it.
+    """Finds for each group of futures the worker that holds most of it.
 
-    The scheduler is asked again only while results are missing, and when workers join or leave: a worker that passes a
+    It asks the scheduler again only while results are missing, and when workers join or leave: a worker that passes a
     result to another one keeps it.
     """
 
@@ -367,8 +357,3 @@ def _wait_a_little(client: Client, futures: Sequence[Future[Any]]) -> None:
 
     with suppress(TimeoutError, CancelledError):
         wait_for(client, futures, timeout=HEAL_PATIENCE)
-
-
-def _workers(client: Client) -> list[WorkerMemory]:
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return [WorkerMemory(w["memory_limit"] or math.inf, w["nthreads"]) for w in workers]

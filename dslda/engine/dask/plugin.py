@@ -1,4 +1,4 @@
-"""Preparation of every worker process, once, before it works for us."""
+"""Preparation of every worker process before it works for us."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ logger = logging.getLogger("dslda.engine")
 PLUGIN_NAME = "dslda"
 ATTEMPTS = 3
 PREPARATION_SECONDS = 300.0
-"""For one attempt to prepare all workers. Compiling the kernels takes a minute of a free core."""
+"""For one attempt to prepare all workers. Compiling the kernels takes a free core a minute."""
 
 MOST_NAMED = 10
-"""Workers that a message lists for each difference."""
+"""Most workers in a message, for each difference."""
 
 ZARR_CONCURRENCY = 4
-"""Reads in flight for each partition that loads. zarr's own default, 10 for each of a worker's threads,
-opens hundreds of connections to an object store."""
+"""Reads in flight for each partition that loads. zarr's default, 10 for each thread of a worker, opens hundreds of
+connections to an object store."""
 
 
 def versions() -> dict[str, str]:
-    """Versions that all processes must share, to give the same bits and to understand each other."""
+    """Versions that all processes must share to compute the same bits and to understand each other."""
     import dask
     import distributed
     import numba
@@ -60,13 +60,12 @@ def versions() -> dict[str, str]:
 class DsldaPlugin(WorkerPlugin):
     """Prepares a worker process.
 
-    It compiles the kernels, or loads them from numba's cache: beside the package, or in NUMBA_CACHE_DIR. If several
-    machines share the file system of the package, set NUMBA_CACHE_DIR to a local directory in the workers'
-    environment: processes that write one cache at once can crash each other (numba#4807, numba#10128).
+    It compiles the kernels, or loads them from numba's cache beside the package or in NUMBA_CACHE_DIR. If machines share
+    the file system of the package, set NUMBA_CACHE_DIR to a local folder in the workers' environment: processes that write
+    one cache at once can crash each other (numba#4807, numba#10128).
 
-    It keeps BLAS to one thread, since bits depend on it and workers with several threads would oversubscribe
-    the machine, and limits zarr's concurrent reads. It stays registered after a fit, so that workers that
-    join later are prepared too.
+    It keeps BLAS to one thread, since bits depend on it and workers with several threads would oversubscribe the machine,
+    and limits zarr's concurrent reads. It stays registered after a fit, for workers that join later.
 
     Parameters
     ----------
@@ -87,14 +86,13 @@ class DsldaPlugin(WorkerPlugin):
         self.expected = dict(expected)
         self.family = family
         self.labelled = labelled
-        #: the error of a worker that must not be used; None if all is well
+        #: the error of a worker that must not be used
         self.problem: EngineError | None = EngineError("the worker is not prepared yet")
         self._blas: threadpool_limits | None = None
 
     async def setup(self, worker: Worker) -> None:
         try:
-            different = _differences(versions(), self.expected)
-            if different:
+            if different := _differences(versions(), self.expected):
                 # `register` has asked the workers that were present when the fit began
                 raise EngineError(
                     f"worker {worker.address}, which joined later, must run the same versions as the client, got "
@@ -104,14 +102,9 @@ class DsldaPlugin(WorkerPlugin):
             # compiling takes seconds: the worker must go on sending heartbeats (distributed#6324)
             await asyncio.to_thread(self._prepare)
         except Exception as error:  # a worker that joins later goes on when its plugin fails
-            self.problem = (
-                error
-                if isinstance(error, EngineError)
-                else EngineError(
-                    f"could not be prepared: {type(error).__name__}: {error}",
-                    place=f"worker {worker.address}",
-                )
-            )
+            reason = f"could not be prepared: {type(error).__name__}: {error}"
+            unprepared = EngineError(reason, place=f"worker {worker.address}")
+            self.problem = error if isinstance(error, EngineError) else unprepared
             raise
         self.problem = None
 
@@ -133,7 +126,7 @@ class DsldaPlugin(WorkerPlugin):
 
 
 def register(client: Client, family: Family | None = None, *, labelled: bool = True) -> None:
-    """Prepare all workers of a cluster for a family, including those that join later, for training or for predictions.
+    """Prepare all workers of a cluster, including those that join later; parameters as :class:`DsldaPlugin`.
 
     Raises
     ------
@@ -146,7 +139,7 @@ def register(client: Client, family: Family | None = None, *, labelled: bool = T
             plugin = DsldaPlugin(versions(), family, labelled=labelled)
             within(client, PREPARATION_SECONDS, client.register_plugin, plugin)
             return
-        # the connection to a worker that dies meanwhile; its replacement is prepared when it joins
+        # of the connection to a worker that dies meanwhile; its replacement is prepared when it joins
         except OSError as error:
             lost = client.status != "running"
             if attempt == ATTEMPTS and lost:
@@ -158,25 +151,25 @@ def register(client: Client, family: Family | None = None, *, labelled: bool = T
                 ) from error
             reason = why_closed(client) if lost else "a worker was lost while it was prepared, or hangs"
             logger.warning("%s: once more", reason)
-            # no answer comes while one of the workers hangs
+            # no answer comes while a worker hangs
             if isinstance(error, TimeoutError) and (hung := WorkerWatch(client).look().silent):
                 restart(client, hung)
             time.sleep(1)
 
 
 def _compare_versions(client: Client) -> None:
-    """Ask all workers, before any of them unpickles more than the name of a function."""
+    """Ask all workers for their versions before they unpickle more than the name of a function."""
     answers: dict[str, Any] = within(client, PREPARATION_SECONDS, client.run, versions, on_error="return")
     wanted = versions()
     deviating: dict[str, list[str]] = {}
     for worker, answer in sorted(answers.items()):
-        if isinstance(answer, OSError):  # it is gone
+        if isinstance(answer, OSError):  # the worker is gone
             continue
         different = str(answer) if isinstance(answer, Exception) else _differences(answer, wanted)
         if different:
             deviating.setdefault(different, []).append(worker)
     if deviating:
-        listed = "; ".join(f"{different} on {_named(workers)}" for different, workers in deviating.items())
+        listed = "; ".join(f"{different} on {_listed(workers)}" for different, workers in deviating.items())
         raise EngineError(
             f"all workers must have dslda and the same versions as the client, got {listed}",
             remedy="install the client's environment on them",
@@ -191,6 +184,6 @@ def _differences(installed: Mapping[str, str], wanted: Mapping[str, str]) -> str
     )
 
 
-def _named(workers: Sequence[str]) -> str:
+def _listed(workers: Sequence[str]) -> str:
     more = [f"{len(workers) - MOST_NAMED} more"] if len(workers) > MOST_NAMED else []
     return ", ".join([*workers[:MOST_NAMED], *more])

@@ -1,4 +1,4 @@
-"""Publishing parameters: sending them to every worker."""
+"""Publication of parameters to every worker."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LARGEST_MESSAGE = 1 << 30
 """Bytes of the largest matrix that is sent in one piece."""
 
 PART_BYTES = 256 << 20
-"""Bytes of each part of a larger matrix. While it is sent, a process holds one part more, not one matrix more."""
+"""Bytes of each part of a larger matrix. Sending takes the memory of one more part, not of one more matrix."""
 
 
 def number_of_parts(n_terms: int, n_topics: int) -> int:
-    """Number of parts, by ranges of the terms, in which a matrix of n_terms x n_topics doubles is sent."""
+    """Number of parts, by ranges of the terms, in which to send a matrix of n_terms x n_topics doubles."""
     size = 8 * n_terms * n_topics
     return 1 if size <= LARGEST_MESSAGE else min(-(-size // PART_BYTES), n_terms)
 
@@ -31,13 +31,9 @@ def number_of_parts(n_terms: int, n_topics: int) -> int:
 def publish(
     client: Client, parameters: Parameters, *, n_parts: int, float32: bool, timeout: float
 ) -> list[Future[Parameters]]:
-    """Send `parameters` to all workers.
+    """Send `parameters` to all workers; return a future of each part.
 
-    Returns
-    -------
-    list of Future of Parameters, length n_parts
-        The caller releases them after the iteration, so that nothing of it stays on the cluster
-        (distributed#809: a result keeps its lineage until it is released).
+    The caller releases them after the iteration (distributed#809: a result keeps its lineage until it is released).
 
     Raises
     ------
@@ -47,27 +43,18 @@ def publish(
     futures: list[Future[Parameters]] = []
     try:
         for part in as_sent(parameters, n_parts, float32=float32):
-            futures.append(_publish(client, part, timeout=timeout))
-    except BaseException:
+            # hash=False: keys made from content race with the release of an array of the same content
+            # (distributed#3703, #4612, #8576). No broadcast=True: its loop has no exit when a worker leaves
+            # (distributed#5704), and the memory manager drops the replicas (distributed#8657, #8796).
+            # Its own timeout is for the presence of a worker; sending to one that hangs has no limit.
+            futures.append(within(client, timeout, client.scatter, part, hash=False, timeout=timeout))
+            spread(client, futures[-1], timeout=timeout)
+    except BaseException as error:
         release(futures)
+        if isinstance(error, KeyError):  # from scatter, when its worker is gone
+            raise WorkersLostError("a worker left while parameters were sent to it") from error
         raise
     return futures
-
-
-def _publish(client: Client, part: Parameters, *, timeout: float) -> Future[Parameters]:
-    try:
-        # hash=False: keys made from content race with the release of an array of the same content
-        # (distributed#3703, #4612, #8576). No broadcast=True: its loop has no exit when a worker leaves
-        # (distributed#5704), and the memory manager drops the replicas (distributed#8657, #8796).
-        # Its own timeout is for the presence of a worker; sending to one that hangs has no limit.
-        future: Future[Parameters] = within(
-            client, timeout, client.scatter, part, hash=False, timeout=timeout
-        )
-    except KeyError as error:
-        # scatter raises this when its worker is gone
-        raise WorkersLostError("a worker left while parameters were sent to it") from error
-    spread(client, future, timeout=timeout)
-    return future
 
 
 def publish_recomputable(
@@ -75,7 +62,7 @@ def publish_recomputable(
 ) -> list[Future[Parameters]]:
     """Send `parameters` so that they outlive every worker, at the price of a copy on the scheduler.
 
-    An iteration can start again when its parameters are lost; a search for the reason why workers die cannot.
+    An iteration can start again when its parameters are lost; a search for what kills workers cannot.
     """
     import dask.config
 

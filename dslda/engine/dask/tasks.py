@@ -65,13 +65,6 @@ class GroupTask:
     family: Family
     spec: FitSpec
 
-    def packed(self) -> bytes:
-        """The pickled task, to be made once: pickling thousands of loaders takes seconds."""
-        import cloudpickle  # for a family of the user's own script
-
-        pickled: bytes = cloudpickle.dumps(self)
-        return pickled
-
 
 def nothing() -> None:
     """Make an adaptive cluster without workers start some."""
@@ -98,7 +91,7 @@ def run_group(
         See :data:`Held`; empty if the task reads its partitions.
     parameters : sequence of Parameters
     packed : bytes
-        A :class:`GroupTask`.
+        A pickled :class:`GroupTask`.
     partitions : sequence of int
         The partitions of the node to process, ascending.
     attempt : str

@@ -1,4 +1,4 @@
-"""A fit's needs of a worker's memory; documents get the rest."""
+"""Memory that a fit needs of a worker; documents get the rest."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PROCESS_BYTES = 300 << 20
 """Memory of an idle worker: the interpreter, Dask and compiled kernels."""
 
 ENTRY_BYTES = 8
-"""Size of a (document, term) entry."""
+"""Bytes of a (document, term) entry."""
 
 COPIES = 3
-"""Copies of arrays with a row for each topic, both topics by terms and topics by topics. Measured at K = 3,000 and 6,000:
-2.6 in a worker, for its parameters and the sums that it adds up, 2.1 in the client, and 3.0 with both on one machine."""
+"""Copies of arrays of topics by terms and of topics by topics. Measured at K = 3,000 and 6,000: 2.6 in a worker, for
+parameters and sums, 2.1 in the client, and 3.0 with both on one machine."""
 
 ALWAYS_THERE = 1 << 30
 """Memory that any machine has; smaller needs are not checked."""
@@ -47,20 +47,12 @@ class WorkerMemory:
 
 
 def working_memory(source: FitSource, spec: FitSpec, *, threads: int, level: int) -> int:
-    """The most bytes that a worker needs beside the documents that it keeps, whatever their number.
+    """The most bytes that a worker needs beside the documents that it keeps, however many these are.
 
-    Let M be a matrix of K x V doubles, m a matrix of K rows for the terms of a partition, and s the same for the
-    partitions that one task goes over; neither is larger than M. Parameters take one M, and for each thread an m with the
-    topics of its partition. Sums take for each thread an m and ``level`` times an s, and once up to ``FAN_IN`` of s that
-    wait to be added up, and their sum, an M. For documents, each thread reads a partition while it works on another.
-
-    Parameters
-    ----------
-    source : FitSource
-    spec : FitSpec
-    threads : int
-    level : int
-        Level of the tree of sums that one task goes over.
+    Let M be a matrix of K x V doubles, m a matrix of K rows for the terms of a partition, and s one for the partitions of
+    a task, which computes a node of this `level` of the tree of sums; neither is larger than M. Parameters take one M, and
+    for each thread an m with the topics of its partition. Sums take for each thread an m and ``level`` times an s, and once
+    up to ``FAN_IN`` of s that wait for their sum, an M. Each thread reads a partition while it works on another.
     """
     row = 8 * spec.n_topics
     largest = int(source.nbytes.max(initial=0))
@@ -78,7 +70,7 @@ def working_memory(source: FitSource, spec: FitSpec, *, threads: int, level: int
 def room_for_documents(
     workers: Iterable[WorkerMemory], source: FitSource, spec: FitSpec, *, level: int, fraction: float
 ) -> float:
-    """Bytes of documents that all workers together may keep: a share of the memory that the work itself leaves."""
+    """Bytes of documents that all workers together may keep: a fraction of the memory that the work leaves."""
     return fraction * sum(
         max(worker.limit - working_memory(source, spec, threads=worker.threads, level=level), 0.0)
         for worker in workers
@@ -86,21 +78,9 @@ def room_for_documents(
 
 
 def check_parameters_fit(spec: FitSpec, n_terms: int, available: float, *, who: str) -> None:
-    """Refuse more topics than memory allows for the arrays of topics by terms and topics by topics alone.
+    """Refuse more topics than `available` bytes allow for parameters and sums; the message names the largest number.
 
-    Parameters
-    ----------
-    spec : FitSpec
-    n_terms : int
-    available : float
-        Bytes of memory of the process.
-    who : str
-        The process, for the message.
-
-    Raises
-    ------
-    InputError
-        There are too many topics; the message names the largest possible number.
+    `who` names the process in the message.
     """
     if _least_memory(spec.n_topics, n_terms) <= available:
         return
@@ -115,7 +95,7 @@ def check_parameters_fit(spec: FitSpec, n_terms: int, available: float, *, who: 
 
 
 def check_here(spec: FitSpec, n_terms: int) -> None:
-    """Apply :func:`check_parameters_fit` to this process, with the memory of its container or machine."""
+    """Apply :func:`check_parameters_fit` to this process and the memory of its container or machine."""
     if _least_memory(spec.n_topics, n_terms) > ALWAYS_THERE:
         from distributed.system import MEMORY_LIMIT
 

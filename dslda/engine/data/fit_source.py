@@ -40,7 +40,7 @@ _DOCUMENT_BYTES = 16
 
 
 class FitSource(ABC):
-    """The documents of one fit, in partitions that the data alone decide.
+    """The documents of one fit, in partitions that depend only on the data.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class FitSource(ABC):
     Raises
     ------
     InputError
-        `documents` is no mask of the right length, has a row number that does not exist, or selects nothing.
+        `documents` is a mask of another length, has a row number that does not exist, or selects nothing.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class FitSource(ABC):
         return new
 
     def _cut(self, mask: NDArray[np.bool_]) -> tuple[list[NDArray[np.uint8]], NDArray[np.int64]]:
-        """The bits of each partition, and how many of them are set."""
+        """The packed mask of each partition, and the number of its documents."""
         parts = [mask[a:b] for a, b in zip(self._first[:-1], self._first[1:], strict=True)]
         return [np.packbits(part) for part in parts], np.array([part.sum() for part in parts], dtype=np.int64)
 
@@ -137,7 +137,7 @@ class FitSource(ABC):
         return TrainingView(self.design, bits)
 
     def loader(self, partition: int) -> PartitionLoader:
-        """A loader of a partition, for a task."""
+        """A function that reads a partition for training."""
         return PartitionLoader(self.reader(partition), self.view(partition))
 
     def load(self, partition: int) -> TrainingBlock:
@@ -195,7 +195,7 @@ class FitSource(ABC):
             yield from (int(start) + row for row in rows.tolist())
 
     def name_of(self, row: int) -> str:
-        """The name of a document in messages."""
+        """Name a document in messages."""
         return f"document {row:,} (counted from 0)"
 
     def standardised(self, family: Family) -> Self:
@@ -205,11 +205,10 @@ class FitSource(ABC):
         scaling = Scaling(*family.scaling(moments))
         return self.with_design(replace(self.design, scaling=scaling))
 
-    def describe(self, start: int, stop: int | None = None) -> str:
-        """Words for partitions ``start`` to ``stop - 1`` and their documents."""
-        stop = start + 1 if stop is None else stop
-        partitions = f"partition {start}" if stop == start + 1 else f"partitions {start} to {stop - 1}"
-        return f"{partitions} (documents {self._first[start]} to {self._first[stop] - 1})"
+    def describe(self, partition: int) -> str:
+        """Words for a partition and its documents."""
+        start, stop = self._first[partition : partition + 2]
+        return f"partition {partition} (documents {start} to {stop - 1})"
 
 
 class CorpusSource(FitSource):
@@ -225,7 +224,7 @@ class CorpusSource(FitSource):
         )
         self._corpus = corpus
         self.weighted = corpus.has_weight
-        # refuses unknown columns now, not on a worker
+        # refuse unknown columns now, not on a worker
         corpus.reader(0, responses=[design.response], covariates=design.columns)
 
     def reader(self, partition: int) -> Callable[[], DocumentBlock]:
@@ -313,7 +312,7 @@ class FutureSource(FitSource):
     def each(self, function: Callable[[DocumentBlock, TrainingView], T]) -> Iterator[T]:
         views = [self.view(i) for i in range(self.n_partitions)]
         client = self.futures[0].client
-        # the blocks stay where they are
+        # the blocks stay on their workers
         results: list[T] = client.gather(client.map(function, self.futures, views, pure=False))
         return iter(results)
 

@@ -102,7 +102,6 @@ def test_messages_name_partition_and_documents(corpus: Corpus) -> None:
     source = CorpusSource(corpus, design=Design("y"))
     n = corpus.partitions[0].n_documents
     assert source.describe(0) == f"partition 0 (documents 0 to {n - 1})"
-    assert source.describe(0, 2).startswith("partitions 0 to 1 (documents 0 to ")
 
 
 def test_training_blocks_tell_their_size(corpus: Corpus) -> None:
