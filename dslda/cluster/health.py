@@ -145,7 +145,7 @@ class Awaited:
     ----------
     has : callable
         Returns whether the task with a key is one of these.
-    named : callable
+    names : callable
         Returns the work of some of these tasks in words, each once; nothing for tasks without a name.
     last_progress : callable, optional
         Returns the time of the last progress, by the perf_counter clock. By default tasks that leave their workers are
@@ -155,7 +155,7 @@ class Awaited:
     """
 
     has: Callable[[Key], bool]
-    named: Callable[[Collection[Key]], Sequence[str]]
+    names: Callable[[Collection[Key]], Sequence[str]]
     last_progress: Callable[[], float] | None = None
     unit: str = "task"
     unnamed: str = "other tasks"
@@ -268,8 +268,8 @@ class PatientWait:
         #: the state of the workers when some last hung, for messages about the consequences
         self.last_stall = ""
 
-    def until(self, ready: Callable[[float], bool], what: str) -> None:
-        """Wait until something is ready; see :func:`wait_for_progress`. `what` names the work.
+    def until(self, ready: Callable[[float], bool], work: str) -> None:
+        """Wait until something is ready; see :func:`wait_for_progress`. `work` is its name in messages.
 
         Raises
         ------
@@ -284,7 +284,7 @@ class PatientWait:
             hung = stall.diagnosis.hung
             if not hung and stall.busy:
                 trouble = None
-                logger.warning("%s: %s; waiting on", what, stall.text)
+                logger.warning("%s: %s; waiting on", work, stall.text)
                 return
             now = time.monotonic()
             trouble = now if trouble is None else trouble
@@ -297,11 +297,11 @@ class PatientWait:
                     restart(self._client, hung)
             if given_up:
                 raise EngineError(
-                    f"{what} could not be completed: {stall.text}{self.last_stall}",
+                    f"{work} could not be completed: {stall.text}{self.last_stall}",
                     remedy="see the workers' logs, and the settings dslda.engine in Dask's configuration for how long to "
                     "go on",
                 )
-            logger.warning("%s: %s; trying again", what, stall.text)
+            logger.warning("%s: %s; trying again", work, stall.text)
             if hung:
                 self.last_stall = f"; before, {stall.workers}"
 
@@ -351,7 +351,7 @@ def _workers_in_words(
     for worker in workers[:MOST_NAMED]:
         tasks = keys.get(worker, ())
         worked_on = frozenset(tasks).intersection(running or ())
-        names = list(dict.fromkeys([*awaited.named(worked_on), *awaited.named(tasks)]))
+        names = list(dict.fromkeys([*awaited.names(worked_on), *awaited.names(tasks)]))
         more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
         work = ", ".join([*names[:MOST_NAMED], *more]) or (awaited.unnamed if tasks else "")
         state = diagnosis.of(worker)

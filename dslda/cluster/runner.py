@@ -126,7 +126,7 @@ class DaskRunner:
         self._id = uuid.uuid4().hex[:16]
         self._started: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._foreign: set[Any] = set()
-        self._wait = PatientWait(client, Awaited(self._has, self._named), give_up=self.cancel)
+        self._wait = PatientWait(client, Awaited(self._has, self._names), give_up=self.cancel)
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], stage: str | None = None
@@ -178,7 +178,7 @@ class DaskRunner:
     def stream(
         self, function: Callable[..., Any], rows: Iterable[tuple[Any, ...]], *, n: int, stage: str
     ) -> Iterator[tuple[int, Any]]:
-        left = enumerate(rows)
+        remaining = enumerate(rows)
         numbers: dict[str, int] = {}
         errors: dict[int, DsldaError] = {}
         done = 0
@@ -186,7 +186,7 @@ class DaskRunner:
         while True:
             with reporting_loss(self.client):
                 most = PER_THREAD * max(sum(self.client.nthreads().values()), 1)
-                while not errors and len(numbers) < most and (following := next(left, None)) is not None:
+                while not errors and len(numbers) < most and (following := next(remaining, None)) is not None:
                     number, row = following
                     future = self.submit(function, *row)
                     numbers[future.key] = number
@@ -262,7 +262,7 @@ class DaskRunner:
         """True if a task is one of ours, or of the collection that we count."""
         return key in self._foreign or (isinstance(key, str) and f"-{self._id}-" in key)
 
-    def _named(self, keys: Collection[Any]) -> list[str]:
+    def _names(self, keys: Collection[Any]) -> list[str]:
         """The work of tasks in words."""
         from dask.utils import key_split
 
@@ -280,8 +280,8 @@ def _labels(arguments: Iterable[Any]) -> str:
     """The input or piece of a file of a task, if one of its arguments names it."""
     for argument in arguments:
         pieces = argument if isinstance(argument, tuple) else (argument,)
-        for first in pieces[:1]:
-            label = getattr(first, "label", None) or getattr(getattr(first, "file", None), "name", None)
+        for piece in pieces[:1]:
+            label = getattr(piece, "label", None) or getattr(getattr(piece, "file", None), "name", None)
             if isinstance(label, str):
                 return f" ({label}, ...)" if len(pieces) > 1 else f" ({label})"
     return ""

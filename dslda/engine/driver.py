@@ -199,8 +199,8 @@ class Checkpoints:
     ----------
     write : callable
         Replaces the previous checkpoint, whole or not at all. Its errors do not end the fit.
-    where : str
-        Place of the checkpoint, for messages.
+    url : str
+        Address of the checkpoint, for messages.
     every : int, optional
         See :func:`checkpoint_is_due`.
     n_written : int, default 0
@@ -208,10 +208,10 @@ class Checkpoints:
     """
 
     def __init__(
-        self, write: Callable[[Position], None], where: str, *, every: int | None = None, n_written: int = 0
+        self, write: Callable[[Position], None], url: str, *, every: int | None = None, n_written: int = 0
     ) -> None:
         self._write = write
-        self._where = where
+        self._url = url
         self._every = every
         self._n_written = self._n_tried = n_written
         self._position: Position | None = None
@@ -248,7 +248,7 @@ class Checkpoints:
             error.add_note(Note(f"{self._state()}; train again with {{resume=True}} to go on"))
 
     def _state(self) -> str:
-        return f"the checkpoint {self._where} holds {number_of(self._n_written, 'iteration')}"
+        return f"the checkpoint {self._url} holds {number_of(self._n_written, 'iteration')}"
 
     def _try(self, position: Position) -> None:
         began = time.monotonic()

@@ -153,9 +153,9 @@ def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int
     The relative change falls about geometrically, with much noise. So a line is fitted to the logarithms of the last
     changes, and extended to `tol`. The first change does not count (:attr:`EMState.largest_change`).
     """
-    left = max(spec.max_iter - len(trace), 0)
-    if left == 0 or spec.tol <= 0:
-        return left
+    to_cap = max(spec.max_iter - len(trace), 0)
+    if to_cap == 0 or spec.tol <= 0:
+        return to_cap
     changes = np.array(
         [r.relative_change for r in trace[2:][-FITTED_CHANGES:] if 0 < r.relative_change < math.inf]
     )
@@ -170,4 +170,4 @@ def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int
     now = float(logs.mean() - slope * before.mean())
     # two changes must be below `tol`
     more = (math.log(spec.tol) - now) / slope + 1
-    return min(left, max(math.ceil(min(more, left)), 1))
+    return min(to_cap, max(math.ceil(min(more, to_cap)), 1))

@@ -83,12 +83,12 @@ class _TraceProgress(FitProgress):
 
     def _to_go(self) -> str:
         """The time until EM ends, after a comma; empty if there is no estimate."""
-        left = remaining_iterations(self._trace, self._spec)
-        if left is None:
+        n_left = remaining_iterations(self._trace, self._spec)
+        if n_left is None:
             return ""
         # the median: one iteration may have waited for a worker, and the first for its kernels to be compiled
         rate = statistics.median(record.documents_per_second for record in self._trace[-TIMED_ITERATIONS:])
-        return f", about {_duration(left * self._n_documents / max(rate, 1e-9))} to go"
+        return f", about {_duration(n_left * self._n_documents / max(rate, 1e-9))} to go"
 
 
 class LogProgress(_TraceProgress):

@@ -280,7 +280,7 @@ class DaskExecutor(Executor):
 
         awaited = Awaited(
             watch.has,
-            watch.named,
+            watch.names,
             last_progress=lambda: watch.last_progress,
             unit="partition",
             unnamed="only sums to do",
@@ -312,9 +312,9 @@ class DaskExecutor(Executor):
             return error, IterationFailure.LOST
         if not diagnosis.hung:
             return error, IterationFailure.LOST
-        named = ", ".join(f"worker {worker} {diagnosis.of(worker)}" for worker in sorted(diagnosis.hung))
-        self._last_stall = f"; before, {named}"
-        message = f"{brief(error)}; {named}"
+        states = ", ".join(f"worker {worker} {diagnosis.of(worker)}" for worker in sorted(diagnosis.hung))
+        self._last_stall = f"; before, {states}"
+        message = f"{brief(error)}; {states}"
         return WorkersHungError(message, diagnosis.hung), IterationFailure.HUNG
 
     def _restart_hung(self, error: Exception) -> None:
@@ -432,18 +432,18 @@ class DaskExecutor(Executor):
             return
         logger.info("the cluster has no worker: waiting for one, up to %.0f seconds", timeout)
         # an adaptive cluster starts workers only for tasks
-        asked = self._client.submit(nothing, key=f"dslda-wake-{uuid.uuid4().hex}")
+        wake = self._client.submit(nothing, key=f"dslda-wake-{uuid.uuid4().hex}")
         try:
             # a timeout of 0 means no timeout
             self._client.wait_for_workers(1, timeout=max(timeout, 1.0))
-            wait_for(self._client, [asked], timeout=max(timeout, 1.0))
+            wait_for(self._client, [wake], timeout=max(timeout, 1.0))
         except TimeoutError as error:
             raise EngineError(
                 f"the cluster must have at least one worker, got none within {timeout:.0f} seconds{self._last_stall}",
                 remedy=("start workers", "work on this machine, without this cluster"),
             ) from error
         finally:
-            release([asked])
+            release([wake])
 
     def _incomplete(self) -> str:
         return f"iteration {self._iteration} could not be completed"

@@ -60,12 +60,12 @@ class AttemptWatch:
             self.attempt in key[0] or not self._of(key).isdisjoint(self._partitions)
         )
 
-    def named(self, keys: Collection[Key]) -> Sequence[str]:
+    def names(self, keys: Collection[Key]) -> Sequence[str]:
         """The partitions that tasks read or compute on and that are not done; sums have none."""
         worked_on = {partition for key in keys for partition in self._of(key)}
         with self._lock:
-            left = worked_on.intersection(self._partitions).difference(self._done)
-        return [self._describe(i) for i in sorted(left)]
+            unfinished = worked_on.intersection(self._partitions).difference(self._done)
+        return [self._describe(i) for i in sorted(unfinished)]
 
     def _of(self, key: Key) -> set[int]:
         if key[0] not in (self._e_step, self._load):

@@ -83,19 +83,10 @@ def read_bundle(loaders: Sequence[PartitionLoader], descriptions: Sequence[str])
 def run_group(
     held: Held, parameters: Sequence[Parameters], packed: bytes, partitions: Sequence[int], attempt: str
 ) -> SufficientStatistics:
-    """Run the E-step of partitions of a node and sum in place: one object to hold and move, not many.
+    """Run the E-step of ascending partitions of a node and sum in place: one object to hold and move, not many.
 
-    Parameters
-    ----------
-    held : mapping of int to list or block
-        See :data:`Held`; empty if the task reads its partitions.
-    parameters : sequence of Parameters
-    packed : bytes
-        A pickled :class:`GroupTask`.
-    partitions : sequence of int
-        The partitions of the node to process, ascending.
-    attempt : str
-        Reported with every partition that is done.
+    `held` is empty if the task reads its partitions. `packed` is a pickled :class:`GroupTask`. The worker reports `attempt`
+    with every partition that is done.
     """
     worker = _usable_worker()
     topics = ParameterParts(parameters)
@@ -151,8 +142,8 @@ def _usable_worker() -> Worker:
 
 def _readers(held: Held, task: GroupTask, partitions: Sequence[int]) -> Iterator[Callable[[], TrainingBlock]]:
     blocks: dict[int, Any] = {}
-    for start, kept in held.items():
-        blocks.update(enumerate(kept, start) if isinstance(kept, list) else [(start, kept)])
+    for start, data in held.items():
+        blocks.update(enumerate(data, start) if isinstance(data, list) else [(start, data)])
     return (partial(_block, blocks.get(i), task.readings[i - task.start]) for i in partitions)
 
 

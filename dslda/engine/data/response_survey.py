@@ -117,7 +117,7 @@ def survey_block(
     design, rows = view.design, view.rows(block)
     columns = {name: block.covariates[name][rows] for name in design.columns}
     y = view.raw(block)
-    known = ~np.isnan(y)
+    observed = ~np.isnan(y)
     wrong: dict[str, Wrong] = {}
 
     def note(role: str, values: NDArray[np.float64], bad: NDArray[np.bool_]) -> None:
@@ -131,17 +131,20 @@ def survey_block(
         if name is not None:
             note(role, columns[name], outside_of_role(role, columns[name]))
     if design.response not in n_levels:
-        note("response", y, known & ~family.check(y, aux))
+        note("response", y, observed & ~family.check(y, aux))
     weights = np.ones(len(y)) if block.weight is None else block.weight[rows]
     if design.weight is not None:
         weights = weights * columns[design.weight]
-    weights = np.maximum(weights[known], 0.0)
+    weights = np.maximum(weights[observed], 0.0)
     codes = {design.response: design.to_model(y)} | columns
     moments = {
-        name: Moments.of(values[known], weights) for name, values in (columns | {design.response: y}).items()
+        name: Moments.of(values[observed], weights)
+        for name, values in (columns | {design.response: y}).items()
     }
     masses = {
-        name: np.asarray(np.bincount(codes[name][known].astype(np.int64), weights, minlength=n), np.float64)
+        name: np.asarray(
+            np.bincount(codes[name][observed].astype(np.int64), weights, minlength=n), np.float64
+        )
         for name, n in n_levels.items()
     }
     return Survey(moments, masses, wrong)

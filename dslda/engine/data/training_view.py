@@ -83,8 +83,8 @@ class TrainingView:
     def left_out(self, block: DocumentBlock) -> NDArray[np.int64]:
         """Rows of the block of the documents kept that have a response but lack a column of the design."""
         rows = self.rows(block)
-        known = ~np.isnan(block.responses[self.design.response][rows])
-        return rows[known & np.isnan(self.raw(block))]
+        observed = ~np.isnan(block.responses[self.design.response][rows])
+        return rows[observed & np.isnan(self.raw(block))]
 
     def summary(self, block: DocumentBlock) -> ResponseSummary:
         return ResponseSummary.of(self.raw(block))
