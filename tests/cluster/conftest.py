@@ -1,4 +1,4 @@
-"""A small stored corpus, what its fit gives in one process, and clusters to fit it on."""
+"""A small stored corpus, the result of its fit in one process, and clusters to fit it on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a client can be made for: what answers at an address, and workers that die while they are prepared."""
+"""Addresses that a client can connect to, and workers that die while they are prepared."""
 
 from __future__ import annotations
 

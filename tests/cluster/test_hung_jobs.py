@@ -69,7 +69,7 @@ def model(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def scored(model: Model, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a run in this process leaves."""
+    """The output of a run in this process."""
     out = tmp_path_factory.mktemp("expected") / "out"
     dslda.score(model, texts, out)
     return contents(out)

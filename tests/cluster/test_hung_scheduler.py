@@ -1,4 +1,4 @@
-"""A scheduler that stands still: training, ingestion and scoring end with an error, and leave what can be gone on with."""
+"""A scheduler that stands still: training, ingestion and scoring end with an error, and can continue later."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_workers_that_are_at_work_for_somebody_else_are_waited_for_and_not_resta
     def occupy() -> None:
         others.extend(two_programs.map(use_the_processor, [8.0] * 2, pure=False, priority=1))
 
-    # not where it is told of partitions, which is where the client hears from its cluster
+    # not in `partition`, which runs in the thread in which the client hears from its cluster
     busy = AtPartition(Thread(target=occupy).start, at=problem.source.n_partitions + 1)
     with dask.config.set({"dslda.engine.stall-timeout": 1.5, "dslda.engine.iteration-budget": 3.0}):
         assert problem.fit_on(two_programs, progress=busy) == expected

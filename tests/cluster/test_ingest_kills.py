@@ -1,4 +1,4 @@
-"""An ingest that ends at any of its writes, by SIGKILL or SIGTERM, leaves what was there or what was to come."""
+"""An ingest that ends at any of its writes, by SIGKILL or SIGTERM, leaves the old corpus or the new one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIELDS = {"text": "text", "id": "id", "response": "y", "min_df": 1, "max_df": 1.
 N_OLD, N_NEW = 40, 30
 
 HARNESS = '''
-"""Run ingest in children that a signal ends at their n-th change of a file, and look at what is left."""
+"""Run ingest in children that a signal ends at their n-th change of a file, and look at the files that remain."""
 import json, logging, os, shutil, signal, sys, traceback
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def state():
 
 
 def left():
-    """What is in the folder and is not a part of the corpus."""
+    """Files in the folder that are not part of the corpus."""
     found = [p.name for p in place.parent.iterdir() if p != place]
     if place.exists():
         named = {"zarr.json"} | {g.path.partition("/")[2] for g in open_corpus(place).manifest.appended}
@@ -263,7 +263,7 @@ def test_a_second_writer_in_the_same_process_is_refused_and_the_first_ends_the_l
 def test_without_locks_a_warning_asks_for_care_and_nothing_of_others_is_removed(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such a file system cannot be made here, so the system call says what it would say there."""
+    """Such a file system cannot be made here, so the system call gives its answer."""
 
     def flock(descriptor: int, how: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

@@ -251,7 +251,7 @@ def test_of_two_that_begin_at_once_one_holds_it(place: str) -> None:
 
 
 class Thief(SilentProgress):
-    """What takes the lock of a run from it in the middle, as another would after it had stood still."""
+    """Takes a run's lock away in the middle, as another run does after the first has stood still."""
 
     def __init__(self, folder: str, stage: str = "") -> None:
         self.folder, self.stage = folder, stage
@@ -294,7 +294,7 @@ def test_a_corpus_whose_lock_was_lost_is_not_completed(place: str, records: Path
         # it may be what the other one writes
         assert after
         bucket().rm(f"{place}/.a.corpus.lock".removeprefix("s3://"), recursive=True)
-        # once that has ended, what is there without a manifest gives way
+        # once that has ended, a folder without a manifest is replaced
         assert dslda.ingest(records / "b.jsonl", out, **FIELDS).n_documents > 0
         assert not [name for name in objects(place) if ".lock/" in name]
     else:

@@ -52,7 +52,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(model: Model, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a run in this process leaves."""
+    """The output of a run in this process."""
     out = tmp_path_factory.mktemp("expected") / "out"
     run = dslda.score(model, texts, out, id="id")
     assert len(run.manifest["parts"]) > 3

@@ -20,7 +20,7 @@ pytestmark = [
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 HARNESS = '''
-"""Run scoring in children that are killed at their n-th change of a file, and look at what is left."""
+"""Run scoring in children that are killed at their n-th change of a file, and look at the files that remain."""
 import json, logging, os, shutil, signal, sys, traceback
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The folders of our workers' files."""
+"""Scratch folders of our workers."""
 
 from __future__ import annotations
 

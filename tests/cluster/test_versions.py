@@ -1,4 +1,4 @@
-"""Workers of other versions: refused with all that differs, and never used."""
+"""Workers of other versions are refused with all differences, and never used."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_workers_that_are_just_starting_end_with_the_process_that_is_killed(tmp_
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}
     client = subprocess.Popen([sys.executable, "-c", START], env=os.environ | environment)
     ours: list[psutil.Process] = []
-    # the nanny, and what it has just begun to start: a worker that will not find its scheduler
+    # the nanny, and the worker that it is just starting, which will not find its scheduler
     while len(ours) < 2:
         assert client.poll() is None
         time.sleep(0.01)

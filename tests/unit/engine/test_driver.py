@@ -1,4 +1,4 @@
-"""The EM loop in one process: what it returns, how it stops, what it tells."""
+"""The EM loop in one process: its result, its end, its progress."""
 
 from __future__ import annotations
 

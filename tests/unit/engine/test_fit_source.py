@@ -1,4 +1,4 @@
-"""What an executor reads is the same from memory, from a store, and for a subset of documents."""
+"""An executor reads the same documents from memory and from a store, also for a subset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training in a real kernel of Jupyter: what is shown below the cell, and what interrupting it gives."""
+"""Training in a real kernel of Jupyter: the line below the cell, and the model after an interrupt."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _write(folder: Path) -> None:
 
 
 def _lines(messages: list[dict[str, Any]]) -> list[str]:
-    """What was shown, one after the other, in the place of the first."""
+    """The successive texts of the one line below the cell."""
     shown = [m for m in messages if m["msg_type"] in ("display_data", "update_display_data")]
     assert [m["msg_type"] for m in shown] == ["display_data"] + ["update_display_data"] * (len(shown) - 1)
     assert len({m["content"]["transient"]["display_id"] for m in shown}) == 1

@@ -1,4 +1,4 @@
-"""The next partition is read while the current one is worked on, one at a time, and nothing else."""
+"""The next partition, and only that, is read while the current one is worked on."""
 
 from __future__ import annotations
 

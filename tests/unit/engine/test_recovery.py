@@ -1,4 +1,4 @@
-"""Which failures are retried, and for how long."""
+"""Retries: the failures that cause them, and their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of sums depends on the numbers of the partitions and on nothing else."""
+"""The tree of sums depends only on the numbers of the partitions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def whole(leaves: Sequence[int]) -> SufficientStatistics:
 
 
 def by_tasks(leaves: Sequence[int], level: int) -> SufficientStatistics:
-    """What the Dask executor does: nodes of `level` in place, the rest as sums of results."""
+    """Add up like the Dask executor: nodes of `level` in place, the rest as sums of results."""
     terms = {
         node: sum_subtree(some_statistics, group, level=level) for node, group in nodes(leaves, level).items()
     }

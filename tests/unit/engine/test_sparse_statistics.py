@@ -1,4 +1,4 @@
-"""Statistics with rows for the terms of a partition only have the bits of those with all rows."""
+"""Statistics with rows only for the terms of a partition have the same bits as those with all rows."""
 
 from __future__ import annotations
 
