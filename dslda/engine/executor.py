@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Self
 
 from dslda.config import EngineSettings
@@ -112,7 +112,7 @@ class SerialExecutor(Executor):
     def __init__(self, source: FitSource, family: Family, spec: FitSpec) -> None:
         super().__init__(source, family, spec)
         self._float32 = EngineSettings.load().float32_parameters
-        self._kept: dict[int, TrainingBlock] | None = {} if source.nbytes.sum() <= KEPT_BYTES else None
+        self._load = cache(source.load) if source.nbytes.sum() <= KEPT_BYTES else source.load
 
     def run(
         self,
@@ -136,20 +136,12 @@ class SerialExecutor(Executor):
             return statistics
 
         started = time.perf_counter()
-        with single_threaded_blas(), closing(read_ahead(partial(self._block, i) for i in chosen)) as blocks:
+        with single_threaded_blas(), closing(read_ahead(partial(self._load, i) for i in chosen)) as blocks:
             total = sum_subtree(leaf, chosen, level=number_of_levels(chosen))
         return total.dense(), IterationTimes(0.0, in_e_step, time.perf_counter() - started - in_e_step)
 
     def close(self) -> None:
-        if self._kept is not None:
-            self._kept.clear()
-
-    def _block(self, partition: int) -> TrainingBlock:
-        if self._kept is None:
-            return self._source.load(partition)
-        if partition not in self._kept:
-            self._kept[partition] = self._source.load(partition)
-        return self._kept[partition]
+        self._load = self._source.load
 
 
 def ascending(partitions: Sequence[int] | None, n_partitions: int) -> Sequence[int]:
