@@ -20,22 +20,21 @@ class _Settings:
 
     @classmethod
     def load(cls) -> Self:
-        """The settings in force now.
+        """The current settings.
 
         Raises
         ------
         InputError
-            A setting is not a number or a time above 0, or neither true nor false.
+            A setting is not of its kind: a number or time above 0, or true or false.
         """
         import dask.config
 
-        defaults = _defaults()
         values: dict[str, Any] = {}
         for field in fields(cls):
             name = f"{cls.SECTION}.{field.name.replace('_', '-')}"
             check = _boolean if field.type == "bool" else _positive
-            # defaults that were set within a `dask.config.set` are gone when that ends
-            default = dask.config.get(name, config=defaults)
+            # defaults that were set within a `dask.config.set` end with it
+            default = dask.config.get(name, config=_defaults())
             values[field.name] = check(name, dask.config.get(name, default=default))
         return cls(**values)
 

@@ -1,8 +1,8 @@
 """Errors and warnings of dslda.
 
-Every error a user can cause derives from :class:`DsldaError` and, where one fits, from the builtin the user would catch
-anyway. A message says what is wrong, what must be, what was found, and what to do; its parts are fields, so that a program
-asks for them instead of reading the message.
+Every error that a user can cause derives from :class:`DsldaError` and, where one fits, from the builtin that the user would
+catch anyway. A message says what is wrong, what must be, what was found and what to do. Its parts are fields, so programs
+need not read the text.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 Words = Callable[[str], str | None]
-"""Turns a reference, ``max_iter``, ``trials=``, ``overwrite=True`` or ``open_corpus()``, into the words of an interface; None
-where that has no such thing."""
+"""Translates a reference, ``max_iter``, ``trials=``, ``overwrite=True`` or ``open_corpus()``, into the words of an interface.
+Returns None if the interface has no such thing."""
 
 _REFERENCE = re.compile(r"\{([a-z_.]+(?:=[^{}]*|\(\))?)\}")
 
@@ -46,9 +46,7 @@ def _referring(template: str, words: Words) -> str:
 
 
 class Note(str):
-    """A note on an error, of any kind, that refers to parameters as a remedy does."""
-
-    __slots__ = ("template",)
+    """A note on any error that refers to parameters in braces, as remedies do."""
 
     template: str
 
@@ -58,11 +56,8 @@ class Note(str):
         return note
 
     def in_words(self, words: Words) -> str:
-        """The note in the words of an interface, which has all that it refers to."""
+        """The note in the words of an interface."""
         return _referring(self.template, words)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Note, (self.template,)
 
 
 class _Message(Exception):
@@ -73,18 +68,13 @@ class _Message(Exception):
     reason : str
         What is wrong: "must be at most 100000, got 200000".
     parameter : str, tuple of str or None
-        The parameter or parameters that the reason speaks of, by the names that Python has for them.
+        Python names of the parameters that the reason is about.
     place : str or None
-        Where it was found: a file and line, a document, a field.
+        Where the error is: a file and line, a document, a field.
     remedy : tuple of str
-        What to do, one or several alternatives. References to parameters and functions stand in braces, in the form Python
-        has for them: "name the column with {trials=}", "raise {max_iter}", "open it with {open_corpus()}".
+        What to do, one or several alternatives. References to parameters and functions stand in braces, in the form of
+        Python: "name the column with {trials=}", "raise {max_iter}", "open it with {open_corpus()}".
     """
-
-    reason: str
-    parameter: str | tuple[str, ...] | None
-    place: str | None
-    remedy: tuple[str, ...]
 
     def __init__(
         self,
@@ -103,43 +93,28 @@ class _Message(Exception):
     def in_words(self, words: Words) -> str:
         """The whole message in the words of an interface: ``place: parameter reason; remedy, or remedy``.
 
-        A remedy that names something the interface lacks is left out.
+        Remedies that name something the interface lacks are left out.
         """
-        named = (self.parameter,) if isinstance(self.parameter, str) else self.parameter or ()
-        *others, last = [words(name) or name for name in named] or [""]
+        names = (self.parameter,) if isinstance(self.parameter, str) else self.parameter or ()
+        *others, last = [words(name) or name for name in names] or [""]
         subject = f"{', '.join(others)} and {last}" if others else last
-        said = f"{subject} {self.reason}" if subject else self.reason
-        if self.place is not None:
-            said = f"{self.place}: {said}"
+        message = f"{self.place}: " if self.place is not None else ""
+        message += f"{subject} {self.reason}" if subject else self.reason
         remedies = [
             _referring(remedy, words)
             for remedy in self.remedy
-            if all(words(reference) is not None for reference in _REFERENCE.findall(remedy))
+            if None not in map(words, _REFERENCE.findall(remedy))
         ]
-        return "; ".join([said, *([", or ".join(remedies)] if remedies else [])])
+        return f"{message}; {', or '.join(remedies)}" if remedies else message
 
     def __str__(self) -> str:
         return self.in_words(_as_python)
 
     def at(self, place: str) -> Self:
-        """The same message with a place, where it has none."""
+        """The same message with a place, unless it has one."""
         if self.place is not None:
             return self
         return type(self)(self.reason, parameter=self.parameter, place=place, remedy=self.remedy)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # keywords do not survive the pickling of exceptions, which cross processes here
-        return _unpickled, (type(self), self.reason, self.parameter, self.place, self.remedy), self.__dict__
-
-
-def _unpickled(
-    kind: type[_Message],
-    reason: str,
-    parameter: str | tuple[str, ...] | None,
-    place: str | None,
-    remedy: tuple[str, ...],
-) -> _Message:
-    return kind(reason, parameter=parameter, place=place, remedy=remedy)
 
 
 class DsldaError(_Message):
@@ -151,7 +126,7 @@ class InputError(DsldaError, ValueError):
 
 
 class InputChangedError(InputError):
-    """An input was changed while it was read; when nothing writes to it any more, the same call goes on."""
+    """An input changed while it was read; the same call goes on when nothing writes to it any more."""
 
 
 class FormatError(DsldaError):
@@ -159,15 +134,15 @@ class FormatError(DsldaError):
 
 
 class OutputExistsError(DsldaError, FileExistsError):
-    """The output is there already and overwriting was not asked for."""
+    """The output exists already, and the caller did not ask to overwrite it."""
 
 
 class OutputError(DsldaError, OSError):
-    """The output could not be written: the disk is full, or went away, since it was tried before the work."""
+    """The output could not be written: the disk is full or went away after the check before the work."""
 
 
 class VocabularyMismatchError(DsldaError, ValueError):
-    """Documents are counted over another vocabulary than the model's."""
+    """Documents are counted over another vocabulary than that of the model."""
 
 
 class EngineError(DsldaError, RuntimeError):
@@ -179,19 +154,19 @@ class DsldaWarning(_Message, UserWarning):
 
 
 class DataWarning(DsldaWarning):
-    """Something about the data was handled and should be looked at: empty documents, skipped rows."""
+    """Something in the data was handled, but the user should look at it: empty documents, skipped rows."""
 
 
 class ConvergenceWarning(DsldaWarning):
-    """EM stopped at its iteration cap, or many documents stopped at their sweep cap."""
+    """EM stopped at its iteration cap, or many documents at their sweep cap."""
 
 
 _BETWEEN = frozenset({"dslda", "sklearn", "joblib"})
-"""Packages whose lines a warning passes over: pipelines and searches of scikit-learn call the estimators."""
+"""Packages whose lines warnings pass over: pipelines and searches of scikit-learn call the estimators."""
 
 
 def warn(warning: DsldaWarning) -> None:
-    """Warn at the line that called dslda, however deep inside the cause is found."""
+    """Warn at the line that called dslda, however deep inside the cause is."""
     level, frame = 1, sys._getframe()
     while str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN and frame.f_back is not None:
         level, frame = level + 1, frame.f_back

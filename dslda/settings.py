@@ -1,8 +1,7 @@
 """The settings of a fit: one table of names, types, ranges, defaults and help.
 
-:class:`~dslda.variational.parameters.FitSpec` checks its values by it, `dslda.train` and the estimators take their defaults
-from it, the command line makes its options of it, and stored models and checkpoints their keys. A new setting is one entry
-here, one field of `FitSpec` and one keyword of `train` and of the estimators, since scikit-learn reads their signatures.
+:class:`~dslda.variational.parameters.FitSpec` checks its values by it; `dslda.train`, the estimators, the options of the
+command line and the keys of stored models and checkpoints follow it.
 """
 
 from __future__ import annotations
@@ -32,24 +31,21 @@ class Setting:
         Keyword of :func:`dslda.train`, parameter of the estimators and field of `FitSpec`.
     default : object
     help : str
-        What it is, for the command line and tables.
+        Help of the command line.
     whole : bool
-        Its numbers are whole.
+        Numbers must be whole.
     lowest, highest : float or None
-        Ends of the range, which belong to it; None for a setting that takes names alone. Inside, every number of a fit
-        stays finite; far outside, an ELBO is no number.
+        Bounds, inclusive, within which every number of a fit stays finite; None for a setting that takes no numbers.
     beyond : str
-        What happens beyond the range.
+        What happens beyond the bounds.
     choices : tuple of str
-        Names that it takes.
+        Names that the setting takes.
     none : str or None
-        What None stands for, where None is allowed.
-    symbol : str or None
-        What the paper calls it.
+        Meaning of None, if None is allowed.
     option : str or None
-        Its option on the command line without the dashes, where that is not the name; "" where there is none.
+        Option on the command line without the dashes, if it is not the name; "" for a setting without one.
     key : str or None
-        Its key in stored models and checkpoints, where that is not the name.
+        Key in stored models and checkpoints, if it is not the name.
     """
 
     name: str
@@ -61,7 +57,6 @@ class Setting:
     beyond: str = ""
     choices: tuple[str, ...] = ()
     none: str | None = None
-    symbol: str | None = None
     option: str | None = None
     key: str | None = None
 
@@ -72,30 +67,22 @@ class Setting:
         ------
         InputError
         """
-        if value is None and self.none is not None:
+        if (value is None and self.none is not None) or (isinstance(value, str) and value in self.choices):
             return
-        if isinstance(value, str) and value in self.choices:
-            return
+        names = [*map(repr, self.choices)]
         if self.lowest is None or self.highest is None:
-            raise InputError(
-                f"must be {' or '.join(map(repr, self.choices))}, got {value!r}", parameter=self.name
-            )
+            raise InputError(f"must be {' or '.join(names)}, got {value!r}", parameter=self.name)
         kind = numbers.Integral if self.whole else numbers.Real
-        is_number = isinstance(value, kind) and not isinstance(value, bool)
-        if self.whole and not (is_number and value >= self.lowest):  # type: ignore[operator]
-            raise InputError(
-                f"must be a whole number of at least {self.lowest}, got {value!r}", parameter=self.name
-            )
-        if self.whole and value > self.highest:  # type: ignore[operator]
-            raise InputError(f"must be at most {self.highest}, got {value!r}", parameter=self.name)
-        if not (is_number and self.lowest <= value <= self.highest):  # type: ignore[operator]
-            others = [*map(repr, self.choices), *([] if self.none is None else [f"None for {self.none}"])]
-            or_others = f", or {' or '.join(others)}" if others else ""
-            raise InputError(
-                f"must be a number from {self.lowest:g} to {self.highest:g}{or_others}, got {value!r}",
-                parameter=self.name,
-                remedy=self.beyond,
-            )
+        if isinstance(value, kind) and not isinstance(value, bool) and self.lowest <= value <= self.highest:
+            return
+        if self.whole:
+            is_large = isinstance(value, kind) and value > self.highest
+            domain = f"at most {self.highest}" if is_large else f"a whole number of at least {self.lowest}"
+        else:
+            domain = f"a number from {self.lowest:g} to {self.highest:g}"
+            domain += f", or {' or '.join(names)}" if names else ""
+            domain += f" ({self.none} if left out)" if self.none is not None else ""
+        raise InputError(f"must be {domain}, got {value!r}", parameter=self.name, remedy=self.beyond or ())
 
 
 _TABLE = (
@@ -105,8 +92,7 @@ _TABLE = (
         whole=True,
         lowest=1,
         highest=100_000,
-        help="Topics.",
-        symbol="K",
+        help="Number of topics.",
         option="topics",
     ),
     Setting(
@@ -114,12 +100,11 @@ _TABLE = (
         default=None,
         lowest=1e-10,
         highest=1e6,
-        beyond="beyond that every document is of one topic, or all have the same topics",
+        beyond="beyond that every document has one topic, or all have the same topics",
         choices=("auto", "asymmetric"),
         none="1/K",
         help="Dirichlet parameter of the topic proportions: a number, or estimated, one for all topics (auto) or one for "
         "each (asymmetric).",
-        symbol="alpha",
         option="alpha",
         key="alpha",
     ),
@@ -128,7 +113,7 @@ _TABLE = (
         default=0.01,
         lowest=0,
         highest=1e6,
-        beyond="a larger one drowns the words, and all topics are the same",
+        beyond="a larger one drowns the words, so all topics are the same",
         help="Pseudo-count of every term in every topic.",
     ),
     Setting(
@@ -142,10 +127,9 @@ _TABLE = (
         default=1.0,
         lowest=1e-6,
         highest=1e6,
-        beyond="beyond that the words, or the response, play no part any more",
-        help="Weight of the response against the words. Where words say much of it, 2 or 3 predict better than 1; where they "
-        "say little, worse, often far: compare with --hold-out.",
-        symbol="rho",
+        beyond="beyond that the words or the response no longer count",
+        help="Weight of the response against the words. 2 or 3 predict better than 1 if words tell much about the response, "
+        "and worse, often far worse, if they tell little: compare with --hold-out.",
         option="rho",
         key="rho",
     ),
@@ -153,7 +137,7 @@ _TABLE = (
         name="granularity",
         default="term",
         choices=("token", "term"),
-        help="What of a document has its own distribution over topics.",
+        help="Unit of a document with its own distribution over topics.",
     ),
     Setting(
         name="max_iter", default=100, whole=True, lowest=1, highest=LARGEST_INT, help="Cap on EM iterations."
@@ -199,9 +183,9 @@ _TABLE = (
         default=None,
         lowest=0,
         highest=1e6,
-        beyond="beyond that the coefficients are all the same",
+        beyond="beyond that all coefficients are the same",
         none="the default of the family",
-        help="Precision of the prior of the coefficients; by default that of the family.",
+        help="Precision of the prior of the coefficients; the family has a default.",
     ),
     Setting(
         name="seed",
@@ -209,23 +193,20 @@ _TABLE = (
         whole=True,
         lowest=0,
         highest=2**63 - 1,
-        help="Of the start. Another one may find other topics and coefficients: compare a few.",
+        help="Seed of the start. Another one may find other topics and coefficients: compare a few.",
     ),
 )
 
 SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in _TABLE}
 
 OTHER_NAMES: Mapping[str, str] = {
-    other: setting.name
-    for setting in _TABLE
-    for other in (setting.symbol, setting.option, setting.key)
-    if other
-} | {"random_state": "seed"}
-"""What the paper, the command line and scikit-learn call the settings."""
+    other: setting.name for setting in _TABLE for other in (setting.option, setting.key) if other
+} | {"K": "n_topics", "random_state": "seed"}
+"""Names of the settings in the paper, on the command line, in files and in scikit-learn."""
 
 
 def stored(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by the keys that files have for them; what is no setting keeps its name."""
+    """Settings by their keys in files; anything that is no setting keeps its name."""
     return {(name in SETTINGS and SETTINGS[name].key) or name: value for name, value in values.items()}
 
 

@@ -1,4 +1,4 @@
-"""Words of messages that several rooms share."""
+"""Words that the messages of several rooms share."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ T = TypeVar("T")
 
 
 def number_of(n: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun, in the plural, by default with an s, unless it is 1: ``1 topic``, ``2,000 topics``."""
+    """A number with its noun, whose plural has an s by default: ``1 topic``, ``2,000 topics``."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def first_few(names: Sequence[str], n: int) -> str:
-    """Up to `n` of the names, and dots where there are more: ``a, b, ...``."""
+    """Up to `n` of the names, and dots for the rest: ``a, b, ...``."""
     return ", ".join(names[:n]) + (", ..." if len(names) > n else "")
 
 
 def number_name(value: float) -> str:
-    """What a class or level that is a number is called: all its digits, and no point where it is whole."""
+    """The name of a class or level that is a number: all its digits, and no point if it is whole."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
@@ -45,38 +45,29 @@ def stage_in_words(stage: str) -> str:
 
 def check_keywords(
     function: Callable[..., Any],
-    given: Iterable[str],
+    keywords: Iterable[str],
     *,
     known: Collection[str],
     other_names: Mapping[str, str],
 ) -> None:
-    """Refuse keywords that a function does not have, and say what they are called there.
-
-    Parameters
-    ----------
-    function : callable
-    given : iterable of str
-    known : collection of str
-        Those that are right.
-    other_names : mapping of str to str
-        What is right for names that others have for the same.
+    """Refuse keywords that are not `known`, and suggest the right ones, also for names that other libraries use.
 
     Raises
     ------
     TypeError
         As Python raises.
     """
-    told = []
-    for name in sorted(set(given) - set(known)):
+    unknown = []
+    for name in sorted(set(keywords) - set(known)):
         close = get_close_matches(name, [*signature(function).parameters, *known], n=1, cutoff=0.7)
         right = other_names.get(name) or (close[0] if close else None)
-        told.append(f"{name!r} (write {right}=)" if right else repr(name))
-    if told:
-        raise TypeError(f"{function.__name__}() has no keyword {', '.join(told)}")
+        unknown.append(f"{name!r} (write {right}=)" if right else repr(name))
+    if unknown:
+        raise TypeError(f"{function.__name__}() has no keyword {', '.join(unknown)}")
 
 
 def suggesting_keywords(other_names: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function so that a wrong keyword is refused as by :func:`check_keywords`."""
+    """Decorate a function so that it refuses wrong keywords as :func:`check_keywords` does."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         known = signature(function).parameters

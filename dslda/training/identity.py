@@ -175,10 +175,10 @@ def _other_documents(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
 
 
 def _other_setting(key: str, before: Any, after: Any) -> str:
-    """A setting by its public name, and the paper's where that is a word: ``response_weight (rho) 1.0 then, 2.0 now``."""
+    """A setting by its public name, and the paper's: ``response_weight (rho) 1.0 then, 2.0 now``."""
     name = OTHER_NAMES.get(key, key)
     setting = SETTINGS.get(name)
-    symbol = "" if setting is None or len(setting.symbol or "") < 2 else f" ({setting.symbol})"
+    symbol = f" ({setting.option})" if setting is not None and setting.key and setting.option else ""
     none = "none" if setting is None else setting.none
     before, after = (none if value is None else _shown(value) for value in (before, after))
     return f"{name}{symbol} {before} then, {after} now"

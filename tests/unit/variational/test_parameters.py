@@ -80,8 +80,8 @@ def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
     with pytest.raises(InputError) as refused:
         FitSpec(response_weight=1e300)
     assert str(refused.value) == (
-        "response_weight must be a number from 1e-06 to 1e+06, got 1e+300; beyond that the words, or the "
-        "response, play no part any more"
+        "response_weight must be a number from 1e-06 to 1e+06, got 1e+300; beyond that the words or the "
+        "response no longer count"
     )
     with pytest.raises(InputError) as refused:
         FitSpec(topic_estimation="variational", topic_prior=0)
@@ -91,7 +91,7 @@ def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
     )
     with pytest.raises(
         InputError,
-        match=r"doc_topic_prior must be .*, or 'auto' or 'asymmetric' or None for 1/K, got 0; beyond that",
+        match=r"doc_topic_prior must be .*, or 'auto' or 'asymmetric' \(1/K if left out\), got 0; beyond that",
     ):
         FitSpec(doc_topic_prior=0)
 
