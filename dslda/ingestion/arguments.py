@@ -251,7 +251,7 @@ def given_vocabulary(
             raise InputError(
                 "must name the terms whose positions the documents hold, got none",
                 parameter="vocabulary",
-                remedy="give a list, or the path of a file with a term a line",
+                remedy="give a corpus, or the path of a file with a term a line",
             )
         return None
     too_frequent: tuple[str, ...] = ()

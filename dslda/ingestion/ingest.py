@@ -29,7 +29,7 @@ from dslda.ingestion.repeated import already_there
 from dslda.inputs.fields import Fields
 from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
-from dslda.wording import suggesting_keywords
+from dslda.wording import number_of, suggesting_keywords
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -324,7 +324,14 @@ def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) ->
     n_documents, n_empty = corpus.n_documents, corpus.n_empty
     if before is not None:
         n_documents, n_empty = n_documents - before.n_documents, n_empty - before.n_empty
-    logger.info("%s %r", "wrote" if before is None else f"appended {n_documents:,} documents to", corpus)
+    logger.info(
+        "%s %s: %s, %s, %s",
+        "wrote" if before is None else f"appended {number_of(n_documents, 'document')} to",
+        corpus.path,
+        number_of(corpus.n_documents, "document"),
+        number_of(corpus.n_terms, "term"),
+        number_of(corpus.n_tokens, "token"),
+    )
     for what, summaries, effect in (
         ("response", corpus.response_summaries, "they help to learn the topics"),
         ("covariate", corpus.covariate_summaries, "a model with this covariate leaves their response out"),

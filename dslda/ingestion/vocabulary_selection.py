@@ -20,6 +20,7 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.ingestion.counting import CountedChunk
+from dslda.wording import number_of
 
 __all__ = ["SelectedTerms", "merge_term_tables", "restrict", "select_given", "select_terms", "term_table"]
 
@@ -108,7 +109,18 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
     rare, frequent = documents < fewest, documents > most
     kept = np.flatnonzero(~(rare | frequent))
     if len(kept) == 0:
-        raise InputError(_nothing_left(settings, n_documents, fewest, most, rare, frequent))
+        if len(table) == 0:
+            words = "token_pattern" if settings.kind == "text" else "words"
+            raise InputError(
+                f"the vocabulary must have at least one term, but none of {number_of(n_documents, 'document')} has any",
+                remedy=f"look at {{{words}}} and {{stop_words}}",
+            )
+        raise InputError(
+            f"leave none of the {number_of(len(table), 'term')} in {number_of(n_documents, 'document')}: "
+            f"{rare.sum():,} are in fewer than {fewest:g} of them, {frequent.sum():,} in more than {most:g}",
+            parameter=("min_df", "max_df"),
+            remedy=("lower {min_df}", "raise {max_df}"),
+        )
     terms = table["term"].combine_chunks().take(pa.array(kept))
     # Arrow compares UTF-8, whose order is that of code points, as that of Python's strings
     order = pc.sort_indices(terms).to_numpy()
@@ -223,29 +235,3 @@ def _over_levels(
         name: recode(values, chunk.levels[name], levels[name]) if name in levels else values
         for name, values in columns.items()
     }
-
-
-def _nothing_left(
-    settings: TextSettings,
-    n_documents: int,
-    fewest: float,
-    most: float,
-    rare: NDArray[np.bool_],
-    frequent: NDArray[np.bool_],
-) -> str:
-    if len(rare) == 0:
-        advice = (
-            "look at token_pattern and stop_words"
-            if settings.kind == "text"
-            else "look at words and stop_words"
-        )
-        return (
-            f"the vocabulary must have at least one term, but none of {n_documents:,} documents has any; "
-            f"{advice}"
-        )
-    return (
-        f"the vocabulary must have at least one term, but of {len(rare):,} terms in {n_documents:,} "
-        f"documents none is left: min_df={settings.min_df} (in at least {fewest:g} documents) removes "
-        f"{int(rare.sum()):,}, max_df={settings.max_df} (in at most {most:g}) removes "
-        f"{int(frequent.sum()):,}; lower min_df or raise max_df"
-    )
