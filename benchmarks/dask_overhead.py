@@ -1,4 +1,4 @@
-"""How much CPU time does Dask add to a fit?
+"""The CPU time that Dask adds to a fit.
 
 The same fit of a simulated corpus, in turn: in one process; in two such processes side by side, which share
 nothing but the machine; and on a cluster that dslda starts on this machine. The cost on Dask is the CPU time, user and

@@ -18,7 +18,7 @@ PACKAGES = ("dslda", "numpy", "scipy", "scikit-learn", "numba", "dask", "tomotop
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on and with, and when."""
+    """The machine, the versions and the date of the numbers."""
     versions = {}
     for name in PACKAGES:
         try:

@@ -1,17 +1,19 @@
-"""``dslda info``: what is this directory."""
+"""``dslda info``: a description of a corpus, model, checkpoint or folder of scores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslda.cli.logs import option_words
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.exceptions import FormatError
 from dslda.persistence.training_profile import LEFT_OUT
-from dslda.settings import stored
+from dslda.settings import SETTINGS, unstored
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 SHOWN = 3
-"""Names of a long list; a folder of texts has thousands."""
+"""Names shown of a long list; a folder of texts has thousands."""
 
 
 @click.command(
@@ -75,11 +77,8 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
     yield "terms", f"{corpus.n_terms:,}"
     yield "tokens", f"{corpus.n_tokens:,}"
     if corpus.oov_share is not None:
-        all_tokens = number_of(corpus.n_all_tokens or 0, "token")
-        yield (
-            "out of vocabulary",
-            f"{corpus.oov_share:.1%} of {all_tokens}{_without_frequent(corpus.new_share)}",
-        )
+        unknown = f"{corpus.oov_share:.1%} of {number_of(corpus.n_all_tokens or 0, 'token')}"
+        yield "out of vocabulary", unknown + _without_frequent(corpus.new_share)
     yield "partitions", f"{corpus.n_partitions:,}"
     for name, summary in corpus.response_summaries.items():
         names = corpus.levels.get(name)
@@ -91,7 +90,7 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
         yield "covariate", f"{name}: {_response(summary) if names is None else _listed([*names]) + missing}"
     yield "identifiers", "yes" if corpus.has_doc_id else "no"
     yield "weights", "yes" if corpus.has_weight else "no"
-    yield from _settings(corpus.text_settings)
+    yield "text settings", _text_settings(corpus.text_settings)
     yield from _provenance(corpus.provenance)
     yield "content hash", corpus.content_hash
 
@@ -103,65 +102,50 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "model", path
     options = ", ".join(f"{name}={value}" for name, value in model.spec.family_options.items())
     yield "family", f"{model.spec.family}{f' ({options})' if options else ''}, link {model.family.link}"
-    yield (
-        "response",
-        f"{model.response or 'not named'}: "
-        + _response(
-            model.response_summary, numbers=model.classes is None, needed=model.record.design.columns
-        ),
-    )
+    design = model.record.design
+    values = _response(model.response_summary, numbers=model.classes is None, needed=design.columns)
+    yield "response", f"{model.response or 'not named'}: {values}"
     yield "topics", model.n_topics
     yield "terms", f"{model.n_terms:,}"
     if model.classes is not None:
-        yield "classes", _classes(model.classes, model.response_summary, model.record.design.classes)
+        yield "classes", _classes(model.classes, model.response_summary, design.classes)
     if model.record.parameters.n_classes is not None:
         for name, topics in model.class_topics().items():
             yield "class", f"{name}: raised by {raising_words(topics)}"
     if model.dispersion is not None:
-        floor = " (at its floor)" if model.dispersion_at_floor else ""
-        yield "dispersion", f"{model.dispersion:.4g}{floor}"
+        yield "dispersion", f"{model.dispersion:.4g}{' (at its floor)' if model.dispersion_at_floor else ''}"
     if (dispersion := pearson_words(model)) is not None:
         yield "Pearson dispersion", dispersion
-    for each in model.covariate_coefficients():
-        of_class = "" if each.class_name is None else f" for {each.class_name}"
-        yield (
-            "covariate",
-            f"{covariate_name(each)}{of_class}: {each.coefficient:.4g} (s.e. {each.standard_error:.2g})",
+    for row in model.covariate_coefficients():
+        name = covariate_name(row) + ("" if row.class_name is None else f" for {row.class_name}")
+        yield "covariate", f"{name}: {row.coefficient:.4g} (s.e. {row.standard_error:.2g})"
+    documents, tokens = number_of(training.n_documents, "document"), number_of(training.n_tokens, "token")
+    kinds = f"{training.n_labelled:,} labelled, {training.n_empty:,} empty"
+    yield "trained on", f"{documents} ({kinds}), {tokens}"
+    unknown = "not known"
+    if training.oov_share is not None:
+        unknown = (
+            f"{training.oov_share:.1%} of the tokens of its corpus{_without_frequent(training.new_share)}"
         )
-    yield (
-        "trained on",
-        f"{number_of(training.n_documents, 'document')} ({training.n_labelled:,} labelled, {training.n_empty:,} "
-        f"empty), {number_of(training.n_tokens, 'token')}",
-    )
-    share, without = training.oov_share, _without_frequent(training.new_share)
-    yield (
-        "out of vocabulary",
-        "not known" if share is None else f"{share:.1%} of the tokens of its corpus{without}",
-    )
-    if (measured := training.held_out) is not None:
-        yield (
-            "held out",
-            measured.in_words + (": worse than their mean" if measured.is_worse_than_mean else ""),
-        )
+    yield "out of vocabulary", unknown
+    if (held_out := training.held_out) is not None:
+        worse = ": worse than their mean" if held_out.is_worse_than_mean else ""
+        yield "held out", held_out.in_words + worse
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
         yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"
-        bounds = reference.residuals
-        yield (
-            "intervals",
-            "none"
-            if bounds is None
-            else f"{1.0 - 2.0 * LEFT_OUT:.0%}, prediction {bounds[0]:+.4g} to {bounds[1]:+.4g}",
-        )
-    how = "converged" if training.converged else "not converged"
-    yield "iterations", f"{training.n_iterations} ({how})"
+        intervals = "none"
+        if (bounds := reference.residuals) is not None:
+            intervals = f"{1.0 - 2.0 * LEFT_OUT:.0%}, prediction {bounds[0]:+.4g} to {bounds[1]:+.4g}"
+        yield "intervals", intervals
+    yield "iterations", f"{training.n_iterations} ({'' if training.converged else 'not '}converged)"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"
     yield "elbo", f"{model.trace['elbo'][-1]:.6f}" if "elbo" in model.trace else "not known"
-    yield "settings", _stated(stored({name: getattr(model.spec, name) for name in model.spec.__slots__}))
+    yield "settings", _fit_settings({name: getattr(model.spec, name) for name in SETTINGS})
     if model.text_settings is not None:
-        yield from _settings(model.text_settings)
+        yield "text settings", _text_settings(model.text_settings)
     yield "corpus hash", model.record.corpus_hash or "not trained on a stored corpus"
-    yield "versions", ", ".join(f"{name} {version}" for name, version in model.record.versions.items())
+    yield "versions", _stated(model.record.versions)
 
 
 def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]]:
@@ -173,10 +157,10 @@ def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]
     for name, array in record.parameters.items():
         sides = " x ".join(f"{side:,}" for side in array.shape)
         yield name, f"{sides} number{'' if array.size == 1 else 's'}"
-    # by what is there: one that was edited is refused when it is gone on from, and shown here
+    # whatever the file holds: training refuses an edited checkpoint, this command shows it
     for name, value in record.fit.items():
         if isinstance(value, dict):
-            yield name, _stated(value)
+            yield name, _fit_settings(unstored(value)) if name == "settings" else _stated(value)
         elif value is not None:
             yield name, _listed([*map(str, value)]) if isinstance(value, list) else value
 
@@ -190,71 +174,80 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
     state = RunState.from_json(manifest, where)
     yield "scores", location.url
     yield "status", "complete" if state.complete else "unfinished: run dslda score again"
-    if (going_on := folder.read_unfinished(manifest)) is not None:
-        planned = sum(not found.verified for found in RunState.from_json(going_on, where).inputs)
+    if (unfinished := folder.read_unfinished(manifest)) is not None:
+        planned = sum(not entry.verified for entry in RunState.from_json(unfinished, where).inputs)
         yield "next run", f"unfinished, of {number_of(planned, 'more input')}: run dslda score again"
-    yield "model", ", ".join(f"{name} {value}" for name, value in state.identity["model"].items())
-    yield "inputs", _listed([found.label for found in state.inputs])
+    yield "model", _stated(state.identity["model"])
+    yield "inputs", _listed([entry.label for entry in state.inputs])
     yield "parts", f"{len(state.parts):,}"
-    yield "settings", _stated(state.identity["settings"])
+    settings = dict(state.identity["settings"])
+    yield "settings", _stated({**settings.pop("fields", {}), **settings}, "score")
     if state.complete:
         yield "rows", f"{manifest['rows_out']:,} of {number_of(manifest['rows_in'], 'record')}"
         skipped = manifest["skipped"]
         if skipped["count"]:
             yield "skipped", number_of(skipped["count"], "record")
-        if unreadable := skipped["unreadable_inputs"]:
-            yield (
-                "unreadable inputs",
-                f"{len(unreadable):,}: {_listed([each['path'] for each in unreadable])}",
-            )
+        if unreadable := [entry["path"] for entry in skipped["unreadable_inputs"]]:
+            yield "unreadable inputs", f"{len(unreadable):,}: {_listed(unreadable)}"
         yield "flags", _stated({name: n for name, n in manifest["flags"].items() if n}) or "none"
-        mean = manifest["predictions"]["mean"]
-        if mean is not None:
+        if (mean := manifest["predictions"]["mean"]) is not None:
             yield "mean prediction", f"{mean:.4g}"
-        drift = manifest["drift"]
-        if drift is not None:
+        if (drift := manifest["drift"]) is not None:
             yield (
                 "drift",
                 f"predictions {drift['prediction_psi'] or 0.0:.3f} (much: above {drift['prediction_warned_above']:.2f}), "
                 f"topics at most {drift['largest_topic_psi']:.3f} (much: above {drift['topics_warned_above']:.2f}), "
                 f"against {number_of(drift['reference_documents'], 'document')} {drift['reference']}",
             )
-            # folders that an earlier release has written are without
+            # folders of earlier releases lack it
             if drift.get("training_new_share") is not None:
                 yield (
                     "out of vocabulary",
                     f"{drift['oov_share']:.1%} of the tokens, {drift['training_oov_share']:.1%} in training; without those "
                     f"that are too frequent {drift['new_share']:.1%} and {drift['training_new_share']:.1%}",
                 )
-    yield "versions", ", ".join(f"{name} {version}" for name, version in state.versions.items())
+    yield "versions", _stated(state.versions)
 
 
 def _without_frequent(share: float | None) -> str:
     return "" if share is None else f" ({share:.1%} without those that are too frequent)"
 
 
-def _stated(values: dict[str, Any]) -> str:
-    """Settings with their values, without those that are not given or are the family's own."""
-    values = values | ({"alpha": "1/K"} if values.get("alpha", "") is None else {})
-    return ", ".join(f"{n}={_told(value)}" for n, value in values.items() if value not in (None, {}, [], ()))
+def _stated(values: Mapping[str, Any], command: str = "") -> str:
+    """Values with their names, or the options of a command, without those that are not set."""
+    words = option_words(import_module(f"dslda.cli.{command}_command").command if command else None)
+    parts = []
+    for name, value in values.items():
+        option = words(name) or name.removeprefix("n_").replace("_", " ")
+        if isinstance(value, bool):
+            parts.append(option if value else f"no {option}")
+        elif value not in (None, {}, [], ()):
+            parts.append(f"{option} {_shown(value)}")
+    return ", ".join(parts)
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return f"({_stated(value)})"
-    return f"({'; '.join(map(_told, value))})" if isinstance(value, (list, tuple)) else str(value)
+    return f"({'; '.join(map(_shown, value))})" if isinstance(value, (list, tuple)) else str(value)
 
 
-def _settings(settings: TextSettings) -> Iterator[tuple[str, Any]]:
-    shown = {field.name: getattr(settings, field.name) for field in fields(settings)}
+def _fit_settings(values: Mapping[str, Any]) -> str:
+    """The settings of a fit by the options of ``dslda train``; a prior that is not set is the family's own."""
+    alpha = {"doc_topic_prior": "1/K"} if values.get("doc_topic_prior", "") is None else {}
+    return _stated({**values, **alpha}, "train")
+
+
+def _text_settings(settings: TextSettings) -> str:
+    """Text settings by the options of ``dslda ingest``; filters that are not set are left out."""
+    values = asdict(settings) | {"ngrams": "-".join(map(str, settings.ngrams))}
     if isinstance(settings.stop_words, tuple):
-        shown["stop_words"] = _listed(settings.stop_words)
-    # what is None filters nothing
-    yield "text settings", ", ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
+        values["stop_words"] = _listed(settings.stop_words)
+    return _stated(values, "ingest")
 
 
 def _provenance(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    # by what is there, since other programs may write here what they like
+    # whatever the file holds, since other programs may write here what they like
     for name, value in provenance.items():
         if name == "inputs" and isinstance(value, list):
             n_files = provenance.get("n_files")  # only the first of many are kept
@@ -264,22 +257,15 @@ def _provenance(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         elif name == "fields" and isinstance(value, dict):
             yield name, ", ".join(f"{field} ({use})" for field, use in value.items())
         elif name == "appended" and isinstance(value, list) and all(isinstance(v, dict) for v in value):
-            yield from _appended(value)
+            yield name, number_of(len(value), "time")
+            for entry in value[-SHOWN:]:
+                n, inputs = entry.get("n_documents"), entry.get("inputs")
+                documents = number_of(n, "document") if isinstance(n, int) else "?"
+                if isinstance(inputs, list) and inputs:
+                    documents += f" of {_listed([*map(str, inputs)], entry.get('n_files'))}"
+                yield "", f"{entry.get('created')}: {documents}"
         else:
             yield name.replace("_", " "), value
-
-
-def _appended(entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """How often a corpus was appended to, and the last few times."""
-    yield "appended", number_of(len(entries), "time")
-    for entry in entries[-SHOWN:]:
-        inputs, n_files = entry.get("inputs", []), entry.get("n_files")
-        n_documents = entry.get("n_documents")
-        yield (
-            "",
-            f"{entry.get('created')}: {number_of(n_documents, 'document') if isinstance(n_documents, int) else '?'}"
-            + (f" of {_listed([*map(str, inputs)], n_files)}" if isinstance(inputs, list) and inputs else ""),
-        )
 
 
 def _listed(names: Sequence[str], n: int | None = None) -> str:
@@ -290,27 +276,23 @@ def _listed(names: Sequence[str], n: int | None = None) -> str:
 
 
 def _classes(names: Sequence[str], summary: ResponseSummary, numbers: Sequence[float] | None = None) -> str:
-    """The names of classes, each with its share of the responses; `numbers` stand for them, else their positions do."""
+    """The names of classes, each with its share of the responses, whose `numbers` are positions by default."""
     if summary.distinct is None or summary.counts is None:
         return _listed([*names])
-    found = dict(zip(summary.distinct, summary.counts, strict=True))
+    counts = dict(zip(summary.distinct, summary.counts, strict=True))
     codes = range(len(names)) if numbers is None else numbers
-    shares = [found.get(float(code), 0) / max(summary.n, 1) for code in codes]
+    shares = [counts.get(float(code), 0) / max(summary.n, 1) for code in codes]
     return _listed([f"{name} ({share:.1%})" for name, share in zip(names, shares, strict=True)])
 
 
 def _response(summary: ResponseSummary, *, numbers: bool = True, needed: Sequence[str] = ()) -> str:
-    """Of a response of classes, whose `numbers` are codes, only of how many there are.
-
-    Responses are left out, as if they were missing, of documents that lack one of the columns `needed`.
-    """
+    """A summary, without moments for codes of classes; documents without the `needed` columns count as missing."""
     if not summary.n:
         return "no value"
     without = f" or left out, in documents without {' or '.join(map(repr, needed))}" if needed else ""
     missing = f", {summary.missing:,} missing{without}" if summary.missing else ""
+    values = f"{number_of(summary.n, 'value')}{missing}"
     if not numbers:
-        return f"{number_of(summary.n, 'value')}{missing}"
-    return (
-        f"{number_of(summary.n, 'value')}{missing}, {summary.looks}, mean {summary.mean:.4g}, standard "
-        f"deviation {summary.variance**0.5:.4g}, {summary.minimum:.4g} to {summary.maximum:.4g}"
-    )
+        return values
+    spread = f"standard deviation {summary.variance**0.5:.4g}, {summary.minimum:.4g} to {summary.maximum:.4g}"
+    return f"{values}, {summary.looks}, mean {summary.mean:.4g}, {spread}"

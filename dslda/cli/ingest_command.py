@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslda.cli.logs import logging_to_stderr
+from dslda.cli.logs import logging_to_stderr, stage_progress
 from dslda.cli.options import (
     FREQUENCY,
     NGRAMS,
@@ -51,15 +51,13 @@ Examples:
     without_id="documents are numbered",
     vocabulary="Count the terms of this corpus, model or file (a term a line), unfiltered.",
 )
-@click.option(
-    "--response", "responses", multiple=True, metavar="COL", help="Field of a response; may be repeated."
-)
+@click.option("--response", multiple=True, metavar="COL", help="Field of a response; may be repeated.")
 @click.option("--covariates", multiple=True, metavar="COL,...", help="Fields of covariates.")
 @click.option(
     "--categorical",
     multiple=True,
     metavar="COL,...",
-    help="Those responses and covariates that hold names, not numbers.",
+    help="Responses and covariates that hold names, not numbers.",
 )
 @click.option("--weight", metavar="COL", help="Field of document weights.")
 @click.option("--min-df", type=FREQUENCY, help="Drop terms in fewer documents.  [default: 5]")
@@ -76,13 +74,13 @@ Examples:
 @click.option("--ngrams", type=NGRAMS, help="Lengths of n-grams, such as 1-2.  [default: 1-1]")
 @click.option("--lowercase/--no-lowercase", default=None, help="Lower-case the texts.  [default: lowercase]")
 @click.option(
-    "--partition-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of a partition, about."
+    "--partition-tokens", type=click.IntRange(min=1), metavar="N", help="Approximate tokens of a partition."
 )
 @click.option("--overwrite", is_flag=True, help="Replace a corpus at --out.")
 @click.option(
     "--append",
     is_flag=True,
-    help="Add to the corpus at --out, with its vocabulary, settings and columns; fields as then, if not given.",
+    help="Add to the corpus at --out, with its vocabulary, settings and columns, and its fields unless named.",
 )
 @cluster_options
 @json_option
@@ -90,28 +88,15 @@ def command(
     inputs: tuple[str, ...],
     *,
     out: str,
-    format: str,
-    text: str | None,
-    words: str | None,
-    counts: str | None,
-    id_: str | None,
-    responses: tuple[str, ...],
     covariates: tuple[str, ...],
     categorical: tuple[str, ...],
-    weight: str | None,
-    min_df: int | float | None,
-    max_df: int | float | None,
-    max_features: int | None,
     stop_words: str | None,
-    token_pattern: str | None,
-    ngrams: tuple[int, int] | None,
-    lowercase: bool | None,
     vocabulary: str | None,
-    partition_tokens: int | None,
     overwrite: bool,
     append: bool,
     cluster: ClusterOptions,
     json_logs: bool,
+    **settings: Any,
 ) -> None:
     """Count the words of documents and write them as a corpus.
 
@@ -121,38 +106,24 @@ def command(
     whole corpus; --min-df and --max-df take a number of documents (5) or a share of them (0.25).
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.cli.json_progress import ingest_progress
         from dslda.corpus.store import check_corpus_output, open_corpus
         from dslda.ingestion.ingest import ingest
 
         check_corpus_output(out, overwrite=overwrite, append=append)
         n_before = open_corpus(out).n_documents if append else 0
-        with ingest_progress(json_logs=json_logs) as progress:
+        with stage_progress(json_logs=json_logs) as progress:
             corpus = ingest(
                 list(inputs),
                 out,
-                text=text,
-                words=words,
-                counts=counts,
-                id=id_,
-                response=responses,
                 covariates=names_in(covariates),
-                weight=weight,
                 categorical=names_in(categorical),
-                format=format,
-                min_df=min_df,
-                max_df=max_df,
-                max_features=max_features,
                 stop_words=_stop_words(stop_words),
-                token_pattern=token_pattern,
-                ngrams=ngrams,
-                lowercase=lowercase,
                 vocabulary=vocabulary_from(vocabulary),
-                partition_tokens=partition_tokens,
                 overwrite=overwrite,
                 append=append,
                 client=chosen_client(cluster),
                 progress=progress,
+                **settings,
             )
     new = (
         f"{number_of(corpus.n_documents - n_before, 'document')} appended by this run, now " if append else ""
@@ -164,20 +135,19 @@ def command(
     )
 
 
-def _stop_words(given: str | None) -> str | list[str] | None:
+def _stop_words(name: str | None) -> str | list[str] | None:
     """The name of a list, or the words of a file."""
-    if given is None or given == "english":
-        return given
+    if name is None or name == "english":
+        return name
     from dslda.exceptions import InputError
     from dslda.inputs.streams import InputFile, compression_of, read_text
 
     try:
-        return read_text(InputFile(given, 0, compression_of(given))).split()
+        return read_text(InputFile(name, 0, compression_of(name))).split()
     except InputError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         raise InputError(
-            "must be english, the only list that is known by name, or a file with a word a line, got "
-            f"{given!r:.60}: no file is there",
+            f"must be english, the only list with a name, or a file with a word a line, got {name!r:.60}: no file is there",
             parameter="stop_words",
         ) from None

@@ -1,4 +1,4 @@
-"""What the library logs and warns of, on stderr: lines for people or JSON for programs."""
+"""Logs, warnings and progress on stderr, as lines for people or JSON for programs, in the words of the command line."""
 
 from __future__ import annotations
 
@@ -8,22 +8,55 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from dslda.cli.option_words import option_words, shown
-from dslda.exceptions import DsldaWarning
+from dslda.exceptions import DsldaError, DsldaWarning, Note, Words
+from dslda.wording import stage_in_words
 
-__all__ = ["information", "json_error", "logging_to_stderr"]
+__all__ = ["log_line", "logging_to_stderr", "option_words", "shown", "stage_progress"]
+
+COUNTERPARTS = {
+    "open_corpus()": "dslda info",
+    "load_model()": "dslda info",
+    "class_topics()": "dslda topics --by-class",
+    "dslda.families.registry.register()": "--family MODULE:CLASS",
+}
+"""What the command line has instead of functions of Python."""
+
+LOGGED_STEPS = 10
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
+def option_words(command: click.Command | None) -> Words:
+    """The options of a command, for messages that refer to parameters."""
+    options: dict[str, click.Option] = {}
+    for option in () if command is None else command.params:
+        if isinstance(option, click.Option):
+            options[option.opts[0].removeprefix("--").replace("-", "_")] = option
+            options[str(option.name).rstrip("_")] = option
+
+    def words(reference: str) -> str | None:
+        name, _, value = reference.partition("=")
+        if name not in options:
+            return COUNTERPARTS.get(name)
+        option, text = options[name], value.strip("'\"")
+        return option.opts[0] if option.is_flag or not text else f"{option.opts[0]} {text}"
+
+    return words
+
+
+def shown(message: object, words: Words) -> str:
+    """A message, warning or note as the command line shows it."""
+    return message.in_words(words) if isinstance(message, (DsldaError, DsldaWarning, Note)) else str(message)
+
+
 class _JsonLog(logging.Formatter):
-    """One JSON object a record; what the caller put into ``extra`` becomes fields of it."""
+    """One JSON object for each record, with the caller's ``extra`` as fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         data: dict[str, Any] = {
@@ -39,48 +72,36 @@ class _JsonLog(logging.Formatter):
 
 
 def _finite(value: Any) -> Any:
-    """A value with nothing in the place of numbers that JSON has not: NaN and infinity."""
+    """The value with null for NaN and infinity, which JSON lacks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
+        return [_finite(item) for item in value]
     return value
 
 
-def json_error(message: str, exit_code: int) -> str:
-    """The error that a command ends with, as its log has lines with ``--json``."""
-    record = _record(logging.ERROR, message)
-    record.exit_code = exit_code
-    return _JsonLog().format(record)
-
-
-def _record(level: int, message: str) -> logging.LogRecord:
-    named = {"name": "dslda", "levelno": level, "levelname": logging.getLevelName(level), "msg": message}
-    return logging.makeLogRecord(named)
-
-
 class _Lines(logging.Formatter):
-    """The message; anything above information says what it is."""
+    """The message, after its level if that is above information."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         return f"dslda: {level}{record.getMessage()}"
 
 
-def information(message: str, *, json_logs: bool) -> bytes:
-    """A line of the log, for who cannot wait for its locks: the handler of a signal."""
-    formatter = _formatter(json_logs=json_logs)
-    return f"{formatter.format(_record(logging.INFO, message))}\n".encode()
-
-
 def _formatter(*, json_logs: bool) -> logging.Formatter:
     return _JsonLog() if json_logs else _Lines()
 
 
+def log_line(level: int, message: str, *, json_logs: bool, **fields: Any) -> str:
+    """A line of the log, for callers that cannot go through the logger."""
+    record = {"name": "dslda", "levelno": level, "levelname": logging.getLevelName(level), "msg": message}
+    return _formatter(json_logs=json_logs).format(logging.makeLogRecord(record | fields))
+
+
 class _Stderr(logging.StreamHandler[Any]):
-    """Writes to whatever ``sys.stderr`` is now: a progress bar puts itself in its place while it is shown."""
+    """Writes to the current ``sys.stderr``, which a progress bar replaces while it is shown."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -97,7 +118,7 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     Parameters
     ----------
     json_logs : bool
-        As JSON, one object a line; else as lines that start with ``dslda:``.
+        Show JSON, one object a line, instead of lines that start with ``dslda:``.
     """
     handler = _Stderr()
     handler.setFormatter(_formatter(json_logs=json_logs))
@@ -107,10 +128,10 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     logger.setLevel(logging.INFO)
     logger.propagate = False
 
-    # of connections that a signal cuts: what matters is told, and with `json_logs` every line is JSON
-    of_loops = logging.getLogger("asyncio")
-    level_of_loops = of_loops.level
-    of_loops.setLevel(logging.CRITICAL + 1)
+    # it logs connections that a signal cuts, and not as JSON
+    asyncio_logger = logging.getLogger("asyncio")
+    asyncio_level = asyncio_logger.level
+    asyncio_logger.setLevel(logging.CRITICAL + 1)
 
     context = click.get_current_context(silent=True)
     words = option_words(None if context is None else context.command)
@@ -124,7 +145,39 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
             warnings.showwarning = show
             yield
     finally:
-        of_loops.setLevel(level_of_loops)
+        asyncio_logger.setLevel(asyncio_level)
         logger.removeHandler(handler)
-        logger.setLevel(before[0])  # not the attribute: loggers below remember what is enabled
+        logger.setLevel(before[0])  # not the attribute: loggers below cache whether they are enabled
         logger.propagate = before[1]
+
+
+@contextmanager
+def stage_progress(*, json_logs: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """The progress of ingestion or scoring: a bar on a terminal, elsewhere a log line for every tenth of a stage."""
+    if json_logs or not sys.stderr.isatty():
+        yield _log_tenths
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage_in_words(stage), total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield show
+
+
+def _log_tenths(stage: str, done: int, total: int) -> None:
+    if total >= LOGGED_STEPS and done * LOGGED_STEPS // total > (done - 1) * LOGGED_STEPS // total:
+        logging.getLogger("dslda.engine").info(
+            "%s: %d of %d tasks",
+            stage_in_words(stage),
+            done,
+            total,
+            extra={"stage": stage, "done": done, "of": total},
+        )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -35,7 +35,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Frequency(click.ParamType):
-    """A number of documents (5) or a share of them (0.01): the point decides."""
+    """A number of documents (5) or a share of them (0.01), told apart by the decimal point."""
 
     name = "N|SHARE"
 
@@ -51,7 +51,7 @@ class _Frequency(click.ParamType):
 
 
 class _Ngrams(click.ParamType):
-    """``2`` for pairs of words only, ``1-2`` for single words and pairs."""
+    """``2`` for pairs of words, ``1-2`` for single words and pairs."""
 
     name = "N|N-M"
 
@@ -60,24 +60,21 @@ class _Ngrams(click.ParamType):
     ) -> tuple[int, int]:
         if isinstance(value, tuple):
             return value
-        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", value)
-        if found is None:
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", value)
+        shortest, longest = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= shortest <= longest:
             self.fail(f"must be a length such as 2 or a range such as 1-2, got {value!r}", param, ctx)
-        return int(found[1]), int(found[2] or found[1])
+        return shortest, longest
 
 
 class _Output(click.ParamType):
-    """A path or URL that is there for others when the command has ended."""
+    """A path or URL that outlives the command."""
 
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if is_in_memory(value):
-            self.fail(
-                f"must be a path or URL that outlives this command, got {value} in the memory of its process; give a folder",
-                param,
-                ctx,
-            )
+            self.fail(f"must be a path or URL that outlives this command, got {value}", param, ctx)
         return str(value)
 
 
@@ -87,7 +84,7 @@ OUTPUT = _Output()
 
 
 def chosen_client(options: ClusterOptions) -> ClientLater | None:
-    """A client as the options say, opened when there is work for it; None where they say nothing."""
+    """The client that the options ask for, opened when there is work for it; None without any option."""
     from dslda.cluster.opening import ClusterOptions, cluster
 
     if options == ClusterOptions():
@@ -96,48 +93,32 @@ def chosen_client(options: ClusterOptions) -> ClientLater | None:
 
 
 def cluster_options(command: Command) -> Command:
-    """Add the options that say where to work; the command gets them as ``cluster``."""
-    options = [
-        click.option(
-            "--scheduler",
-            metavar="ADDRESS",
-            help="Work on the Dask cluster of this scheduler, such as tcp://host:8786.",
-        ),
-        click.option(
-            "--tls-ca-file",
-            type=click.Path(exists=True, dir_okay=False),
-            help="With tls://: who signs certificates.  [default: as Dask's configuration says, as of the next two]",
-        ),
-        click.option(
-            "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="With tls://: own certificate."
-        ),
-        click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="With tls://: own key."),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Start N worker processes on this machine.",
-        ),
-        click.option(
-            "--threads",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Threads of each process.",
-        ),
-        click.option("--memory-limit", metavar="X", help="Memory of each process, such as 4GB."),
-    ]
+    """Add the options of the cluster, which the command receives as ``cluster``."""
+    file, count = click.Path(exists=True, dir_okay=False), click.IntRange(min=1)
 
+    @click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Work on the Dask cluster of this scheduler, such as tcp://host:8786.",
+    )
+    @click.option(
+        "--tls-ca-file",
+        type=file,
+        help="With tls://: certificate authority.  [default, also of the next two: from Dask's configuration]",
+    )
+    @click.option("--tls-cert", type=file, help="With tls://: own certificate.")
+    @click.option("--tls-key", type=file, help="With tls://: own key.")
+    @click.option("--workers", type=count, metavar="N", help="Start N worker processes on this machine.")
+    @click.option("--threads", type=count, metavar="N", help="Threads of each process.")
+    @click.option("--memory-limit", metavar="X", help="Memory of each process, such as 4GB.")
     @wraps(command)
-    def wrapped(**arguments: Any) -> Any:
+    def with_cluster(**arguments: Any) -> Any:
         from dslda.cluster.opening import ClusterOptions
 
         cluster = {f.name: arguments.pop(f.name) for f in fields(ClusterOptions)}
         return command(cluster=ClusterOptions(**cluster), **arguments)
 
-    decorated: Any = wrapped
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return cast(Command, with_cluster)
 
 
 def json_option(command: Command) -> Command:
@@ -150,18 +131,18 @@ def json_option(command: Command) -> Command:
     )(command)
 
 
-def names_in(given: Sequence[str]) -> list[str]:
-    """The names in lists with commas, about which there may be white space."""
-    return [name.strip() for listed in given for name in listed.split(",")]
+def names_in(lists: Sequence[str]) -> list[str]:
+    """The names in lists with commas and white space."""
+    return [name.strip() for names in lists for name in names.split(",")]
 
 
 def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], Command]:
-    """Add the options that tell the format of the input and the use of its fields.
+    """Add the options of the input's format and fields.
 
     Parameters
     ----------
     without_id : str
-        What identifies documents where ``--id`` is not given.
+        Identifiers of documents without ``--id``.
     vocabulary : str
         Help of ``--vocabulary``.
     """
@@ -174,14 +155,12 @@ def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], 
             type=click.Choice(["auto", *FORMATS]),
             default="auto",
             show_default=True,
-            help=f"Of the input; auto goes by the files' names.{about}",
+            help=f"Format of the input; auto goes by file names.{about}",
         ),
         click.option("--text", metavar="COL", help="Field of the text."),
-        click.option(
-            "--words", metavar="COL", help="Field of the list of words, for documents counted already."
-        ),
+        click.option("--words", metavar="COL", help="Field of the list of words, for counted documents."),
         click.option("--counts", metavar="COL", help="Field of the list of their counts."),
-        click.option("--id", "id_", metavar="COL", help=f"Field of the identifier.  [default: {without_id}]"),
+        click.option("--id", metavar="COL", help=f"Field of the identifier.  [default: {without_id}]"),
         click.option("--vocabulary", metavar="FROM", help=vocabulary),
     ]
 
@@ -194,28 +173,28 @@ def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], 
 
 
 def new_documents_options(command: Command) -> Command:
-    """Add the options that tell what the documents are that a model predicts."""
+    """Add the options of the documents that a model predicts."""
     return reading_options(
         without_id="as in training, else numbers",
         vocabulary="Corpus, model or file (a term a line) with the terms of an input that holds their positions.",
     )(command)
 
 
-def vocabulary_from(given: str | None) -> str | Vocabulary | Corpus | None:
-    """The vocabulary of a corpus or model, or the path of a file, as ``--vocabulary`` names it."""
-    if given is None:
+def vocabulary_from(path: str | None) -> str | Vocabulary | Corpus | None:
+    """The vocabulary of the corpus or model at the path of ``--vocabulary``, or the path if it is a file."""
+    if path is None:
         return None
     from dslda.corpus.store import open_corpus
     from dslda.exceptions import InputError
     from dslda.model import load_model
     from dslda.storage.location import Location
 
-    location = Location.of(given)
+    location = Location.of(path)
     if not location.holds("zarr.json"):
-        return given
+        return path
     if location.read_attributes().get("encoding-type") != "dslda-model":
-        return open_corpus(given)
-    vocabulary = load_model(given).vocabulary
+        return open_corpus(path)
+    vocabulary = load_model(path).vocabulary
     if vocabulary is None:
-        raise InputError(f"{given} was trained on a matrix without terms: it has no vocabulary")
+        raise InputError(f"{path} was trained on a matrix without terms: it has no vocabulary")
     return vocabulary

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ import click
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import json_option, new_documents_options, vocabulary_from
 from dslda.cli.own_family import load_own_model, own_family_option
-from dslda.cli.program import Session
+from dslda.cli.process import Session
 from dslda.exceptions import InputError, OutputExistsError
 from dslda.storage.location import Location, check_not_in_store
 from dslda.storage.output import check_writable, is_among, replacing, report_leftovers, writing
@@ -44,13 +45,13 @@ Examples:
   zcat new.jsonl.gz | dslda predict stars.model - --format jsonl --id key
 
 \b
-Columns: id, prediction, known_tokens (what the prediction rests on), oov_share (share of words the model does
-not know: of a text, also those that the filters of ingest dropped, but no stop words; a corpus has lost them
+Columns: id, prediction, known_tokens (the basis of the prediction), oov_share (share of words that the model does
+not know: in a text also those that the filters of ingest dropped, but no stop words; a corpus has lost them
 before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged; no_covariate,
-unknown_level: there is no prediction), of classes and levels probability_NAME, and with --topics topic_0, ...
-(posterior means: docs/scoring.md says how predictions are made of them).
-Covariates, exposure and trials are read from the fields of the same names. Strings that a spreadsheet could take
-for a formula have an apostrophe before it, as in dslda score --output-format csv (docs/scoring.md says where).""",
+unknown_level: there is no prediction), probability_NAME for classes and levels, and with --topics topic_0, ...
+(posterior means: docs/scoring.md says how predictions follow from them).
+Covariates, exposure and trials come from the fields of the same names. Strings that a spreadsheet could take for
+a formula begin with an apostrophe, as in dslda score --output-format csv (docs/scoring.md says where).""",
 )
 @click.argument("model_path", metavar="MODEL")
 @click.argument("input_path", metavar="INPUT")
@@ -59,7 +60,7 @@ for a formula have an apostrophe before it, as in dslda score --output-format cs
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 @click.option("--topics", "with_topics", is_flag=True, help="Add the topic proportions.")
 @click.option(
-    "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary is another one."
+    "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary differs."
 )
 @own_family_option
 @json_option
@@ -70,10 +71,6 @@ def command(
     input_path: str,
     *,
     format: str,
-    text: str | None,
-    words: str | None,
-    counts: str | None,
-    id_: str | None,
     vocabulary: str | None,
     out: str | None,
     overwrite: bool,
@@ -81,6 +78,7 @@ def command(
     realign: bool,
     family: str | None,
     json_logs: bool,
+    **reading: str | None,
 ) -> None:
     """Predict the response of the documents in INPUT with MODEL, one line for each, in their order.
 
@@ -94,9 +92,8 @@ def command(
         if out is not None:
             _check_output(out, input_path, overwrite=overwrite)
         elif "stdout" in session.closed:
-            raise InputError("predictions must have somewhere to go, got a closed stdout; give --out FILE")
+            raise InputError("predictions need an output, got a closed stdout; give --out FILE")
         model = load_own_model(model_path, family)
-        reading: dict[str, Any] = {"text": text, "words": words, "counts": counts, "id": id_}
         if input_path == "-":
             tables = _of_stdin(session, model, format, reading)
         elif (corpus := _corpus(input_path)) is not None:
@@ -113,14 +110,13 @@ def command(
             )
         with _output(out) as stream:
             name = "standard output" if out is None else out
+            nothing = predict_nothing(model.scoring_record).table()
             without = () if with_topics else {f"topic_{k}" for k in range(model.n_topics)}
-            _write(
-                tables, stream, name, nothing=predict_nothing(model.scoring_record).table(), without=without
-            )
+            _write(tables, stream, name, nothing=nothing, without=without)
 
 
 def _of_stdin(session: Session, model: Model, format: str, reading: Mapping[str, Any]) -> Iterator[pa.Table]:
-    """Score tables of what comes on standard input."""
+    """Score tables of the documents on standard input."""
     from dslda.cli.standard_input import lines_of_text, records_on_stdin
     from dslda.inputs.formats import FORMATS
     from dslda.prediction.columns import wanted_columns
@@ -136,47 +132,46 @@ def _of_stdin(session: Session, model: Model, format: str, reading: Mapping[str,
         return predict_files(model.scoring_record, records_on_stdin(format), **reading)
     if any(name is not None for name in reading.values()):
         raise InputError(
-            "- reads lines of text; --text, --words, --counts and --id name fields: give --format jsonl or csv with them"
+            "- reads lines of text, but --text, --words, --counts and --id name fields",
+            remedy="give --format jsonl or csv with them",
         )
     needed, _ = wanted_columns(model.record)
     if needed:
         raise InputError(
-            f"- reads lines of text alone, and the model needs {', '.join(map(repr, needed))} of each document too; "
-            "give --format jsonl or csv, or a file (JSON lines, CSV or Parquet), with these fields"
+            f"- reads only lines of text, but the model also needs {', '.join(map(repr, needed))} of each document",
+            remedy="give --format jsonl or csv, or a file (JSON lines, CSV or Parquet), with these fields",
         )
-    return model.score_tables(lines_of_text(known=format == "text"))
+    return model.score_tables(lines_of_text(check=format != "text"))
 
 
 def _corpus(path: str) -> Corpus | None:
-    """The corpus at a path, None where there is something else."""
+    """The corpus at a path, None for anything else."""
     from dslda.corpus.store import open_corpus
 
-    location = Location.of(path) if not any(c in path for c in "*?[") else None
-    return open_corpus(path) if location is not None and location.holds("zarr.json") else None
+    is_pattern = any(c in path for c in "*?[")
+    return open_corpus(path) if not is_pattern and Location.of(path).holds("zarr.json") else None
 
 
 def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:
     """Refuse, before any work, an output that would be lost or destroy something."""
     if not out:
-        raise InputError(
-            "--out must name a file, got an empty name; leave --out away to print to the terminal"
-        )
+        raise InputError("--out must name a file, got an empty name; omit --out to print to the terminal")
     place = Location(os.path.realpath(out), local=True)
     folder = os.path.dirname(place.url)
     if not os.path.isdir(folder) and "://" in out:
         raise InputError(f"--out must be a local file, got {out}; dslda score writes to URLs")
     if not os.path.isdir(folder):
-        raise InputError(f"--out {out} must be in a folder that is there, {folder} is none; make it first")
+        raise InputError(f"--out {out} must be in an existing folder, {folder} is none; make it first")
     check_not_in_store(place)
     check_writable(place)
     if not os.path.lexists(place.url):
         return
     if not os.path.isfile(out):  # a link that leads in a circle too
-        raise InputError(f"--out must be a file, {out} is none; leave --out away to print to the terminal")
+        raise InputError(f"--out must be a file, {out} is none; omit --out to print to the terminal")
     if is_among(out, input_path):
         raise InputError(f"--out {out} is the input itself; choose another file")
     if not overwrite:
-        raise OutputExistsError(f"{out} is there already; choose another file, or --overwrite")
+        raise OutputExistsError(f"{out} is there already; choose another file, or give --overwrite")
 
 
 @contextmanager
@@ -198,29 +193,20 @@ def _output(path: str | None) -> Iterator[IO[str]]:
 def _write(
     tables: Iterable[pa.Table], stream: IO[str], name: str, *, nothing: pa.Table, without: Collection[str]
 ) -> None:
-    """Tables as one CSV file, with the header of `nothing`; reports documents whose prediction rests on no word."""
+    """Write tables as one CSV file with the header of the empty table `nothing`; report what was flagged."""
     from dslda.prediction.results import FLAG_MEANING
     from dslda.scoring.tables import csv_lines, safe_cell, safe_rows
 
     flags: Counter[str] = Counter()
-    n = 0
-    header = [column for column in nothing.column_names if column not in without]
-    for table in tables:
-        if not table.num_rows:  # a partition without documents
-            continue
+    columns = [column for column in nothing.column_names if column not in without]
+    header = csv_lines([map(safe_cell, columns)])
+    for table in chain(tables, [nothing]):
         with writing(name):
-            if n == 0:
-                stream.write(csv_lines([map(safe_cell, header)]))
-            stream.write(csv_lines(safe_rows(table.select(header))))
+            stream.write(header + csv_lines(safe_rows(table.select(columns))))
             stream.flush()
-        n += table.num_rows
+        header = ""
         flags.update(table["flag"].to_pylist())
-    if n == 0:
-        with writing(name):
-            stream.write(csv_lines([map(safe_cell, header)]))
-            stream.flush()
-    for flag, what in FLAG_MEANING.items():
-        if flags[flag]:
-            logger.warning(
-                "%d of %d documents %s", flags[flag], n, what, extra={"flag": flag, "count": flags[flag]}
-            )
+    for flag, meaning in FLAG_MEANING.items():
+        if n := flags[flag]:
+            extra = {"flag": flag, "count": n}
+            logger.warning("%d of %d documents %s", n, flags.total(), meaning, extra=extra)

@@ -1,21 +1,18 @@
-"""The program as a whole: its commands, and how every error becomes one line and an exit code."""
+"""The program: its commands, its exit codes, and its errors of one line."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from importlib import import_module
 
 import click
 
 from dslda._version import __version__
-from dslda.cli.interrupts import Interrupts
-from dslda.cli.logs import json_error
-from dslda.cli.option_words import option_words, shown
-from dslda.cli.standard_streams import drop, flush_error, nobody_reads, open_standard_streams
+from dslda.cli.logs import log_line, option_words, shown
+from dslda.cli.process import Interrupted, Session, drop, flush_error, nobody_reads_stdout
 from dslda.exceptions import (
     DsldaError,
     FormatError,
@@ -23,11 +20,10 @@ from dslda.exceptions import (
     InputError,
     OutputExistsError,
     VocabularyMismatchError,
-    Words,
 )
 from dslda.storage.output import FULL
 
-__all__ = ["EXIT_FAILURE", "EXIT_OK", "EXIT_USAGE", "Interrupted", "Session", "program", "run"]
+__all__ = ["EXIT_FAILURE", "EXIT_OK", "EXIT_USAGE", "program", "run"]
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -41,33 +37,14 @@ EPILOG = """\b
 Exit codes:
   0    done
   1    failed while running (a cluster that broke, a disk that is full)
-  2    usage or input that cannot be used; nothing was written (score: nothing final)
+  2    wrong usage or unusable input; nothing was written (score: nothing final)
   130  interrupted by Ctrl-C; train has saved the last complete iteration, and its checkpoint
   143  the same by SIGTERM
 """
 
 
-class Interrupted(Exception):
-    """Ctrl-C or SIGTERM was handled, what could be saved is saved."""
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What commands may ask of the process they run in, as the object of their context.
-
-    Attributes
-    ----------
-    interrupts : Interrupts
-    closed : frozenset of str
-        Of "stdin", "stdout" and "stderr", those that the caller had closed.
-    """
-
-    interrupts: Interrupts
-    closed: frozenset[str]
-
-
 class _Commands(click.Group):
-    """Imports a command when it is asked for, so that ``dslda topics`` does not pay for Dask."""
+    """Imports commands on demand, so that ``dslda topics`` does not pay for Dask."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -104,80 +81,69 @@ def program() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; errors are one line on stderr."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    closed = open_standard_streams()
-    # also where the command line itself is wrong
-    fail = partial(_fail, as_json="--json" in given)
-    with Interrupts() as interrupts:
-        code = _run(given, Session(interrupts, closed), fail)
-    # what is left in the buffer of a closed pipe or of a full disk must fail here, not when Python exits
-    error = flush_error("stdout")
-    if error is not None:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    # also for errors of the command line itself
+    session = Session(json_logs="--json" in arguments)
+    with session.handling_interrupts():
+        code = _run(arguments, session)
+    # the rest of the buffer must fail here if stdout is a closed pipe or a full disk, not when Python exits
+    if (error := flush_error("stdout")) is not None:
         drop("stdout")
         if code == EXIT_OK and not isinstance(error, BrokenPipeError):
-            code = fail(_text(error, words=option_words(None)), EXIT_FAILURE)
+            code = _fail(session, _message(error), EXIT_FAILURE)
     if flush_error("stderr") is not None:
         drop("stderr")
     return code
 
 
-def _run(given: Sequence[str], session: Session, fail: Callable[[str, int], int]) -> int:
-    text = partial(_text, words=option_words(None))
+def _run(arguments: Sequence[str], session: Session) -> int:
+    if not arguments:
+        click.echo(program.make_context("dslda", [], resilient_parsing=True).get_help(), err=True)
+        return EXIT_USAGE
+    command: click.Command | None = None
     try:
-        # not program.main(): it ends a closed pipe with 1
-        with program.make_context("dslda", list(given), obj=session) as context:
+        # not program.main(), which exits with 1 when a pipe is closed
+        with program.make_context("dslda", list(arguments), obj=session) as context:
             try:
                 program.invoke(context)
             finally:
                 command = program.get_command(context, context.invoked_subcommand or "")
-                text = partial(_text, words=option_words(command))
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
-        return EXIT_USAGE
     except click.ClickException as error:
-        context_of_error = getattr(error, "ctx", None)
-        see = "" if context_of_error is None else f" (see {context_of_error.command_path} --help)"
-        return fail(error.format_message().rstrip(".") + see, EXIT_USAGE)
-    except click.Abort:
-        return fail("interrupted", session.interrupts.exit_code)
-    except KeyboardInterrupt as interrupt:
-        return fail(text(interrupt), session.interrupts.exit_code)
+        failing: click.Context | None = getattr(error, "ctx", None)
+        see = "" if failing is None else f" (see {failing.command_path} --help)"
+        return _fail(session, error.format_message().rstrip(".") + see, EXIT_USAGE)
+    except KeyboardInterrupt as error:
+        return _fail(session, _message(error, command, "interrupted"), session.exit_code)
     except Interrupted as interrupted:
-        return fail(f"interrupted: {interrupted}", session.interrupts.exit_code)
-    except InputChangedError as error:  # nothing is wrong with the input, and nothing has to be mended
-        return fail(text(error), EXIT_FAILURE)
-    except BAD_INPUT as error:
-        return fail(text(error), EXIT_USAGE)
-    except BrokenPipeError as error:
-        # the reader of stdout, such as head, has all it wanted; no other pipe may break in silence
-        return EXIT_OK if nobody_reads("stdout") else fail(text(error), EXIT_FAILURE)
+        return _fail(session, f"interrupted: {interrupted}", session.exit_code)
     except (DsldaError, OSError) as error:
-        return fail(text(error), EXIT_FAILURE)
+        # the reader of stdout, such as head, has enough; no other pipe may break in silence
+        if isinstance(error, BrokenPipeError) and nobody_reads_stdout():
+            return EXIT_OK
+        # an input that changed needs no mending
+        is_usage = isinstance(error, BAD_INPUT) and not isinstance(error, InputChangedError)
+        return _fail(session, _message(error, command), EXIT_USAGE if is_usage else EXIT_FAILURE)
     except MemoryError as error:
-        return fail(
-            f"out of memory ({error}); take fewer topics or a smaller vocabulary, or more memory",
-            EXIT_FAILURE,
-        )
+        message = f"out of memory ({error}); take fewer topics, a smaller vocabulary or more memory"
+        return _fail(session, message, EXIT_FAILURE)
     return EXIT_OK
 
 
-def _fail(message: str, code: int, *, as_json: bool) -> int:
-    message = " ".join(message.split())
-    with contextlib.suppress(OSError):  # nobody reads: the code must do
-        click.echo(json_error(message, code) if as_json else f"dslda: error: {message}", err=True)
+def _fail(session: Session, message: str, code: int) -> int:
+    line = log_line(logging.ERROR, " ".join(message.split()), json_logs=session.json_logs, exit_code=code)
+    with contextlib.suppress(OSError):  # without a reader the code must do
+        click.echo(line, err=True)
     return code
 
 
-def _text(error: BaseException, *, words: Words) -> str:
-    """The message of an error with its notes, such as the document it happened at."""
-    if isinstance(error, KeyboardInterrupt):
-        message = "interrupted"
-    elif isinstance(error, OSError) and error.strerror:
-        # writing to a stream gives no name, and of those only stdout is written to without a name of ours
+def _message(error: BaseException, command: click.Command | None = None, message: str = "") -> str:
+    """The message of an error with its notes, such as the document where it happened, in the words of the command."""
+    words = option_words(command)
+    if not message and isinstance(error, OSError) and error.strerror:
+        # errors of streams have no name, and stdout is the only unnamed stream that commands write to
         name = error.filename or ("standard output" if error.errno in FULL else None)
         message = f"{name}: {error.strerror}" if name else error.strerror
-    else:
-        message = shown(error, words)
-    return "; ".join([message, *(shown(note, words) for note in getattr(error, "__notes__", ()))])
+    notes = getattr(error, "__notes__", ())
+    return "; ".join([message or shown(error, words), *(shown(note, words) for note in notes)])

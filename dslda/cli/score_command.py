@@ -1,4 +1,4 @@
-"""``dslda score``: the response of many documents, in files, in a run that can be gone on with."""
+"""``dslda score``: the response of many documents, in files, in a run that can be resumed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslda.cli.logs import logging_to_stderr
+from dslda.cli.logs import logging_to_stderr, stage_progress
 from dslda.cli.options import (
     OUTPUT,
     chosen_client,
@@ -44,7 +44,7 @@ class _Topics(click.ParamType):
 
 @click.command(
     "score",
-    short_help="Score many documents into files; goes on where it was.",
+    short_help="Score many documents into files; resumes where it stopped.",
     epilog="""\b
 Examples:
   dslda score stars.model 'incoming/*.jsonl.gz' --out scores
@@ -53,14 +53,14 @@ Examples:
   dslda score stars.model 'incoming/*.jsonl' --out scores --on-error skip --json --metrics /var/lib/node/dslda.prom
 
 \b
-Columns: id, prediction, of classes and levels probability_NAME, of numbers prediction_low and prediction_high
-(where the model knows them), tokens, known_tokens, oov_share, flag (as dslda predict has them), and topics.
+Columns: id, prediction, probability_NAME for classes and levels, prediction_low and prediction_high for numbers
+(if the model knows them), tokens, known_tokens, oov_share, flag (as in dslda predict), and topics.
 
 \b
 The folder of a run holds part-000000.parquet, part-000001.parquet, ... in the order of the input, and
-manifest.json, which says what they are of, whether the run is complete, and how far documents and predictions
-have moved from those of training. The same command, run again, goes on after a kill, scores what is new among
-the inputs, and does nothing where nothing is. docs/scoring.md describes all of it.
+manifest.json, which says what they contain, whether the run is complete, and how far documents and predictions
+have moved from those of training. The same command, run again, resumes after a kill, scores new inputs, and does
+nothing if there are none. docs/scoring.md describes all of it.
 
 \b
 Exit codes: 0 complete, 1 failed while running (run it again), 2 something must be mended first (input, model,
@@ -81,7 +81,7 @@ folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finish
     type=click.Choice(["parquet", "csv", "jsonl"]),
     default="parquet",
     show_default=True,
-    help="Of the files of scores.",
+    help="Format of the scores.",
 )
 @click.option(
     "--topics",
@@ -95,7 +95,7 @@ folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finish
     type=click.Choice(["stop", "skip"]),
     default="stop",
     show_default=True,
-    help="At a record that cannot be scored: stop, or leave it out and count it in the manifest.",
+    help="For a record that cannot be scored: stop, or leave it out and count it in the manifest.",
 )
 @click.option(
     "--rescore-changed",
@@ -105,10 +105,10 @@ folder), 130 and 143 interrupted by Ctrl-C or SIGTERM. Whatever the code, finish
 @click.option(
     "--verify",
     is_flag=True,
-    help="Read all finished parts again, also when nothing is new, and score those again that were damaged since.",
+    help="Read all finished parts again, also when nothing is new, and score damaged ones again.",
 )
 @click.option(
-    "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary is another one."
+    "--realign", is_flag=True, help="Match the terms of a corpus by name if its vocabulary differs."
 )
 @click.option(
     "--metrics", metavar="FILE", help="Write metrics for Prometheus' textfile collector at the end."
@@ -121,22 +121,11 @@ def command(
     inputs: tuple[str, ...],
     *,
     out: str,
-    format: str,
-    text: str | None,
-    words: str | None,
-    counts: str | None,
-    id_: str | None,
     vocabulary: str | None,
-    output_format: Any,
-    topics: Topics,
-    on_error: Any,
-    rescore_changed: bool,
-    verify: bool,
-    realign: bool,
-    metrics: str | None,
     family: str | None,
     cluster: ClusterOptions,
     json_logs: bool,
+    **settings: Any,
 ) -> None:
     """Score the documents in INPUT with MODEL, one row for each, in their order, into the folder DIR.
 
@@ -144,53 +133,41 @@ def command(
     64 MB of text and on all cores beyond, unless --workers or --scheduler says where.
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.cli.json_progress import ingest_progress
         from dslda.scoring.score import score
 
         model = model_path if family is None else load_own_model(model_path, family)
         with contextlib.ExitStack() as shown:
-            progress = shown.enter_context(ingest_progress(json_logs=json_logs))
+            progress = shown.enter_context(stage_progress(json_logs=json_logs))
 
             def tell(run: ScoringRun) -> None:
-                shown.close()  # a bar that is still there would take what is printed for its own
+                shown.close()  # a bar would swallow the line
                 _print(run)
 
             score(
                 model,
                 list(inputs),
                 out,
-                format=format,
-                text=text,
-                words=words,
-                counts=counts,
-                id=id_,
                 vocabulary=vocabulary_from(vocabulary),
-                output_format=output_format,
-                topics=topics,
-                on_error=on_error,
-                rescore_changed=rescore_changed,
-                verify=verify,
-                realign=realign,
-                metrics=metrics,
                 client=chosen_client(cluster),
                 progress=progress,
                 tell=tell,
+                **settings,
             )
 
 
 def _print(run: ScoringRun) -> None:
-    """Print what there is now; a standard output that takes nothing fails here, before the run is said to be complete."""
+    """Print what the run holds now; a standard output that is full fails here, before the run counts as complete."""
     manifest = run.manifest
-    mean = manifest["predictions"]["mean"]
-    skipped = manifest["skipped"]["count"]
-    unreadable = len(manifest["skipped"]["unreadable_inputs"])
-    told = [
+    parts = [
         f"{number_of(manifest['rows_out'], 'row')} in {number_of(len(manifest['parts']), 'part')}",
         f"{run.n_new_parts:,} of them scored now" if run.n_new_parts else "nothing was new",
-        *([f"{number_of(skipped, 'record')} skipped"] if skipped else []),
-        *([f"{number_of(unreadable, 'input')} unreadable"] if unreadable else []),
-        *([] if mean is None else [f"mean prediction {mean:.4g}"]),
     ]
-    with contextlib.suppress(BrokenPipeError):  # who has closed it wants to know no more
-        click.echo(f"{run.path}: {', '.join(told)}")
+    if skipped := manifest["skipped"]["count"]:
+        parts.append(f"{number_of(skipped, 'record')} skipped")
+    if unreadable := manifest["skipped"]["unreadable_inputs"]:
+        parts.append(f"{number_of(len(unreadable), 'input')} unreadable")
+    if (mean := manifest["predictions"]["mean"]) is not None:
+        parts.append(f"mean prediction {mean:.4g}")
+    with contextlib.suppress(BrokenPipeError):  # the reader has enough
+        click.echo(f"{run.path}: {', '.join(parts)}")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Documents on standard input: lines of text, or records that are read like those of a file."""
+"""Documents on standard input: lines of text, or records as in a file."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from dslda.inputs.streams import InputFile
 __all__ = ["lines_of_text", "records_on_stdin"]
 
 
-def lines_of_text(*, known: bool) -> Iterator[str]:
+def lines_of_text(*, check: bool) -> Iterator[str]:
     """The lines of standard input, each a document.
 
     Parameters
     ----------
-    known : bool
-        The user has said that they are texts; else the first that is not blank must be no JSON object.
+    check : bool
+        Refuse JSON lines: the first line that is not blank must be no JSON object.
 
     Raises
     ------
     InputError
-        They are JSON lines, not UTF-8, or cannot be read.
+        The lines are JSON or not UTF-8, or cannot be read.
     """
     number = 0
     try:
         for raw in sys.stdin.buffer:
             number += 1
             line = raw.decode("utf-8").rstrip("\r\n")
-            if not known and line.strip():
-                known = True
+            if check and line.strip():
+                check = False
                 if _is_record(line):
                     raise InputError(
                         f"- reads lines of text unless --format says otherwise, got a JSON object in line {number}",
@@ -51,7 +51,7 @@ def lines_of_text(*, known: bool) -> Iterator[str]:
 
 
 def records_on_stdin(format: str) -> InputFiles:
-    """Standard input as the only file of an input; it can be opened twice, first to look at its fields."""
+    """Standard input as the only file of an input, which can be opened twice: first to look at its fields."""
     return InputFiles(format, (_StandardInput("stdin", 0),), ("stdin",))
 
 
@@ -70,26 +70,16 @@ def _unreadable(error: OSError) -> InputError:
     )
 
 
-@dataclass(slots=True)
-class _Head:
-    """What has been read to look at the fields."""
-
-    blocks: list[bytes] = field(default_factory=list)
-    looked_at: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class _StandardInput(InputFile):
-    head: _Head = field(default_factory=_Head)
+    head: list[bytes] = field(default_factory=list)
 
     def open(self) -> IO[bytes]:
-        opened = _Replayed(self.head.blocks, keep=not self.head.looked_at)
-        self.head.looked_at = True
-        return cast(IO[bytes], opened)
+        return cast(IO[bytes], _Replayed(self.head, keep=not self.head))
 
 
 class _Replayed(io.RawIOBase):
-    """The blocks that were read before, and then what follows; as it comes, so that answers need not wait for the end."""
+    """The blocks that an earlier reader kept, and then the rest as it comes, so that answers need not wait for the end."""
 
     def __init__(self, blocks: list[bytes], *, keep: bool) -> None:
         self._blocks = blocks

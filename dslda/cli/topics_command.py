@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from dslda.cli.option_words import option_words, shown
+from dslda.cli.logs import option_words, shown
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.exceptions import InputError
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from dslda.model import Model
 
-__all__ = ["command", "shown_classes", "shown_covariates", "shown_topics"]
+__all__ = ["command", "shown_covariates", "shown_topics"]
+
+NUMBERS = ("coefficient", "± s.e.", "prevalence", "topic")
+"""Columns of a terminal's tables that are set to the right."""
 
 
 @click.command(
@@ -44,11 +47,11 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
     """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
-    expected of it, in its units; of classes that of the class that the topic speaks for most, and a second table has
-    the topics that raise each class. Its standard error takes the topics as known, a lower bound. Prevalence is the
-    share of the training words in the topic. Coefficients of covariates come below; those of topics are then for
-    average covariates. A table on a terminal, CSV when the output goes to a file or program (covariates on stderr, or
-    alone with --covariates).
+    expected of it, in its units; for classes the predictor of the class that the topic speaks for most, and a second
+    table has the topics that raise each class. Its standard error takes the topics as known, so it is a lower bound.
+    Prevalence is the share of the training words in the topic. Coefficients of covariates come below; those of topics
+    are then for average covariates. Prints a table on a terminal, and CSV if the output goes to a file or program
+    (covariates then go to stderr, or alone to the output with --covariates).
     """
     model = load_own_model(model_path, family)
     in_classes = model.record.parameters.n_classes is not None
@@ -73,21 +76,24 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
     from dslda.report import model_tables
 
     words = option_words(click.get_current_context().command)
+    notes = [shown(note, words) for note in model_tables.notes(model, by_class=by_class)]
     if sys.stdout.isatty() and not (by_class or covariates):
         from rich.console import Console
 
         console = Console()
         console.print(shown_topics(model, top=top))
         if in_classes:
-            console.print(shown_classes(model))
+            rows = [
+                (name, model_tables.raising_words(topics)) for name, topics in model.class_topics().items()
+            ]
+            columns = ("class", "topics with their coefficients ± s.e.")
+            console.print(_table("What raises each class", columns, rows))
         if model.covariate_coefficients():
             console.print(shown_covariates(model))
-        click.echo("\n".join(shown(note, words) for note in model_tables.notes(model)))
+        click.echo("\n".join(notes))
         return
     # the CSV stays CSV
-    click.echo(
-        " ".join(shown(note, words) for note in model_tables.notes(model, by_class=by_class)), err=True
-    )
+    click.echo(" ".join(notes), err=True)
     for name, class_name, coefficient, error in () if covariates else _covariates(model):
         of_class = "" if class_name is None else f" for {class_name}"
         click.echo(f"Covariate {name}{of_class}: {coefficient} (s.e. {error})", err=True)
@@ -99,65 +105,55 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
         table = model_tables.class_table(model, top=top)
     else:
         table = model_tables.topic_table(model, top=top)
-    rows = [
+    cells = (
         [safe_cell(v) if isinstance(v, str) else "" if v is None else v for v in row] for row in table.rows
-    ]
-    sys.stdout.write(csv_lines([list(table.columns), *rows]))
+    )
+    sys.stdout.write(csv_lines([table.columns, *cells]))
 
 
 def shown_topics(model: Model, *, top: int) -> Table:
     """The topics as a table for a terminal."""
-    from rich.table import Table
-
-    table = Table(
-        title=f"Topics and their coefficients for {model.response or 'the response'}", title_justify="left"
-    )
-    if model.record.parameters.n_classes is not None:
-        table.add_column("class")
-    table.add_column("coefficient", justify="right")
-    table.add_column("± s.e.", justify="right")
-    table.add_column("prevalence", justify="right")
-    table.add_column("topic", justify="right")
-    table.add_column("most probable words")
-    for topic in model.topics(top=top):
-        share = "" if topic.prevalence is None else f"{topic.prevalence:.1%}"
-        numbers = (f"{topic.coefficient:.3f}", f"{topic.standard_error:.3f}", share, str(topic.topic))
-        of_class = [] if topic.class_name is None else [topic.class_name]
-        table.add_row(*of_class, *numbers, ", ".join(topic.words))
-    return table
-
-
-def shown_classes(model: Model) -> Table:
-    """The topics that raise each class, a row a class."""
-    from rich.table import Table
-
-    from dslda.report.model_tables import raising_words
-
-    table = Table(title="What raises each class", title_justify="left")
-    table.add_column("class")
-    table.add_column("topics with their coefficients ± s.e.")
-    for name, topics in model.class_topics().items():
-        table.add_row(name, raising_words(topics))
-    return table
+    rows = [
+        (
+            *([] if topic.class_name is None else [topic.class_name]),
+            f"{topic.coefficient:.3f}",
+            f"{topic.standard_error:.3f}",
+            "" if topic.prevalence is None else f"{topic.prevalence:.1%}",
+            str(topic.topic),
+            ", ".join(topic.words),
+        )
+        for topic in model.topics(top=top)
+    ]
+    columns = (*_class_column(model), *NUMBERS, "most probable words")
+    return _table(f"Topics and their coefficients for {model.response or 'the response'}", columns, rows)
 
 
 def shown_covariates(model: Model) -> Table:
-    """The coefficients of the covariates, a row each, or one for each class."""
+    """The coefficients of the covariates, one row each, or one for each class."""
+    rows = [
+        (name, *([] if class_name is None else [class_name]), *numbers)
+        for name, class_name, *numbers in _covariates(model)
+    ]
+    return _table("Covariates", ("covariate", *_class_column(model), "coefficient", "± s.e."), rows)
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     from rich.table import Table
 
-    table = Table(title="Covariates", title_justify="left")
-    table.add_column("covariate")
-    if model.record.parameters.n_classes is not None:
-        table.add_column("class")
-    table.add_column("coefficient", justify="right")
-    table.add_column("± s.e.", justify="right")
-    for name, class_name, *numbers in _covariates(model):
-        table.add_row(name, *([] if class_name is None else [class_name]), *numbers)
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right" if column in NUMBERS else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
+def _class_column(model: Model) -> list[str]:
+    return [] if model.record.parameters.n_classes is None else ["class"]
+
+
 def _covariates(model: Model) -> Iterator[tuple[str, str | None, str, str]]:
-    """The name of each covariate, with the level that a level is compared with; class, coefficient, standard error."""
+    """Name (of a level with the one it is compared with), class, coefficient and standard error of each covariate."""
     from dslda.report.model_tables import covariate_name
 
     for row in model.covariate_coefficients():

@@ -11,7 +11,7 @@ import click
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import OUTPUT, Command, chosen_client, cluster_options, json_option, names_in
 from dslda.cli.own_family import named_family
-from dslda.cli.program import Interrupted, Session
+from dslda.cli.process import HoldWhenDone, Interrupted, Session
 from dslda.exceptions import DsldaError, InputError
 from dslda.families.registry import FAMILIES
 from dslda.settings import SETTINGS, Setting
@@ -45,25 +45,20 @@ class _Number(click.ParamType):
             self.fail(f"must be one of {self.name}, where X is a number, got {value!r}", param, ctx)
 
 
-def _type_of(setting: Setting) -> Any:
-    if setting.lowest is None:
-        return click.Choice(setting.choices)
-    if setting.choices:
-        return _Number(setting)
-    return int if setting.whole else float
-
-
 def settings_options(command: Command) -> Command:
-    """Add an option for each setting of a fit that has one; its name in Python is the name of its argument."""
+    """Add the options of the settings of a fit; the argument of each is its name in Python."""
     for setting in reversed(list(SETTINGS.values())):
         if setting.option == "":
             continue
-        is_number = setting.lowest is not None and not setting.choices
+        kind: Any = int if setting.whole else float
+        metavar = "N" if setting.whole else "X"
+        if setting.choices:
+            kind = click.Choice(setting.choices) if setting.lowest is None else _Number(setting)
         command = click.option(
             f"--{setting.option or setting.name.replace('_', '-')}",
             setting.name,
-            type=_type_of(setting),
-            metavar=("N" if setting.whole else "X") if is_number else None,
+            type=kind,
+            metavar=None if setting.choices else metavar,
             default=setting.none if setting.choices and setting.default is None else setting.default,
             show_default=setting.default is not None or bool(setting.choices),
             help=setting.help,
@@ -86,7 +81,7 @@ Examples:
 
 \b
 Ctrl-C or SIGTERM ends training after saving the last complete iteration; the exit code is then 130 or 143.
-With --checkpoint nothing is lost but the iteration under way, however the process ends: the same command with
+With --checkpoint only the iteration under way is lost, however the process ends: the same command with
 --resume goes on, and ends with the same bits as if it had never stopped.""",
 )
 @click.argument("corpus_path", metavar="C.corpus")
@@ -103,7 +98,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     default=FitSpec().family,
     show_default=True,
     metavar="NAME|MODULE:CLASS",
-    help=f"Of the response: {', '.join(FAMILIES)}; or a class of your own, which workers must be able to import.",
+    help=f"Family of the response: {', '.join(FAMILIES)}; or a class of your own, which workers must be able to import.",
 )
 @click.option(
     "--covariates",
@@ -119,7 +114,7 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
 )
 @click.option("--trials", metavar="COL", help="Covariate with the trials of a binomial response.")
 @click.option(
-    "--event", metavar="COL", help="Covariate that is 1 where a duration has ended, else 0 (weibull)."
+    "--event", metavar="COL", help="Covariate that is 1 for a duration that has ended, else 0 (weibull)."
 )
 @click.option(
     "--class-weight", type=click.Choice(["balanced"]), help="Predict as if all classes were equally frequent."
@@ -129,26 +124,26 @@ With --checkpoint nothing is lost but the iteration under way, however the proce
     "--hold-out",
     type=float,
     metavar="SHARE",
-    help="Keep this share of the documents from training, at most 0.5, chosen at random, the same whatever --seed: the model "
-    "is judged on them, and scores with prediction intervals (family gaussian or student_t, 100 documents).  [default: none]",
+    help="Keep this share of the documents, at most 0.5, from training, chosen at random independently of --seed. The model "
+    "is judged on them, and scores get prediction intervals (family gaussian or student_t, 100 documents).  [default: none]",
 )
 @click.option(
     "--checkpoint",
     type=OUTPUT,
     metavar="DIR",
-    help="Keep here what it takes to go on when training is killed: a local path or any fsspec URL.",
+    help="Folder of the checkpoint that training resumes from after a kill: a local path or any fsspec URL.",
 )
 @click.option(
     "--checkpoint-every",
     type=int,
     metavar="N",
-    help="Iterations between two checkpoints.  [default: as many as keep them below 5% of the time]",
+    help="Iterations between two checkpoints.  [default: such that they take less than 5% of the time]",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on from the checkpoint; begin where there is none yet. The model of this fit is replaced if it was "
-    "interrupted or stopped at a lower --max-iter, and left as it is if it is complete.",
+    help="Go on from the checkpoint, or begin if there is none yet. Replaces the model of this fit if it was interrupted or "
+    "stopped at a lower --max-iter, and leaves a complete one as it is.",
 )
 @click.option(
     "--overwrite", is_flag=True, help="Replace a model at --out and, without --resume, a checkpoint."
@@ -161,18 +156,10 @@ def command(
     /,
     corpus_path: str,
     *,
-    response: str,
     out: str,
     family: str,
     covariates: tuple[str, ...],
-    weight: str | None,
-    exposure: str | None,
-    trials: str | None,
-    event: str | None,
-    class_weight: Any,
-    hold_out: float | None,
     checkpoint: str | None,
-    checkpoint_every: int | None,
     resume: bool,
     overwrite: bool,
     cluster: ClusterOptions,
@@ -185,10 +172,8 @@ def command(
     whatever the number of workers. Documents without the response help to learn the topics.
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.cli.interrupts import HoldWhenDone
-        from dslda.cli.json_progress import JsonProgress
         from dslda.corpus.store import open_corpus
-        from dslda.engine.progress import default_progress
+        from dslda.engine.progress import LogProgress, default_progress
         from dslda.persistence.model_store import check_model_output
         from dslda.storage.location import Location
         from dslda.training.checkpoint import is_unfinished, model_of_fit
@@ -200,42 +185,34 @@ def command(
         earlier = model_of_fit(out, checkpoint) if resume and checkpoint and not overwrite else None
         replace = overwrite or earlier is not None or (resume and is_unfinished(out, corpus))
         check_model_output(out, overwrite=replace)
-        progress = JsonProgress() if json_logs else default_progress()
+        progress: Any = HoldWhenDone(LogProgress() if json_logs else default_progress(), session)
         model = train(
             corpus,
-            response=response,
             family=family_of_response,
             covariates=names_in(covariates),
-            weight=weight,
-            exposure=exposure,
-            trials=trials,
-            event=event,
-            class_weight=class_weight,
             client=chosen_client(cluster),
-            hold_out=hold_out,
-            progress=HoldWhenDone(progress, session.interrupts, json_logs=json_logs),
+            progress=progress,
             checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
             resume=resume,
-            # with --resume it is the model that is replaced
+            # with --resume this option is about the model
             overwrite=overwrite and not resume and checkpoint is not None,
             earlier=earlier,
             **settings,
         )
         if model is earlier:
-            measured = model.training.held_out
-            quality = "" if measured is None else f"; {measured.in_words}"
+            held_out = model.training.held_out
+            quality = "" if held_out is None else f"; {held_out.in_words}"
             click.echo(f"{Location.of(out).url}: complete already: {_outcome(model)}{quality}")
             return
         path = _save(model, out, overwrite=replace)
     training = model.training
     if training.interrupted:
-        how = "" if checkpoint is None else "; the same command with --resume goes on"
+        remedy = "" if checkpoint is None else "; the same command with --resume goes on"
         raise Interrupted(
-            f"iteration {training.n_iterations}, the last complete one, is saved in {path}{how}"
+            f"iteration {training.n_iterations}, the last complete one, is saved in {path}{remedy}"
         )
-    if session.interrupts.seen is not None:
-        raise Interrupted(f"after training had ended; the complete model is saved in {path}")
+    if session.signals:
+        raise Interrupted(f"after the end of training; the complete model is saved in {path}")
     click.echo(f"{path}: {_outcome(model)}")
 
 
@@ -246,7 +223,7 @@ def _outcome(model: Model) -> str:
 
 
 def _check_apart(out: str, checkpoint: str | None) -> None:
-    """Refuse a model and a checkpoint that would lie one in the other."""
+    """Refuse a model and a checkpoint of which one would lie inside the other."""
     from dslda.storage.location import Location
 
     if checkpoint is None:
@@ -260,7 +237,7 @@ def _check_apart(out: str, checkpoint: str | None) -> None:
 
 
 def _save(model: Model, out: str, *, overwrite: bool) -> str:
-    """Save a model; somewhere else where that fails, since training may have taken days."""
+    """Save a model, or save it elsewhere if that fails, since training may have taken days."""
     try:
         return model.save(out, overwrite=overwrite)
     except (DsldaError, OSError) as error:

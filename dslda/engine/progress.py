@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -138,6 +139,7 @@ class LogProgress(_TraceProgress):
             record.sweeps_per_document,
             f"{record.documents_per_second:,.0f}",
             self._to_go(),
+            extra={"event": "iteration", **asdict(record)},
         )
 
 

@@ -1,4 +1,4 @@
-"""Files that the command line is run on, and running it."""
+"""Inputs for the command line, and a way to run it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = ("good fine lovely great", "bad poor awful sad")
 
 
 def _write(path: Path, n: int = 80) -> Path:
-    """Reviews whose words tell the stars, with a key, a second number and a missing response."""
+    """Write reviews whose words tell the stars, with a key, a second number and a missing response."""
     with path.open("w") as stream:
         for i in range(n):
             words = WORDS[i % 2].split()
@@ -32,7 +32,7 @@ def _write(path: Path, n: int = 80) -> Path:
 
 @dataclass
 class Outcome:
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def error(self) -> str:
-        """The one line that an error is."""
+        """The line of the error, the only one."""
         lines = [line for line in self.err.splitlines() if line.startswith("dslda: error: ")]
         assert len(lines) == 1, self.err
         assert self.err.splitlines()[-1] == lines[0]

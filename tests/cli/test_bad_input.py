@@ -38,9 +38,15 @@ INGEST = {
     "empty file": ("", [], "is empty"),
     "not JSON": (GOOD + "good\n", [], "line 3: not JSON"),
     "wrong encoding": (GOOD.replace("good", "caf\xe9").encode("latin-1"), [], "line 1.*UTF-8"),
-    "vocabulary empty after filters": (GOOD, ["--min-df", "3"], "min_df"),
+    "vocabulary empty after filters": (
+        GOOD,
+        ["--min-df", "0.9", "--max-df", "0.95"],
+        "^--min-df and --max-df leave none of the 3 terms in 2 documents: 2 are in fewer than 1.8 of them, 1 in more "
+        "than 1.9; lower --min-df, or raise --max-df$",
+    ),
     "min-df is no number": (GOOD, ["--min-df", "few"], r"'--min-df': must be a number of documents.*'few'"),
     "ngrams are no range": (GOOD, ["--ngrams", "1:2"], r"'--ngrams': must be a length.*'1:2'"),
+    "ngrams from long to short": (GOOD, ["--ngrams", "2-1"], r"'--ngrams': must be a length.*'2-1'"),
     "unknown ending": (GOOD, ["--format", "xml"], "'xml' is not one of"),
     "bad pattern": (GOOD, ["--token-pattern", "("], "--token-pattern must be a regular expression"),
     "stop words of a language": (
@@ -280,7 +286,7 @@ def test_a_missing_folder_is_refused(dslda: Dslda, made: Path, tmp_path: Path) -
         "predict", made / "stars.model", made / "reviews.jsonl", "--out", tmp_path / "no" / "folder" / "p.csv"
     )
     assert done.code == 2
-    assert "must be in a folder that is there" in done.error
+    assert "must be in an existing folder" in done.error
 
 
 def test_the_program_says_errors_the_same_way_as_a_process(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands, one after the other, as a newcomer would use them."""
+"""The commands in the order in which a newcomer would use them."""
 
 from __future__ import annotations
 
@@ -173,13 +173,13 @@ def test_counts_with_exposure_and_covariates_from_ingest_to_predictions(
     assert "\ndispersion: " not in told  # a Poisson has none
     assert re.search(r"covariate: +age: -?[\d.e-]+ \(s\.e\. [\d.e-]+\)", told)
     assert re.search(r"covariate: +party=R: ", told)
-    assert "alpha=auto" in told
+    assert "--alpha auto" in told
     checkpoint = dslda("info", tmp_path / "c").out
     assert "delta:               1 number\n" in checkpoint
     assert "None" not in checkpoint
-    assert "alpha=auto" in checkpoint
-    assert "ridge=0.1" in told
-    assert "topic_estimation=variational" in told
+    assert "--alpha auto" in checkpoint
+    assert "--ridge 0.1" in told
+    assert "--topic-estimation variational" in told
     model = load_model(out)
     topics = dslda("topics", out)
     assert len(rows(topics.out)) == 3
@@ -272,7 +272,7 @@ def test_of_two_classes_the_share_of_each_is_told_and_no_dispersion(dslda: Dslda
     told = dslda("info", tmp_path / "m.model").out
     assert "response:            not named: 30 values, 10 missing\n" in told
     assert "classes:             0 (66.7%), 1 (33.3%)\n" in told
-    assert "dispersion" not in told
+    assert "dispersion:" not in told
 
 
 def test_words_and_classes_that_a_spreadsheet_could_take_for_formulas_are_none(
@@ -360,12 +360,15 @@ def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> N
     told = dslda("info", made / "stars.model")
     assert told.code == 0
     assert "80 documents (79 labelled, 0 empty)" in told.out
-    assert "rho=2.0" in told.out
-    assert "alpha=1/K" in told.out
+    # the options that train and ingest were given, by their names on the command line
+    assert "settings:            --topics 2, --alpha 1/K, --topic-prior 0.01, " in told.out
+    assert "--rho 2.0, --granularity term, " in told.out
+    assert "--lowercase, --token-pattern " in told.out
+    assert ", --ngrams 1-1, --min-df 2, --max-df 1.0\n" in told.out
     assert f"out of vocabulary:   {model.training.oov_share:.1%} of the tokens of its corpus" in told.out
     assert "None" not in told.out
     assert "{}" not in told.out
-    # what has no value says nothing
+    # settings without a value are left out
     assert "None" not in dslda("info", made / "reviews.corpus").out
     assert open_corpus(made / "reviews.corpus").content_hash in told.out
 
@@ -385,7 +388,7 @@ def test_info_of_many_files_is_short_and_one_is_one(dslda: Dslda, tmp_path: Path
     told = dslda("info", corpus.path).out
     assert re.search(r"inputs: .*part-00\.jsonl, .*part-01\.jsonl, .*part-02\.jsonl … and 37 more\n", told)
     assert "files:               40\n" in told
-    assert "stop_words=w000, w001, w002 … and 197 more, min_df=5, max_df=1.0" in told
+    assert "--stop-words w000, w001, w002 … and 197 more, --min-df 5, --max-df 1.0" in told
     assert "stars: 40 values, whole numbers, mean 1.5" in told
     assert max(map(len, told.splitlines())) < 300 + 3 * len(str(tmp_path))
     model = train(corpus, n_topics=1, documents=[0, 1])

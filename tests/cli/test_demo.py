@@ -21,13 +21,13 @@ Dslda = Callable[..., Any]
 def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
     dslda: Dslda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dslda.demo.N_REVIEWS", 600)
-    monkeypatch.setattr("dslda.demo.LDA_PASSES", 1)
+    monkeypatch.setattr("dslda.cli.demo_command.N_REVIEWS", 600)
+    monkeypatch.setattr("dslda.cli.demo_command.LDA_PASSES", 1)
     done = dslda("demo", "--out", tmp_path / "demo", "--json")
     assert done.code == 0, done.err
     for line in done.err.splitlines():
         json.loads(line)
-    # what it trains with is not what dslda train takes by default
+    # its settings are not the defaults of dslda train
     assert "reviews with --topics 8 --rho 2 --alpha 0.5 --tol 0.0003; " in done.out
     for name in ("dslda, 8 topics", "LDA, then ridge", "lasso on word frequencies", "ridge on TF-IDF"):
         assert name in done.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 import pytest
 
 from dslda.cli.ingest_command import command as ingest_command
-from dslda.cli.option_words import option_words, shown
+from dslda.cli.logs import option_words, shown
 from dslda.cli.train_command import command as train_command
-from dslda.exceptions import DataWarning, InputError, Note
+from dslda.exceptions import DataWarning, InputError, Note, OutputError
 from dslda.families.registry import FAMILIES
 
 Dslda = Callable[..., Any]
@@ -42,6 +43,18 @@ def test_parameters_become_the_options_of_the_command() -> None:
     assert shown(Note("go on with {resume=True}"), words) == "go on with --resume"
     with pytest.raises(InputError, match=r"raise max_iter, or give overwrite=True, or .* with documents=,"):
         raise error
+
+
+def test_an_error_keeps_its_fields_on_its_way_between_processes() -> None:
+    error = OutputError("is full", parameter=("out",), place="s", remedy="choose another with {out=}")
+    error.add_note(Note("go on with {resume=True}"))
+    sent = pickle.loads(pickle.dumps(error))
+    assert (type(sent), str(sent)) == (OutputError, str(error))
+    words = option_words(train_command)
+    assert [shown(e, words) for e in (sent, *sent.__notes__)] == [
+        "s: --out is full; choose another with --out",
+        "go on with --resume",
+    ]
 
 
 def test_an_argument_keeps_the_name_that_an_option_has_in_another_way() -> None:
@@ -77,3 +90,24 @@ def test_errors_provoked_name_options_and_no_python(made: Path, dslda: Dslda, tm
         assert not PYTHON.search(
             refused.error.replace(str(tmp_path), "").replace(", ".join(sorted(FAMILIES)), "")
         ), refused.error
+
+
+def test_what_the_command_line_says_of_settings_is_no_python(
+    made: Path, dslda: Dslda, tmp_path: Path
+) -> None:
+    positions = tmp_path / "d.ldac"
+    positions.write_text("1 0:1\n")
+    ingest = ("ingest", positions, "--out", tmp_path / "c")
+    assert dslda(*ingest, "--format", "ldac").error.endswith(
+        "give a corpus, or the path of a file with a term a line"
+    )
+    alpha = dslda(
+        "train", made / "reviews.corpus", "--response", "stars", "--out", tmp_path / "m", "--alpha", -1
+    ).error
+    assert (
+        "--alpha must be a number from 1e-10 to 1e+06, or 'auto' or 'asymmetric' (1/K if left out)" in alpha
+    )
+    assert "None" not in alpha
+    reviews = made / "reviews.jsonl"
+    written = dslda("ingest", reviews, "--out", tmp_path / "c", "--text", "text", "--max-df", 1.0)
+    assert f"dslda: wrote {tmp_path}/c: 80 documents, " in written.err

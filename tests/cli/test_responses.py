@@ -1,4 +1,4 @@
-"""What newcomers stumble over with responses, covariates and classes, as they run into it: from files."""
+"""Responses, covariates and classes from files: the stumbling blocks of newcomers."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_lines_of_text_are_not_enough_for_a_model_with_covariates(
     done = dslda("predict", tmp_path / "x.model", "-")
     assert done.code == 2
     assert done.error.startswith(
-        "- reads lines of text alone, and the model needs 'days', 'party' of each document"
+        "- reads only lines of text, but the model also needs 'days', 'party' of each document"
     )
 
 
@@ -234,7 +234,7 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
         "wait:Exponential": "there must be a module 'wait' in the current directory or installed, got none; write",
         "broken:Exponential": "importing broken failed with ModuleNotFoundError: No module named 'nothing_of_that",
         "waits:Gamma": "must be a subclass of dslda.families.base.Family or an instance of one, got nothing of",
-        "waits:math": "got the module math",
+        "waits:math": "got an object of type module",
         ":Exponential": "--family must name a module and a class in it, got ':Exponential'",
     }.items():
         refused = dslda(*train, "--family", family, "--out", "x.model")

@@ -150,7 +150,7 @@ def test_a_model_that_cannot_be_saved_in_its_place_is_saved_elsewhere(
         ),
         (
             ["predict", "{made}/stars.model", "no.jsonl", "--out", "{place}/p.csv"],
-            "in a folder that is there",
+            "in an existing folder",
         ),
         (
             ["predict", "{made}/stars.model", "no.jsonl", "--out", "/proc/p.csv"],

@@ -63,7 +63,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(made: Path, large: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a run over the large folder leaves."""
+    """The output of a run over the large folder."""
     out = tmp_path_factory.mktemp("undisturbed") / "scores"
     run = dslda.score(made / "stars.model", large, out)
     assert len(run.manifest["parts"]) >= 5
@@ -218,7 +218,7 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
     assert dslda(*score).code == 0
     assert [row["id"] for row in rows(out)] == [f"n{i}" for i in range(9)]
     assert contents(out)["part-000000.parquet"] == before["part-000000.parquet"]
-    # what somebody has removed is scored again
+    # removed parts are scored again
     complete = contents(out)
     for name in ("part-000000.parquet", "parts/000001.json", "parts/000001.ids"):
         (out / name).unlink()

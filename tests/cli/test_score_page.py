@@ -28,7 +28,7 @@ FREE = {"classes", "versions", "flags"}
 
 
 def section(title: str) -> str:
-    """What stands under a heading."""
+    """The text under a heading."""
     page = (ROOT / "docs" / "scoring.md").read_text(encoding="utf-8")
     (found,) = re.findall(rf"^## {title}.*?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     return str(found)
