@@ -1,7 +1,7 @@
 """Supervised topic models (sLDA) for labelled corpora of any size, on Dask.
 
 Learns topics that explain both the words of documents and a response, and predicts the response of new ones.
-What is listed in ``__all__`` is the public interface; it is loaded on first use, so that the import is quick.
+``__all__`` lists the public interface, which is loaded on first use, so that the import is quick.
 """
 
 from __future__ import annotations

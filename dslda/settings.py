@@ -72,7 +72,7 @@ class Setting:
         names = [*map(repr, self.choices)]
         if self.lowest is None or self.highest is None:
             raise InputError(f"must be {' or '.join(names)}, got {value!r}", parameter=self.name)
-        kind = numbers.Integral if self.whole else numbers.Real
+        kind: Any = numbers.Integral if self.whole else numbers.Real
         if isinstance(value, kind) and not isinstance(value, bool) and self.lowest <= value <= self.highest:
             return
         if self.whole:

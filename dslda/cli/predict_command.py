@@ -67,6 +67,7 @@ a formula begin with an apostrophe, as in dslda score --output-format csv (docs/
 @click.pass_obj
 def command(
     session: Session,
+    /,
     model_path: str,
     input_path: str,
     *,
@@ -78,7 +79,7 @@ def command(
     realign: bool,
     family: str | None,
     json_logs: bool,
-    **reading: str | None,
+    **reading: Any,
 ) -> None:
     """Predict the response of the documents in INPUT with MODEL, one line for each, in their order.
 

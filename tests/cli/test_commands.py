@@ -260,7 +260,7 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     unknown = tmp_path / "unknown.jsonl"
     unknown.write_text('{"text": "xyzzy"}\n')
     (one,) = rows(dslda("predict", out, unknown, "--topics").out)
-    # as the classes were weighed
+    # balanced weights make all classes equally frequent
     assert [float(one[name]) for name in names] == pytest.approx([1 / 3] * 3)
     assert "topic_2" in one
 
@@ -424,7 +424,7 @@ def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> N
 
 
 def test_topics_are_a_table_with_its_caption_on_a_terminal(made: Path) -> None:
-    """On a real pseudo-terminal, since that is what decides."""
+    """On a real pseudo-terminal, since the command asks for one."""
     terminal, end = os.openpty()
     try:
         environment = os.environ | {"COLUMNS": "100", "TERM": "xterm", "NO_COLOR": "1"}
@@ -518,7 +518,7 @@ def test_predict_reads_records_from_stdin_as_from_a_file(
     assert rows(from_file)[3]["id"] == "k3"
 
     def piped(text: bytes, *options: str) -> Any:
-        # raw, so that it comes in pieces of any size as a pipe's does
+        # raw, so that it arrives in pieces of any size, like a pipe's
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
         return dslda("predict", model, "-", *options)
 
@@ -530,7 +530,7 @@ def test_predict_reads_records_from_stdin_as_from_a_file(
     if kind == "jsonl":
         broken = piped(path.read_bytes() + b'{"text": 3}\n', "--format", kind)
         assert broken.error.startswith("stdin, line 81")
-        # a text may be JSON, if that is said
+        # a text may be JSON if the user says so
         refused = piped(b"\n" + path.read_bytes())
         assert refused.code == 2
         assert "got a JSON object in line 2; give --format jsonl" in refused.error
@@ -557,7 +557,7 @@ def test_json_logs_are_one_object_a_line(made: Path, dslda: Dslda, tmp_path: Pat
         *("--topics", 2, "--max-iter", 3, "--tol", 0, "--json"),
     )
     assert trained.code == 0
-    # the change of the first iteration is no number, which JSON has no word for
+    # the change of the first iteration is NaN, which JSON lacks
     logged = [json.loads(line, parse_constant=pytest.fail) for line in trained.err.splitlines()]
     assert all({"time", "level", "logger", "message"} <= set(line) for line in logged)
     iterations = [line for line in logged if line.get("event") == "iteration"]

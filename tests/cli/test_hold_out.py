@@ -1,4 +1,4 @@
-"""``dslda train --hold-out``: documents kept from training give intervals, and say how good the model is."""
+"""``dslda train --hold-out``: documents kept from training give intervals, and tell how good the model is."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     assert float(told[1]) == pytest.approx(model.score(read, np.where(kept, y, np.nan)), abs=5e-4)
     error = predictive_r2_standard_error(y[kept], model.predict(read)[kept])
     assert float(told[2]) == pytest.approx(error, abs=5e-4)
-    # and it is not lost with the log
+    # the model keeps it, not only the log
     measured = model.training.held_out
     assert (measured.n_documents, measured.measure) == (200, "predictive_r2")
     assert measured.standard_error == pytest.approx(error, rel=1e-9)
@@ -109,7 +109,7 @@ def test_documents_held_out_give_intervals_that_cover_what_they_say(
     rows = pq.read_table(tmp_path / "scores" / "part-000000.parquet").to_pylist()
     true = [json.loads(line)["y"] for line in new.read_text().splitlines()]
     inside = [r["prediction_low"] <= y <= r["prediction_high"] for r, y in zip(rows, true, strict=True)]
-    # 90% is said; of 200 documents held out the share is off by some 2% by chance
+    # nominally 90%; with 200 documents held out the share varies by some 2% by chance
     assert 0.83 <= np.mean(inside) <= 0.97
 
 
@@ -180,7 +180,7 @@ def test_a_fit_goes_on_with_the_documents_it_held_out_and_no_others(
     (told,) = re.findall(r"predictive R2 \S+ \(s\.e\. \S+\), on 200 documents kept from training", done.err)
     again = dslda(*train, "--max-iter", "4", "--hold-out", "0.25")
     assert again.out == f"{out}: complete already: 2 topics, 4 iterations (not converged); {told}\n"
-    # one whose documents could not be read when it had ended is measured by the same command
+    # the same command measures a model whose documents could not be read at the end of its fit
     whole = library.load_model(out)
     bare = replace(whole.record.training, held_out=None)
     write_model(replace(whole.record, training=bare, reference=None), out, overwrite=True)
@@ -265,7 +265,7 @@ def test_what_training_refuses_is_refused_in_documents_held_out_too(
         assert says in json.loads(refused.err.splitlines()[-1])["message"]
         assert "EM over" not in refused.err
         assert not out.exists()
-        # documents= leaves out whatever its user wants: of what is refused nothing is measured
+        # documents= leaves out whatever its user wants, so refused documents are not measured
         trials = {"trials": "trials"} if family[0] == "binomial" else {}
         caplog.clear()
         with caplog.at_level("INFO", "dslda"):
@@ -274,7 +274,7 @@ def test_what_training_refuses_is_refused_in_documents_held_out_too(
             )
         (event,) = [record for record in caplog.records if getattr(record, "event", None) == "held_out"]
         assert event.documents == len(others)
-    # a class that none of the others have is predicted for none
+    # a class that occurs only in documents held out is never predicted
     done = dslda(*train, "--response", "class", "--family", "categorical")
     assert done.code == 0, done.err
     (event,) = [e for e in map(json.loads, done.err.splitlines()) if e.get("event") == "held_out"]

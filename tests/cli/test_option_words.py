@@ -1,4 +1,4 @@
-"""The library's messages in the words of the command line: options of the command that runs, and no Python."""
+"""Messages of the library in the words of the command line: options of the running command, and no Python."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_error_keeps_its_fields_on_its_way_between_processes() -> None:
     ]
 
 
-def test_an_argument_keeps_the_name_that_an_option_has_in_another_way() -> None:
+def test_options_with_several_values_keep_the_names_of_their_parameters() -> None:
     error = InputError(
         "must be other fields", parameter=("id", "response"), remedy="name it with {n_topics=}"
     )

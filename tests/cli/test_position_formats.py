@@ -60,7 +60,7 @@ def test_predictions_of_positions_are_those_of_the_words(
     scored = dslda("score", made / "stars.model", counted / name, "--out", out, *reading)
     assert scored.code == 0, scored.err
     assert_allclose(pandas.read_parquet(out / "part-000000.parquet")["prediction"], predicted, rtol=1e-12)
-    # the same run goes on with the same terms only
+    # a run resumes only with the same terms
     assert dslda("score", made / "stars.model", counted / name, "--out", out, *reading).code == 0
     (counted / "vocab.txt").write_text("\n".join(sorted((counted / "vocab.txt").read_text().split())) + "\n")
     assert dslda("score", made / "stars.model", counted / name, "--out", out, *reading).code == 2

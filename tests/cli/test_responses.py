@@ -72,7 +72,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_what_is_missing_is_counted_reported_and_flagged(folder: Path, dslda: Dslda, tmp_path: Path) -> None:
-    """A single missing covariate refused the whole file, in ingest and in predict."""
+    """Regression: a single missing covariate made ingest and predict refuse the whole file."""
     source = next(path for path in folder.iterdir() if path.suffix in (".jsonl", ".csv"))
     said = dslda("ingest", source, "--out", tmp_path / "b.corpus", *INGEST, *COLUMNS)
     assert "9 of 90 documents have no response 'area': they help to learn the topics" in said.err
@@ -181,7 +181,7 @@ def test_lines_of_text_are_not_enough_for_a_model_with_covariates(
 def test_a_family_of_ones_own_is_named_by_its_module_and_class(
     documented_family: str, tmp_path: Path, dslda: Dslda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As processes: the module lies in the current directory, which no installed program looks into by itself."""
+    """In processes: the module lies in the current directory, where installed programs do not look by themselves."""
     (tmp_path / "waits.py").write_text(documented_family)
     (tmp_path / "broken.py").write_text("import nothing_of_that_name")
     waits = [
@@ -244,7 +244,7 @@ def test_a_family_of_ones_own_is_named_by_its_module_and_class(
 
 
 def test_each_class_tells_which_topics_raise_it(folder: Path, dslda: Dslda, tmp_path: Path) -> None:
-    """Only the class that a topic speaks for most was shown: a class that is nobody's favourite was nowhere."""
+    """Regression: only the class that a topic speaks for most was shown, so some classes never appeared."""
     model = tmp_path / "area.model"
     train = ("train", folder / "bills.corpus", "--response", "area", "--family", "categorical")
     assert dslda(*train, "--topics", 2, "--out", model).code == 0

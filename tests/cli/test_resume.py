@@ -46,7 +46,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, write_reviews: Callable[...
 
 @pytest.fixture(scope="module")
 def undisturbed(corpus: Path) -> Iterator[tuple[Model, str]]:
-    """The model of a run that nothing happens to, and the address of the scheduler it had."""
+    """The model of an undisturbed run, and the address of its scheduler."""
     from dslda.cli.program import run
 
     out = corpus.parent / "undisturbed.model"
@@ -64,7 +64,7 @@ def undisturbed(corpus: Path) -> Iterator[tuple[Model, str]]:
 
 
 def start(corpus: Path, folder: Path, *more: str, every: int, **environment: str) -> subprocess.Popen[str]:
-    """Train with a checkpoint after so many iterations; of more than there are, only the one of the end is written."""
+    """Train with a checkpoint after so many iterations, or only at the end if there are fewer."""
     places = ["--out", f"{folder}/m.model", "--checkpoint", f"{folder}/c", "--resume"]
     return subprocess.Popen(
         [*PROGRAM, "train", str(corpus), *SETTINGS, *places, f"--checkpoint-every={every}", "--json", *more],
@@ -94,7 +94,7 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
     draw = random.Random(0)
     done = 0
     places = ["--out", tmp_path / "m.model", "--checkpoint", tmp_path / "c"]
-    # a signal that the process hears has it write one: there is no other of this run
+    # after SIGTERM the process writes its only checkpoint
     for number, every in ((signal.SIGKILL, 1), (signal.SIGTERM, 1000)):
         process = start(corpus, tmp_path, "--workers", "1", every=every)
         wait_for_iteration(process, draw.randint(2, 8))
@@ -124,13 +124,13 @@ def test_a_process_that_is_killed_or_stopped_goes_on_with_the_same_bits(
     told = dslda("info", tmp_path / "c")
     assert f"iterations:          {done} complete" in told.out
     assert "corpus" in told.out
-    # in another way, and over the model of the run that was stopped
+    # on a cluster now, and over the model of the run that was stopped
     assert "give --overwrite" in dslda("train", corpus, *SETTINGS, *places).error
     ended = dslda("train", corpus, *SETTINGS, *places, "--resume", "--scheduler", undisturbed[1])
     assert ended.code == 0, ended.err
     assert f"going on after {done} iterations, from the checkpoint {tmp_path}/c" in ended.err
     assert_same(load_model(tmp_path / "m.model"), undisturbed[0])
-    # a model that is complete is not replaced
+    # a complete model is not replaced
     before = times_and_bytes(tmp_path)
     again = dslda("train", corpus, *SETTINGS, *places, "--resume")
     assert (again.code, again.out) == (

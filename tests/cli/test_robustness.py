@@ -1,4 +1,4 @@
-"""Streams that are closed or full, disks that fill, and signals: real processes, one line of error, nothing lost."""
+"""Closed or full streams, full disks and signals: real processes, one line of error, nothing lost."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ FULL = "could not be written: File too large; make room there, or choose another
 
 
 def test_a_disk_that_fills_is_one_line_and_leaves_nothing(made: Path, tmp_path: Path) -> None:
-    """With a limit of 1 kB a file, which lets the first look pass and the work fail, as a full disk does."""
+    """Under a limit of 1 kB per file, which passes the first check and fails the work, like a full disk."""
     reviews, corpus, model = made / "reviews.jsonl", made / "reviews.corpus", made / "stars.model"
     for arguments, more in (
         (f"ingest {reviews} --text text --max-df 1.0 --out {tmp_path}/a", ""),

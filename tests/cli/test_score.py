@@ -224,7 +224,7 @@ def test_run_twice_it_does_nothing_and_new_files_follow_those_there(
         (out / name).unlink()
         assert "1 of them scored now" in dslda(*score).out
         assert contents(out) == complete
-    # moved away after it was scored, and another that was only touched: all rows stay
+    # all rows stay if a scored file is moved away and another is touched
     (inputs / "b.jsonl").unlink()
     os.utime(inputs / "a.jsonl", (1, 1))
     moved = dslda(*score)
@@ -266,7 +266,7 @@ def test_parts_that_were_damaged_are_found_and_scored_again(dslda: Dslda, made: 
         assert (event["level"], event["count"], event["first"]) == ("warning", len(names), names)
         assert f"{len(names)} of them scored now" in done.out
         assert contents(out) == complete
-    # what a run that was stopped has left is read again too, and what it has not done is no damage
+    # --verify also reads the parts of a stopped run, and does not count its missing parts as damage
     damage(out / "parts" / "000002.ids")
     (out / "parts" / "000000.json").unlink()
     found = manifest(out)
@@ -305,7 +305,7 @@ def test_parts_of_a_complete_run_that_are_gone_are_told_and_scored_again(
     told = "1 part of a complete run was lost or cut, and is scored again: part-000000.parquet"
     assert told in dslda(*score).err
     assert contents(tmp_path / "out") == complete
-    # where rows are lost nothing counts, whatever else is to be scored
+    # no manifest counts rows while some are lost, whatever else is to be scored
     (tmp_path / "b.jsonl").write_text('{"text": "good"}\n{\n')
     for lose in (Path.unlink, damage):
         lose(tmp_path / "out" / "part-000000.parquet")
@@ -363,7 +363,7 @@ def test_a_week_without_a_new_file_is_no_error_where_there_is_a_run(
         assert "3 rows in 1 part, nothing was new" in quiet.out
         assert "no file is there" in quiet.err
     assert dslda("score", made / "stars.model", inputs, "--topics", "1", "--out", out).code == 2
-    # a name that is no pattern is a mistake
+    # a missing file with a plain name is a mistake
     assert dslda("score", made / "stars.model", inputs / "a.jsonl", "--out", out).code == 2
     assert contents(out) == before
     write(other / "b.jsonl", 1, first=9, repeat=1)
@@ -513,7 +513,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
     assert re.search("status: +complete\n", shown)
     assert "unfinished, of 2 more inputs: run dslda score again" in shown
     stopped()
-    # given up: other inputs are named, or what it goes on from is damaged
+    # the unfinished run is given up if other inputs are named, or if its parts are damaged
     for given, damaged, n_rows in ((inputs / "a.jsonl", False, 5), (inputs / "b.jsonl", True, 8)):
         other = tmp_path / f"{n_rows}"
         shutil.copytree(out, other)
@@ -530,7 +530,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
         assert dslda(*score, folder).code == 0
     assert contents(out) == contents(fresh)
 
-    # and so with rows that are to be replaced
+    # the same with rows that will be replaced
     complete = contents(out)
     write(inputs / "b.jsonl", 3, first=20, repeat=9000)
     (inputs / "c.jsonl").write_bytes(sound.replace(b'"n9"', b"n9"))
@@ -725,7 +725,7 @@ def test_of_a_file_cut_short_what_was_read_counts_and_the_rest_is_told(
     told = manifest(out)
     assert told["rows_in"] == told["rows_out"] + told["skipped"]["count"]
     assert told["rows_out"] >= 40
-    # of these alone it is known how many there are
+    # only the number of these is known
     assert told["skipped"]["count"] == (40 if how == "page.parquet" else 0)
     (lost,) = told["skipped"]["unreadable_inputs"]
     assert (lost["path"], lost["records"]) == (str(broken), told["skipped"]["count"])
@@ -810,7 +810,7 @@ def test_an_edited_or_truncated_model_is_refused(dslda: Dslda, made: Path, tmp_p
 def test_a_full_disk_is_a_clean_stop_that_can_be_gone_on_with(
     dslda: Dslda, made: Path, large: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """With limits of so many kB a file, that let nothing be written, or the manifest but no part, or all but its last."""
+    """Under limits of so many kB per file: nothing fits, or the manifest but no part, or all but the last manifest."""
     out = tmp_path / "scores"
     n_parts = sum(name.endswith(".parquet") for name in undisturbed)
     for limit, n_left in ((1, 0), (5, 0), (7, n_parts)):
@@ -1169,7 +1169,7 @@ def test_no_document_at_all_is_a_run_like_any_other(dslda: Dslda, made: Path, tm
 
 
 def test_inputs_of_python_may_be_gone_through_only_once(made: Path, tmp_path: Path) -> None:
-    """As `Path.glob` gives them: looked at for corpora, files, outputs that would replace them, and then scored."""
+    """Paths as `Path.glob` yields them: checked for corpora, files and outputs that would replace them, then scored."""
     for name in ("a", "b"):
         write(tmp_path / f"{name}.jsonl", 3, repeat=1)
     run = dslda.score(

@@ -35,7 +35,7 @@ def section(title: str) -> str:
 
 
 def fields(value: Any) -> Iterator[str]:
-    """Names of all fields, of whatever depth."""
+    """Names of all fields at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield name
@@ -47,7 +47,7 @@ def fields(value: Any) -> Iterator[str]:
 
 
 def events() -> dict[str, set[str]]:
-    """Of each event that the code logs, the fields that are written beside it in so many words."""
+    """The fields of each event, as far as the code names them literally where it logs."""
     found: dict[str, set[str]] = {}
     for file in sorted((ROOT / "dslda" / "scoring").glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -139,7 +139,7 @@ def test_the_page_names_every_event(dslda: Callable[..., Any], made: Path, tmp_p
         assert not [each for each in beside - {"event"} if f"`{each}`" not in rows[name]], name
     assert not [name for name in HELP if f"`{PREFIX}_{name}" not in page]
 
-    # one event to wait for, whether there was something to do or not
+    # one event to wait for, with or without work to do
     (tmp_path / "a.jsonl").write_text('{"key": "a", "text": "good"}\n')
     for n_new in (1, 0):
         done = dslda("score", made / "stars.model", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--json")
