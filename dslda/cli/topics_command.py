@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dslda.model import Model
 
-__all__ = ["command", "shown_covariates", "shown_topics"]
+__all__ = ["command", "shown_classes", "shown_covariates", "shown_topics"]
 
 NUMBERS = ("coefficient", "± s.e.", "prevalence", "topic")
 """Columns of a terminal's tables that are set to the right."""
@@ -83,11 +83,7 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
         console = Console()
         console.print(shown_topics(model, top=top))
         if in_classes:
-            rows = [
-                (name, model_tables.raising_words(topics)) for name, topics in model.class_topics().items()
-            ]
-            columns = ("class", "topics with their coefficients ± s.e.")
-            console.print(_table("What raises each class", columns, rows))
+            console.print(shown_classes(model))
         if model.covariate_coefficients():
             console.print(shown_covariates(model))
         click.echo("\n".join(notes))
@@ -126,6 +122,14 @@ def shown_topics(model: Model, *, top: int) -> Table:
     ]
     columns = (*_class_column(model), *NUMBERS, "most probable words")
     return _table(f"Topics and their coefficients for {model.response or 'the response'}", columns, rows)
+
+
+def shown_classes(model: Model) -> Table:
+    """The topics that raise each class, one row each."""
+    from dslda.report.model_tables import raising_words
+
+    rows = [(name, raising_words(topics)) for name, topics in model.class_topics().items()]
+    return _table("What raises each class", ("class", "topics with their coefficients ± s.e."), rows)
 
 
 def shown_covariates(model: Model) -> Table:

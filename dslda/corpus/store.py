@@ -285,13 +285,18 @@ class Corpus:
         )
 
     def __repr__(self) -> str:
+        return f"Corpus({self.path!r}: {self.in_words})"
+
+    @property
+    def in_words(self) -> str:
+        """Its size and responses, for messages."""
         kinds = {name: summary.looks for name, summary in self.response_summaries.items()}
         kinds |= {name: f"{len(self.levels[name]):,} levels" for name in kinds if name in self.levels}
         responses = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
         return (
-            f"Corpus({self.path!r}: {number_of(self.n_documents, 'document')}, {number_of(self.n_terms, 'term')}, "
+            f"{number_of(self.n_documents, 'document')}, {number_of(self.n_terms, 'term')}, "
             f"{number_of(self.n_tokens, 'token')}, {number_of(self.n_partitions, 'partition')}, "
-            f"responses: {responses or 'none'})"
+            f"responses: {responses or 'none'}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

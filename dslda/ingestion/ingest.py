@@ -324,14 +324,8 @@ def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) ->
     n_documents, n_empty = corpus.n_documents, corpus.n_empty
     if before is not None:
         n_documents, n_empty = n_documents - before.n_documents, n_empty - before.n_empty
-    logger.info(
-        "%s %s: %s, %s, %s",
-        "wrote" if before is None else f"appended {number_of(n_documents, 'document')} to",
-        corpus.path,
-        number_of(corpus.n_documents, "document"),
-        number_of(corpus.n_terms, "term"),
-        number_of(corpus.n_tokens, "token"),
-    )
+    verb = "wrote" if before is None else f"appended {number_of(n_documents, 'document')} to"
+    logger.info("%s %s: %s", verb, corpus.path, corpus.in_words)
     for what, summaries, effect in (
         ("response", corpus.response_summaries, "they help to learn the topics"),
         ("covariate", corpus.covariate_summaries, "a model with this covariate leaves their response out"),
