@@ -34,7 +34,7 @@ __all__ = ["SLDAClassifier", "SLDARegressor"]
 
 
 class _SLDA(TransformerMixin, BaseEstimator):
-    """What both estimators share: counts in, topic proportions out."""
+    """Base of both estimators: counts in, topic proportions out."""
 
     model_: Model
 
@@ -48,7 +48,7 @@ class _SLDA(TransformerMixin, BaseEstimator):
         numbers: NDArray[Any] | None = None,
         **settings: Any,
     ) -> None:
-        """Train on counts that have been checked; `numbers` are those that stand for classes, by code."""
+        """Train on checked counts; `numbers` stand for the classes, by code."""
         if counts.nnz == 0:
             raise InputError("must hold counts of words, got no value above 0.5 in any row", parameter="X")
         names = getattr(self, "feature_names_in_", None)
@@ -65,21 +65,22 @@ class _SLDA(TransformerMixin, BaseEstimator):
             **settings,
         )
         if numbers is not None:
-            # so that the model, wherever it is loaded, knows the numbers as well as their names
+            # so that the model, wherever it is loaded, also knows classes by their numbers
             design = replace(model.record.design, classes=tuple(map(float, numbers)))
             model = Model(replace(model.record, design=design))
         self.model_ = model
-        self.topic_word_ = self.model_.topic_word
-        self.doc_topic_prior_ = self.model_.doc_topic_prior
-        self.elbo_ = float(self.model_.trace["elbo"][-1])
-        self.n_iter_ = self.model_.training.n_iterations
+        self.topic_word_ = model.topic_word
+        self.doc_topic_prior_ = model.doc_topic_prior
+        self.elbo_ = float(model.trace["elbo"][-1])
+        self.n_iter_ = model.training.n_iterations
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Topic proportions, the response left out.
+        """Topic proportions, without the response.
 
         Parameters
         ----------
         X : sparse matrix or array-like, shape (n_documents, n_terms)
+            Counts over the terms trained on.
 
         Returns
         -------
@@ -88,9 +89,9 @@ class _SLDA(TransformerMixin, BaseEstimator):
         """
         counts = self._checked(X)
         # topics are those of the words: any value of a covariate will do
-        nothing = np.full(counts.shape[0], np.nan)
+        missing = np.full(counts.shape[0], np.nan)
         return self.model_.transform(
-            counts, covariates=dict.fromkeys(wanted_columns(self.model_.record)[0], nothing)
+            counts, covariates=dict.fromkeys(wanted_columns(self.model_.record)[0], missing)
         )
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -100,7 +101,7 @@ class _SLDA(TransformerMixin, BaseEstimator):
         return np.asarray([f"{prefix}{k}" for k in range(self.model_.n_topics)], dtype=object)
 
     def _covariates(self, covariates: Any, counts: Any) -> dict[str, Any]:
-        """Covariates to predict with: those of training, none missing, as scikit-learn has it."""
+        """Covariates to predict with: those of training, none missing, as scikit-learn demands."""
         record = self.model_.record
         needed, _ = wanted_columns(record)
         if covariates is None and needed:
@@ -114,24 +115,40 @@ class _SLDA(TransformerMixin, BaseEstimator):
                 "must be left out: the estimator was fitted without them", parameter="covariates"
             )
         codes = columns_of_arrays(columns, record, counts.shape[0])
-        strange = np.flatnonzero(undetermined(record, codes, counts.shape[0]) != "")
-        if len(strange):
-            row = int(strange[0])
+        unseen = np.flatnonzero(undetermined(record, codes, counts.shape[0]) != "")
+        if len(unseen):
+            row = int(unseen[0])
             got = {name: np.asarray(values, dtype=object)[row] for name, values in columns.items()}
             raise InputError(
-                f"must be levels that fit has seen, and are not in {number_of(len(strange), 'row')}; row {row}: {got}",
+                f"must be levels that fit has seen, and are not in {number_of(len(unseen), 'row')}; row {row}: {got}",
                 parameter="covariates",
             )
         return columns
 
     def _checked(self, X: Any) -> Any:
+        """Counts to predict with."""
         check_is_fitted(self)
+        return _counts(self._validated(X, reset=False, ensure_non_negative=True))
+
+    def _validated(self, X: Any, *y: Any, y_numeric: bool = False, **checks: Any) -> Any:
+        """The arrays as scikit-learn checks them, with advice where texts or missing responses are no numbers."""
+        if y:
+            checks |= {"y_numeric": y_numeric, "ensure_min_samples": 2}
         try:
-            X = validate_data(self, X, accept_sparse="csr", reset=False, ensure_non_negative=True)
+            return validate_data(self, X, *y, accept_sparse="csr", **checks)
         except ValueError as error:
-            _explain(self, error, X)
+            if not sparse.issparse(X) and any(
+                isinstance(value, str) for value in np.ravel(np.asarray(X, dtype=object))
+            ):
+                raise InputError(
+                    "must be a matrix of counts, got texts",
+                    parameter="X",
+                    remedy=f"put a CountVectorizer in front: make_pipeline(CountVectorizer(), {type(self).__name__}())",
+                ) from error
+            # the rest is as clear as it can be in scikit-learn's words, which its checks insist on
+            if y_numeric and str(error).startswith(("Input y contains NaN", "could not convert")):
+                _responses(np.asarray(y[0], dtype=object))
             raise
-        return _counts(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -141,10 +158,10 @@ class _SLDA(TransformerMixin, BaseEstimator):
 
 
 class SLDARegressor(RegressorMixin, _SLDA):
-    """Supervised latent Dirichlet allocation with a response that is a number.
+    """Supervised latent Dirichlet allocation with a number as response.
 
-    Learns topics that explain both the words of documents and a number that belongs to each. As a regressor
-    it predicts that number, as a transformer it gives the topic proportions; both leave the response out.
+    Learns topics that explain both the words of documents and a number that belongs to each. As a regressor it predicts that
+    number from the words; as a transformer it gives the topic proportions of the words.
 
     Parameters
     ----------
@@ -154,23 +171,20 @@ class SLDARegressor(RegressorMixin, _SLDA):
     doc_topic_prior : float, None, "auto" or "asymmetric", default None
         Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics. "auto"
         estimates one number, "asymmetric" one for each topic.
-    topic_prior : float
+    topic_prior : float, default 0.01
         Pseudo-count of every term in every topic; 0 is the paper's maximum likelihood.
-    topic_estimation : {"map", "variational"}
-        Whether the topics are points, their posterior mode, or distributions; `topic_prior` must then be at least 0.005.
+    topic_estimation : {"map", "variational"}, default "map"
+        Topics as points, their posterior mode, or as distributions; `topic_prior` must then be at least 0.005.
     response_weight : float, default 1
-        Weight rho of the response in the E-step. 1 is the paper's model; 2 or 3 predict better where words
-        say much of the response, worse where they say little.
-    granularity : {"term", "token"}
-        Whether the occurrences of a term in a document share one variational distribution.
-    max_iter : int
-        Cap on EM iterations.
-    tol : float
-        EM stops when the corpus ELBO has changed by less than this fraction twice in a row, and its changes have come down:
-        see :func:`dslda.train`.
-    max_sweeps, sweep_tol : int, float
-        The coordinate ascent of a document stops after so many sweeps, or when its ELBO changes by less than this fraction.
-    dispersion_floor : float
+        Weight rho of the response in the E-step. 1 is the paper's model; 2 or 3 predict better where words say much of the
+        response, worse where they say little.
+    granularity : {"term", "token"}, default "term"
+        Unit with its own variational distribution: all occurrences of a term in a document, or each token.
+    max_iter, tol : int, float, default 100, 1e-4
+        EM stops after so many iterations, or when the changes of the ELBO fall below this fraction: see :func:`dslda.train`.
+    max_sweeps, sweep_tol : int, float, default 100, 1e-4
+        The E-step leaves a document after so many sweeps, or when its ELBO changes by less than this fraction.
+    dispersion_floor : float, default 0.1
         Lower bound of the dispersion, as a fraction of the variance of the response.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients; None is the default of the family.
@@ -189,8 +203,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
     doc_topic_prior_ : ndarray of float64, shape (n_topics,)
         The alpha in use.
     doc_topic_ : ndarray of float64, shape (n_documents, n_topics)
-        Topic proportions of the training documents, which have seen their responses; `transform` gives those
-        that have not.
+        Topic proportions of the training documents given words and responses; `transform` gives those given only words.
     elbo_ : float
         Evidence lower bound at the end.
     n_iter_ : int
@@ -203,11 +216,11 @@ class SLDARegressor(RegressorMixin, _SLDA):
 
     Notes
     -----
-    `X` holds counts: numbers >= 0, sparse or dense, documents by terms. Values that are not whole are rounded
-    with a :class:`~dslda.exceptions.DataWarning`, as the model is one of counts; TF-IDF, in rows of length 1, is refused.
+    `X` holds counts: numbers >= 0, sparse or dense, documents by terms. Other than whole numbers are rounded with a
+    :class:`~dslda.exceptions.DataWarning`; TF-IDF, in rows of length 1, is refused.
 
-    A matrix has no words: where `X` is no DataFrame with names, `model_.topics()` has numbers of columns in their place.
-    After a vectorizer, ``names = pipeline[0].get_feature_names_out()`` has the word of each.
+    A matrix has no words: unless `X` is a DataFrame with names, `model_.topics()` has numbers of columns instead. After a
+    vectorizer, ``names = pipeline[0].get_feature_names_out()`` has the word of each.
 
     Examples
     --------
@@ -262,13 +275,13 @@ class SLDARegressor(RegressorMixin, _SLDA):
         X : sparse matrix or array-like, shape (n_documents, n_terms)
             Counts.
         y : array-like of float, shape (n_documents,)
-            Responses, finite, at least two distinct values. None may be missing, as everywhere in
-            scikit-learn; :func:`dslda.train` takes documents without a response.
+            Responses: finite, at least two distinct values, none missing, as everywhere in scikit-learn.
+            :func:`dslda.train` takes documents without a response.
         sample_weight : array-like of float, shape (n_documents,), optional
-            Weights of at least 0: a document of weight 2 counts as two, its words as its response.
+            Weights of at least 0: a document of weight 2, words and response, counts as two.
         covariates : DataFrame or array, shape (n_documents, n_covariates), optional
             Join the topics in explaining the response; columns of str are categorical. :meth:`predict` needs the same. With
-            ``set_fit_request(covariates=True)``, and so on, pipelines and searches hand them on and cut them by rows.
+            ``set_fit_request(covariates=True)`` and its like, pipelines and searches pass them on and cut them by rows.
 
         Returns
         -------
@@ -280,22 +293,23 @@ class SLDARegressor(RegressorMixin, _SLDA):
         InputError
             A parameter or the data are not usable; a ValueError.
         """
-        try:
-            X, y = validate_data(self, X, y, accept_sparse="csr", y_numeric=True, ensure_min_samples=2)
-        except ValueError as error:
-            _explain(self, error, X, y)
-            raise
+        X, y = self._validated(X, y, y_numeric=True)
         check_non_negative(X, "SLDARegressor")
         counts = _counts(X)
-        named = chosen_family(self.family)
-        if named is None or named.max_classes is None:
+        family = chosen_family(self.family)
+        if family is None or family.max_classes is None:
             raise InputError(
                 f"must be one of numbers, got {self.family!r:.60}",
                 parameter="family",
                 remedy="classes are for SLDAClassifier",
             )
-        settings = self.get_params(deep=False)
-        self._fit(counts, _responses(y), sample_weight=sample_weight, covariates=covariates, **settings)
+        self._fit(
+            counts,
+            _responses(y),
+            sample_weight=sample_weight,
+            covariates=covariates,
+            **self.get_params(deep=False),
+        )
         by_topic = sorted(self.model_.coefficients())
         self.coef_ = np.array([coefficient.coefficient for coefficient in by_topic])
         self.dispersion_ = self.model_.dispersion
@@ -328,34 +342,32 @@ class SLDARegressor(RegressorMixin, _SLDA):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # scikit-learn's checks ask for R2 above 0.5 on rows of normal numbers; these are no documents
+        # scikit-learn's checks ask for good scores on rows of normal numbers, which are no documents
         tags.regressor_tags.poor_score = True
         return tags
 
 
 class SLDAClassifier(ClassifierMixin, _SLDA):
-    """Supervised latent Dirichlet allocation with a response of classes.
+    """Supervised latent Dirichlet allocation with classes as response.
 
-    Learns topics that explain both the words of documents and the class of each. As a classifier it predicts the class, as a
-    transformer it gives the topic proportions; both leave the response out.
+    Learns topics that explain both the words of documents and the class of each. As a classifier it predicts the class from
+    the words; as a transformer it gives the topic proportions of the words.
 
     Parameters
     ----------
-    n_topics : int, default 20
     family : {"auto", "binomial", "categorical"}, default "auto"
         "auto" is binomial for two classes, with one coefficient a topic, and else categorical, with one for each topic and
         class.
-    doc_topic_prior : float, None, "auto" or "asymmetric", default None
-        Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics. "auto"
-        estimates one number, "asymmetric" one for each topic.
-    topic_prior, topic_estimation, response_weight, granularity, max_iter, tol, max_sweeps, sweep_tol, seed
+    n_topics, doc_topic_prior, topic_prior, topic_estimation, response_weight, granularity
+        As in :class:`SLDARegressor`.
+    max_iter, tol, max_sweeps, sweep_tol, seed
         As in :class:`SLDARegressor`.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
         of the family, 0.01.
-    class_weight : "balanced", mapping of class to weight, or None
-        How many times as frequent each class is to be taken for; "balanced": all are the same. Shifts probabilities and
-        coefficients, and leaves the fit as it is: see :func:`dslda.train`.
+    class_weight : "balanced", mapping of class to weight, or None, default None
+        Factors on the frequencies of the classes; "balanced" makes all equally frequent. They shift probabilities and
+        coefficients, but not the fit: see :func:`dslda.train`.
 
     Attributes
     ----------
@@ -432,12 +444,17 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         InputError
             A parameter or the data are not usable; a ValueError.
         """
-        _check_classes(y)
-        try:
-            X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2)
-        except ValueError as error:
-            _explain(self, error, X)
-            raise
+        labels = np.asarray(y, dtype=object)
+        missing = np.asarray(isna(labels))
+        # scikit-learn would take them for a class, or raise a TypeError
+        if labels.ndim == 1 and missing.any():
+            row = int(np.argmax(missing))
+            raise InputError(
+                f"must have a class for each document, got {labels[row]!r} in row {row}",
+                parameter="y",
+                remedy="leave these documents out",
+            )
+        X, y = self._validated(X, y)
         check_classification_targets(y)
         check_non_negative(X, "SLDAClassifier")
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -456,17 +473,17 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         settings = self.get_params(deep=False)
         if settings["family"] == "auto":
             settings["family"] = "binomial" if n_classes == 2 else "categorical"
-        named = chosen_family(settings["family"])
-        if named is not None and not named.has_classes:
+        family = chosen_family(settings["family"])
+        if family is not None and not family.has_classes:
             raise InputError(
                 f"must be 'auto', 'binomial' or 'categorical', got {settings['family']!r:.60}",
                 parameter="family",
                 remedy="ordered levels, counts and other numbers are for SLDARegressor, such as "
                 "SLDARegressor(family='ordinal'), whose model_.predict_proba has the probabilities of the levels",
             )
-        if named is not None and named.max_classes is not None and n_classes > named.max_classes:
+        if family is not None and family.max_classes is not None and n_classes > family.max_classes:
             raise InputError(
-                f"Only binary classification is supported by family {named.name!r}, got {n_classes} classes"
+                f"Only binary classification is supported by family {family.name!r}, got {n_classes} classes"
             )
         if isinstance(self.class_weight, Mapping):
             name_of = dict(zip(self.classes_.tolist(), names, strict=True))
@@ -474,10 +491,9 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
             if unknown:
                 raise InputError(f"must name classes of y, got {unknown[0]!r}", parameter="class_weight")
             settings["class_weight"] = {name_of[label]: w for label, w in self.class_weight.items()}
-        labels = Categorical.from_codes(codes, categories=names)
         self._fit(
             _counts(X),
-            labels,
+            Categorical.from_codes(codes, categories=names),
             sample_weight=sample_weight,
             covariates=covariates,
             numbers=self.classes_ if of_numbers else None,
@@ -493,8 +509,9 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         Parameters
         ----------
         X : sparse matrix or array-like, shape (n_documents, n_terms)
+            Counts over the terms trained on.
         covariates : DataFrame or array, shape (n_documents, n_covariates), optional
-            Those of :meth:`fit`.
+            Those of :meth:`fit`, by the names of their columns.
 
         Returns
         -------
@@ -505,18 +522,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         return self.model_.predict_proba(counts, covariates=self._covariates(covariates, counts))
 
     def predict(self, X: Any, *, covariates: Any = None) -> NDArray[Any]:
-        """The most probable classes.
-
-        Parameters
-        ----------
-        X : sparse matrix or array-like, shape (n_documents, n_terms)
-        covariates : DataFrame or array, shape (n_documents, n_covariates), optional
-            Those of :meth:`fit`.
-
-        Returns
-        -------
-        ndarray, shape (n_documents,)
-        """
+        """The most probable classes, shape (n_documents,); parameters as in :meth:`predict_proba`."""
         best = self.predict_proba(X, covariates=covariates).argmax(axis=1)
         classes: NDArray[Any] = self.classes_[best]
         return classes
@@ -527,19 +533,12 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # as for the regressor: the checks' rows are no documents
-        tags.classifier_tags.poor_score = True
+        tags.classifier_tags.poor_score = True  # as for the regressor
         return tags
 
 
 def _table_columns(covariates: Any, n_documents: int) -> dict[str, Any]:
-    """Columns by name of a table with a row for each document, none missing.
-
-    Raises
-    ------
-    InputError
-        It is no table, or has another number of rows, or missing values.
-    """
+    """Columns by name of a table with a row for each document; refuses missing values."""
     if not isinstance(covariates, DataFrame):
         if isinstance(covariates, Mapping) or sparse.issparse(covariates) or np.ndim(covariates) != 2:
             raise InputError(
@@ -573,45 +572,8 @@ def _table_columns(covariates: Any, n_documents: int) -> dict[str, Any]:
     return {name: covariates.iloc[:, i] for i, name in enumerate(names)}
 
 
-def _explain(estimator: _SLDA, error: ValueError, X: Any, y: Any = None) -> None:
-    """Say what to do where scikit-learn only says that texts and missing responses are no numbers.
-
-    Raises
-    ------
-    InputError
-        `X` is texts, or `y` has missing values or no numbers.
-    """
-    if not sparse.issparse(X) and any(
-        isinstance(value, str) for value in np.ravel(np.asarray(X, dtype=object))
-    ):
-        raise InputError(
-            "must be a matrix of counts, got texts",
-            parameter="X",
-            remedy=(
-                "put a CountVectorizer in front: make_pipeline(CountVectorizer(), "
-                f"{type(estimator).__name__}())"
-            ),
-        ) from error
-    # the rest is as clear as it can be in scikit-learn's words, which its checks insist on
-    if y is not None and str(error).startswith(("Input y contains NaN", "could not convert")):
-        _responses(np.asarray(y, dtype=object))
-
-
-def _check_classes(y: Any) -> None:
-    """Refuse missing classes, of which scikit-learn would make a class or a TypeError."""
-    given = np.asarray(y, dtype=object)
-    missing = np.asarray(isna(given))
-    if given.ndim == 1 and missing.any():
-        row = int(np.argmax(missing))
-        raise InputError(
-            f"must have a class for each document, got {given[row]!r} in row {row}",
-            parameter="y",
-            remedy="leave these documents out",
-        )
-
-
 def _responses(y: Any) -> NDArray[np.float64]:
-    """Responses as numbers, none of which may be missing."""
+    """Responses as numbers, none missing."""
     responses = response_array(
         y,
         len(y),
@@ -630,16 +592,8 @@ def _responses(y: Any) -> NDArray[np.float64]:
     return responses
 
 
-def _of_length_one(csr: Any) -> bool:
-    """Whether rows that are not empty have length 1, Euclidean or of sums: rounding would leave hardly a word."""
-    for lengths in (csr.multiply(csr).sum(axis=1), csr.sum(axis=1)):
-        if np.allclose(lengths[np.diff(csr.indptr) > 0], 1.0, rtol=0.0, atol=1e-4):
-            return True
-    return False
-
-
 def _counts(X: Any) -> Any:
-    """Whole numbers in compressed rows; what is not whole is rounded, and said; weights such as TF-IDF are refused."""
+    """Whole numbers in compressed rows: others are rounded, with a warning; weights such as TF-IDF are refused."""
     csr = sparse.csr_array(X)
     if csr.data.dtype.kind != "f":
         return csr
@@ -647,7 +601,11 @@ def _counts(X: Any) -> Any:
     n_changed = int(np.count_nonzero(whole != csr.data))
     if not n_changed:
         return csr
-    if n_changed > 0.9 * csr.nnz and _of_length_one(csr):
+    # rows of length 1, Euclidean or of sums: rounding would leave hardly a word
+    if n_changed > 0.9 * csr.nnz and any(
+        np.allclose(lengths[np.diff(csr.indptr) > 0], 1.0, rtol=0.0, atol=1e-4)
+        for lengths in (csr.multiply(csr).sum(axis=1), csr.sum(axis=1))
+    ):
         raise InputError(
             f"must hold counts, got weights: {n_changed} of its {csr.nnz} values that are not 0 are "
             "not whole numbers, and rows have length 1, as TfidfVectorizer makes them",
