@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "Coefficient",
@@ -39,16 +36,15 @@ class Coefficient(NamedTuple):
     topic : int
         0 to K - 1.
     coefficient : float
-        Linear predictor of a document that is all about this topic, with average covariates. For a Gaussian that
-        is the expected response; see docs/families.md for the others.
+        Linear predictor of a document that is all about this topic, with average covariates. For a Gaussian that is the
+        expected response; see docs/families.md for the others.
     standard_error : float
-        Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient when
-        topics and topic assignments are taken as known, with the dispersion as estimated (of a Poisson response: 1, or
-        Pearson's where that was asked for). As both were
-        estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the
-        information matrix is singular.
+        Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient for known topics and topic
+        assignments, with the dispersion as estimated (of a Poisson response 1; of a quasi-Poisson one Pearson's). Since both
+        were estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the information matrix
+        is singular.
     class_name : str or None
-        Of a response of classes: the class that the topic speaks for most, whose coefficient this is.
+        Of a response of classes: the class that the topic favours most, whose coefficient this is.
     """
 
     topic: int
@@ -138,7 +134,7 @@ def class_coefficients(record: ModelRecord) -> NDArray[np.float64]:
             f"family {record.spec.family} has one coefficient a topic", remedy="use {coefficients()}"
         )
     eta = record.parameters.eta
-    # what the classes have in common says nothing of them
+    # a constant over the classes changes no probability
     centred: NDArray[np.float64] = eta - eta.mean(axis=1, keepdims=True)
     return centred
 

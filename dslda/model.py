@@ -23,14 +23,11 @@ from dslda.coefficients import (
 )
 from dslda.corpus.block import document_mask
 from dslda.corpus.store import Corpus
-from dslda.corpus.summary import ResponseSummary
-from dslda.corpus.text import TextSettings
-from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, InputError, warn
-from dslda.persistence.model_record import ModelRecord, TrainingSummary
+from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.model_store import model_checksum, read_model, write_model
-from dslda.prediction.alignment import no_documents
+from dslda.prediction.alignment import CountedBlock, no_documents
 from dslda.prediction.predict import (
     check_is_a_sum,
     contributions,
@@ -47,8 +44,7 @@ from dslda.prediction.responses import (
     share_right,
 )
 from dslda.prediction.results import WITHOUT_PREDICTION, Predictions
-from dslda.variational.parameters import FitSpec
-from dslda.wording import number_of
+from dslda.wording import check_keywords, number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +60,7 @@ class Model:
     Parameters
     ----------
     record : ModelRecord
-        All that the model consists of.
+        Content of the model.
 
     Attributes
     ----------
@@ -78,9 +74,9 @@ class Model:
     vocabulary : Vocabulary or None
     text_settings : TextSettings or None
     training : TrainingSummary
-        Documents, tokens, iterations; whether EM converged and how many documents did not.
+        Documents, tokens and iterations, and convergence of EM and of the documents.
     trace : dict of str to ndarray of float64, shape (n_iterations,)
-        Measurements of each EM iteration; "elbo" is the objective, the last value being that of this model.
+        Measurements of each EM iteration; the last value of "elbo", the objective, is that of this model.
     topic_word : ndarray of float64, shape (K, V)
         Topics; each row sums to 1. The paper's beta; with `topic_estimation` "variational" its posterior mean.
     doc_topic_prior : ndarray of float64, shape (K,)
@@ -94,66 +90,39 @@ class Model:
         expectation, in the squared units of the response; see docs/families.md. Of a quasi-Poisson response its Pearson
         dispersion. None where there is none.
     pearson_dispersion : float or None
-        Of counts, and of successes of several trials: sum of (y - mu)^2 / Var(y | mu) over the training documents, by their
-        weights, over the sum of weights less the number of coefficients. About 1 where responses scatter as the family has
-        it. The means mu have seen the responses, so that it errs on the low side. None for other families, where there are no
-        more documents than coefficients, and for models saved by a release that did not keep it.
+        Of counts, and of successes of several trials: weighted sum of (y - mu)^2 / Var(y | mu) over the training documents,
+        divided by the sum of weights minus the number of coefficients. About 1 where responses scatter as the family
+        predicts; it errs on the low side, since the means mu have seen the responses. None for other families, where there
+        are no more documents than coefficients, and for models saved by a release that did not keep it.
     dispersion_at_floor : bool
-        The dispersion would have fallen below its floor and was kept there, so that standard errors follow
-        the floor and not the data.
+        The dispersion was kept from falling below its floor, so that standard errors follow the floor and not the data.
     topic_prevalence : ndarray of float64, shape (K,), or None
         Share of the training tokens in each topic; None for models saved by a release that did not keep it.
     """
 
     def __init__(self, record: ModelRecord) -> None:
         self.record = record
+        self.n_topics = record.parameters.n_topics
+        self.n_terms = record.parameters.n_terms
+        self.response = record.response
+        self.response_summary = record.response_summary
+        self.spec = record.spec
+        self.vocabulary = record.vocabulary
+        self.text_settings = record.text_settings
+        self.training = record.training
+        self.doc_topic_prior = record.parameters.alpha
+        self.classes = record.classes
+        self.topic_prevalence = record.prevalence
 
     @cached_property
     def scoring_record(self) -> ModelRecord:
-        """The record that documents are scored with: it has the topics that the E-step of training took.
-
-        Where topics are points, it is `record`; else the topics are exp(E[log beta]).
-        """
+        """The record to score documents with; topics that are distributions are exp(E[log beta]), as in the E-step."""
         from dslda.variational.topics import in_e_step
 
         parameters = in_e_step(self.record.parameters)
-        return (
-            self.record
-            if parameters is self.record.parameters
-            else replace(self.record, parameters=parameters)
-        )
-
-    @property
-    def n_topics(self) -> int:
-        return self.record.parameters.n_topics
-
-    @property
-    def n_terms(self) -> int:
-        return self.record.parameters.n_terms
-
-    @property
-    def response(self) -> str | None:
-        return self.record.response
-
-    @property
-    def response_summary(self) -> ResponseSummary:
-        return self.record.response_summary
-
-    @property
-    def spec(self) -> FitSpec:
-        return self.record.spec
-
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        return self.record.vocabulary
-
-    @property
-    def text_settings(self) -> TextSettings | None:
-        return self.record.text_settings
-
-    @property
-    def training(self) -> TrainingSummary:
-        return self.record.training
+        if parameters is self.record.parameters:
+            return self.record
+        return replace(self.record, parameters=parameters)
 
     @property
     def trace(self) -> dict[str, NDArray[np.float64]]:
@@ -164,16 +133,8 @@ class Model:
         return self.record.parameters.topics.T
 
     @property
-    def doc_topic_prior(self) -> NDArray[np.float64]:
-        return self.record.parameters.alpha
-
-    @property
     def family(self) -> Family:
         return self.record.family
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        return self.record.classes
 
     @property
     def dispersion(self) -> float | None:
@@ -183,7 +144,7 @@ class Model:
         if not len(delta) or self.family.delta_transform == "identity":
             return None  # cutpoints are no dispersion
         if self.family.n_searched == 0 and not self.family.has_dispersion_floor:
-            return None  # a number that stays what it was
+            return None  # a constant
         return float(delta[0]) * (self.record.scaling.scale**2 if self.family.has_dispersion_floor else 1.0)
 
     @property
@@ -204,17 +165,8 @@ class Model:
         """Checksum of the whole model, as in the manifest of its directory."""
         return model_checksum(self.record)
 
-    @property
-    def topic_prevalence(self) -> NDArray[np.float64] | None:
-        return self.record.prevalence
-
     def coefficients(self) -> tuple[Coefficient, ...]:
-        """Coefficients of the topics in the units of the response, from low to high.
-
-        Returns
-        -------
-        tuple of Coefficient, length K
-        """
+        """Coefficients of the K topics in the units of the response, from low to high."""
         return topic_coefficients(self.record)
 
     def class_coefficients(self) -> NDArray[np.float64]:
@@ -232,13 +184,13 @@ class Model:
         return class_coefficients(self.record)
 
     def class_topics(self, top: int | None = 3) -> dict[str, tuple[Coefficient, ...]]:
-        """The topics that raise each class most: those with the largest coefficients above 0.
+        """Topics that raise each class most: those with the largest coefficients above 0.
 
         Parameters
         ----------
         top : int or None, default 3
-            Most topics of a class; a class that no topic raises has none. With None every topic is there, those that
-            lower the class last.
+            Most topics of a class; a class that no topic raises has none. None lists all topics, also those that lower the
+            class.
 
         Returns
         -------
@@ -259,8 +211,7 @@ class Model:
     def topics(self, top: int = 10) -> tuple[Topic, ...]:
         """Topics with their most probable words, ordered by coefficient from low to high.
 
-        ``pandas.DataFrame(model.topics())`` is a table of them, ``pandas.DataFrame(model.covariate_coefficients())`` one of
-        the covariates.
+        ``pandas.DataFrame(model.topics())`` makes a table of them; the same works for :meth:`covariate_coefficients`.
 
         Parameters
         ----------
@@ -295,14 +246,14 @@ class Model:
         Parameters
         ----------
         data : iterable of str, of (words, counts) or of mappings; DataFrame; Corpus; sparse matrix or array
-            The documents. Texts are tokenised as in training. A DataFrame (pandas, polars) or pyarrow table is taken as
-            mappings. A corpus is read partition by partition. A matrix holds counts, documents by terms.
+            The documents. Texts are tokenised as in training. A DataFrame (pandas, polars) or pyarrow table is read as
+            mappings, a corpus partition by partition. A matrix holds counts, documents by terms.
         text, words, counts : str, optional
-            Fields of the mappings that hold the text, or the words and their counts. By default those of the
-            documents trained on, else "text", "words" and "counts".
+            Fields of the mappings that hold the text, or the words and their counts. By default those of the training
+            documents, else "text", "words" and "counts".
         terms : iterable of str, optional
-            Terms of the columns of a matrix, which are matched by name; those of a DataFrame are its columns. Without, the
-            columns must be the model's.
+            Terms of the columns of a matrix, to match by name; those of a DataFrame are its columns. By default the columns
+            must be the model's.
         realign : bool, default False
             Match the terms of a corpus by name where its vocabulary is not the model's.
         covariates : mapping of str to array-like, optional
@@ -310,17 +261,16 @@ class Model:
             and documents that are mappings, hold their own.
         documents : array-like, optional
             Documents of a corpus to predict: a boolean mask of all of them, or their row numbers, as in :func:`dslda.train`.
-            Row numbers are a set: results come in the order of the corpus, whatever theirs. Partitions without any of
-            these documents are not read.
+            Results come in the order of the corpus, whatever the order of the row numbers. Partitions without any of these
+            documents are not read.
 
         Returns
         -------
         ndarray of float64, or of str for a response of classes, shape (n_documents,)
-            One value a document, in their order: the expected response, or the most probable class. For a binomial response
-            it is the probability of the second class, or the expected successes where there are trials. A document without a
-            known word gets the base rate, which is the mean response of training adjusted for covariates and exposure;
-            :meth:`score_table` flags it. The value is NaN or None where a covariate is missing, or has a level that training
-            did not see.
+            The expected response of each document, or its most probable class. For a binomial response it is the probability
+            of the second class, or the expected successes where there are trials. A document without a known word gets the
+            base rate, the mean response of training adjusted for covariates and exposure; :meth:`score_table` flags it. The
+            value is NaN or None where a covariate is missing, or has a level that training did not see.
 
         Warns
         -----
@@ -376,9 +326,9 @@ class Model:
         Returns
         -------
         ndarray of float64, shape (n_documents, n_topics)
-            Posterior means of theta; rows sum to 1. Predictions rest on other numbers, the shares of the known words by
-            topic, which :meth:`contributions` multiplies with the coefficients. With N known words and `doc_topic_prior`
-            alpha these shares are ``(proportions * (N + alpha.sum()) - alpha) / N``.
+            Posterior means of theta; rows sum to 1. Predictions rest on the shares of the known words by topic, which
+            :meth:`contributions` multiplies with the coefficients. With N known words and `doc_topic_prior` alpha these
+            shares are ``(proportions * (N + alpha.sum()) - alpha) / N``.
         """
         parts = self._predictions(data, **options)
         return np.concatenate([np.zeros((0, self.n_topics)), *(p.topic_proportions for p in parts)])
@@ -392,16 +342,16 @@ class Model:
         ----------
         data
         ids : iterable of str, optional
-            Identifiers of all documents of `data`, also where `documents` chooses some. By default those of the corpus, or of
-            the field that the training records had them in; else their positions.
+            Identifiers of all documents of `data`, also where `documents` chooses some. By default those of the corpus, or
+            those in the field that held them in training; else positions.
 
         Returns
         -------
         pyarrow.Table
             One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the model does not know;
             :class:`~dslda.prediction.results.Predictions` defines a token), `flag` ("empty", "no_known_word", "not_converged"
-            or ""), `probability_<class>` for each class or level of the response, and `topic_0`, `topic_1`, ... as
-            :meth:`transform` gives them (docs/scoring.md shows the way from these to the predictions).
+            or ""), `probability_<class>` for each class or level of the response, and `topic_0`, `topic_1`, ... as in
+            :meth:`transform` (docs/scoring.md computes predictions from them).
         """
         import pyarrow as pa
 
@@ -428,13 +378,12 @@ class Model:
         Returns
         -------
         pyarrow.Table
-            One row a document: `id`, `linear_predictor` in the units of the coefficients, and its summands. These are
+            One row a document: `id`, `linear_predictor` in the units of the coefficients, and its summands:
             `topic_0`, `topic_1`, ..., the coefficient of a topic times its share in the document's known words;
             `covariate_<name>`, the coefficient of a covariate times its distance from the average, summed over all levels of
-            a categorical one; and `log_exposure`. With the identity link the sum is the prediction; with others the
-            prediction also averages over the uncertainty of the words' topics (docs/families.md). For a document without a
-            known word the topics are null, and `linear_predictor` is that of the base rate; for one without a prediction
-            everything but topics is null.
+            a categorical one; and `log_exposure`. With the identity link the sum is the prediction; with other links the
+            prediction also averages over the uncertainty of the words' topics (docs/families.md). A document without a known
+            word has null topics and the `linear_predictor` of the base rate; one without a prediction has only topics.
 
         Raises
         ------
@@ -444,7 +393,7 @@ class Model:
         import pyarrow as pa
 
         check_is_a_sum(self.record)
-        parts = counted_documents(data, self.record, **options)
+        parts = self._counted(data, **options)
         return pa.concat_tables(
             contributions(self.scoring_record, counted, doc_id)
             for counted, doc_id in ((no_documents(), ()), *parts)
@@ -465,13 +414,13 @@ class Model:
         -------
         float
             Over documents with a response and a prediction: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2,
-            or, where :meth:`predict` gives classes, the share of right ones. Durations that were cut off count as they are:
-            leave them out, as NaN in `y`.
+            or the accuracy where :meth:`predict` gives classes. Durations that were cut off count as complete: leave them
+            out, as NaN in `y`.
 
         Raises
         ------
         InputError
-            A response is no number, or none of the classes; or `y` is left out and the documents have none.
+            A response is no number or class of the model; or `y` is left out and the documents have none.
         """
         if y is None:
             if isinstance(data, Corpus) and self.response is not None:
@@ -493,16 +442,14 @@ class Model:
     def training_topic_proportions(
         self, data: Any, y: ArrayLike, **options: Unpack[PredictOptions]
     ) -> NDArray[np.float64]:
-        """Topic proportions given words AND response, as the E-step of training has them.
+        """Topic proportions given words AND response, as in the E-step of training.
 
-        Not for judging predictions: these proportions have seen the response. See :meth:`transform` for those
-        that have not.
+        They have seen the response, so they cannot judge predictions; :meth:`transform` gives those that have not.
 
         Parameters
         ----------
         data
-            Documents as in :meth:`predict`, with its options. The event of a duration comes with the covariates, and is 1
-            without.
+            Documents as in :meth:`predict`, with its options. The event of a duration is among the covariates, 1 by default.
         y : array-like of float or str, shape (n_documents,)
             Responses as in :meth:`score`.
 
@@ -510,7 +457,7 @@ class Model:
         -------
         ndarray of float64, shape (n_documents, n_topics)
         """
-        counted = [block for block, _ in counted_documents(data, self.record, **options)]
+        counted = [block for block, _ in self._counted(data, **options)]
         chosen = _chosen(data, options, sum(documents.block.n_documents for documents in counted))
         observed = observed_responses(y, self.record, len(chosen))[chosen]
         return training_proportions(self.scoring_record, counted, observed)
@@ -529,7 +476,7 @@ class Model:
         path : str or path
             Local directory, usually ``name.model``, or any fsspec URL.
         overwrite : bool, default False
-            Replace a model at `path`, but never anything else.
+            Replace a model at `path`, never anything else.
         storage_options : mapping, optional
             For the fsspec file system.
 
@@ -554,7 +501,7 @@ class Model:
         )
 
     def _reported(self, data: Any, **options: Unpack[PredictOptions]) -> list[Predictions]:
-        """Predictions, with a warning of documents that have none."""
+        """Predictions, with a warning about documents without."""
         parts = list(self._predictions(data, **options))
         flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
@@ -568,13 +515,19 @@ class Model:
             )
         return parts
 
+    def _counted(
+        self, data: Any, **options: Unpack[PredictOptions]
+    ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
+        check_keywords(Model.predict, options, known=PredictOptions.__annotations__, other_names={})
+        return counted_documents(data, self.record, **options)
+
     def _predictions(self, data: Any, **options: Unpack[PredictOptions]) -> Iterator[Predictions]:
-        for counted, doc_id in counted_documents(data, self.record, **options):
+        for counted, doc_id in self._counted(data, **options):
             yield predict_block(self.scoring_record, counted, doc_id)
 
 
 def _chosen(data: Any, options: PredictOptions, n_predicted: int) -> NDArray[np.bool_]:
-    """A mask, over all documents of `data`, of those that were predicted."""
+    """Mask of the predicted documents, over all documents of `data`."""
     documents = options.get("documents")
     if documents is None:
         return np.ones(n_predicted, dtype=np.bool_)
@@ -600,6 +553,6 @@ def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, An
     InputError
         There is nothing at `path`.
     FormatError
-        It is not a model, damaged, or of a version this release cannot read.
+        It is no model, or is damaged or of a version that this release cannot read.
     """
     return Model(read_model(path, storage_options=storage_options))

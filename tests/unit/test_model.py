@@ -208,6 +208,12 @@ def test_a_corpus_with_another_vocabulary_is_refused_unless_realigned(
     assert model.score(corpus, y, realign=True) == model.score(counts, y)
 
 
+@pytest.mark.parametrize("method", ["predict_proba", "transform", "score_table", "contributions"])
+def test_a_keyword_that_no_prediction_has_is_refused(model: Model, method: str) -> None:
+    with pytest.raises(TypeError, match=r"has no keyword 'realigned' \(write realign=\)"):
+        getattr(model, method)(["good"], realigned=True)
+
+
 def test_a_corpus_is_read_one_partition_at_a_time(model: Model, corpus: Corpus) -> None:
     tables = model.score_tables(corpus, realign=True)
     assert [t.num_rows for t in tables] == [p.n_documents for p in corpus.partitions]
