@@ -1,8 +1,8 @@
 """Writing and reading a checkpoint: what EM needs to go on (specified in docs/formats.md).
 
 A checkpoint is replaced many times while a fit runs, and the process may be killed at any moment. So its arrays lie in a
-group with a unique name, and the manifest that names the group makes it *the* checkpoint. The manifest is one file, which is
-replaced as a whole, so that a reader finds the old checkpoint or the new one.
+group with a unique name, and the manifest names the group of *the* checkpoint. The manifest is one file, which is replaced as
+a whole, so that a reader finds the old checkpoint or the new one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
 from dslda.storage.errors import reaching
 from dslda.storage.location import METADATA, Location, check_not_in_store
-from dslda.storage.lock import LOCK_INSIDE, UNLOCKED, Lock, only_writer
+from dslda.storage.lock import LOCK_INSIDE, UNLOCKED, only_writer
 from dslda.storage.output import check_writable, flush, replace_file, writing
 from dslda.storage.typed_json import (
     PositiveCount,
@@ -55,8 +54,8 @@ class CheckpointRecord:
     Attributes
     ----------
     parameters : mapping of str to ndarray of float64
-        The fields of :class:`~dslda.variational.parameters.Parameters` for the next iteration, without empty ones. `topics`
-        has shape (V, K) as there; a model stores the transpose, which would take a copy here.
+        The non-empty fields of :class:`~dslda.variational.parameters.Parameters` for the next iteration. `topics` has shape
+        (V, K) as there; the transpose, which a model stores, would take a copy.
     trace : mapping of str to ndarray of float64, shape (n_iterations,)
         Measurements of each complete iteration, at least one.
     fit : mapping
@@ -85,34 +84,24 @@ class _CheckpointManifest(msgspec.Struct, frozen=True):
 
 
 class CheckpointStore:
-    """The place of a checkpoint that one fit reads and writes.
+    """The place of a checkpoint that one fit reads and writes: a local directory, made with its parents, or an fsspec URL."""
 
-    Parameters
-    ----------
-    path : str or path
-        Local directory or fsspec URL; a missing local parent directory is made.
-    lock : Lock
-        On the place.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], lock: Lock = UNLOCKED) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._location = Location.of(path)
-        self._lock = lock
+        self.url = self._location.url
+        self._lock = UNLOCKED
         # the manifests that may be here although no other fit writes
         self._known: set[str | None] = {None}
 
-    @property
-    def url(self) -> str:
-        """The absolute path or URL."""
-        return self._location.url
-
-    def alone(self) -> AbstractContextManager[Lock]:
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
         """Keep other fits from this place, from :meth:`check` to the last :meth:`write`.
 
-        Of two fits that begin in the same moment neither could see the other by its files, and each would remove what the
-        other has just written. Yields and raises as :func:`~dslda.storage.lock.only_writer` does.
+        Two fits that begin at the same moment could not see each other by their files, and each would remove the other's.
+        Raises as :func:`~dslda.storage.lock.only_writer`.
         """
-        return only_writer(self._location, inside=True)
+        with only_writer(self._location, inside=True) as self._lock:
+            yield
 
     def check(self, *, resume: bool, overwrite: bool) -> None:
         """Refuse a place that cannot be used, before the long work.
@@ -120,9 +109,9 @@ class CheckpointStore:
         Raises
         ------
         OutputExistsError
-            Something is there that is no checkpoint, or one is and neither `resume` nor `overwrite` is set.
+            Something is there that is no checkpoint, or is one and neither `resume` nor `overwrite` is set.
         FormatError
-            A checkpoint is there to be resumed, and is damaged or of another version.
+            The checkpoint to resume is damaged or of another version.
         InputError
             Nothing can be written there, or it is inside a corpus, model or other checkpoint.
         """
@@ -139,26 +128,25 @@ class CheckpointStore:
                     "choose another path",
                 ),
             )
-        # the checkpoint that is there is replaced by what is written inside
+        # an existing checkpoint is replaced from inside
         check_writable(self._location if manifest is None else self._location.child(METADATA))
         self._known = {None if manifest is None else _identity(manifest)}
 
     def read(self) -> CheckpointRecord | None:
         """Read the checkpoint, None if there is none yet; errors as :func:`read_checkpoint`."""
-        manifest = self._manifest()
-        if manifest is None:
+        if self._manifest() is None:
             return None
         record, identity = _read(self._location)
         self._known = {identity}
         return record
 
     def write(self, record: CheckpointRecord) -> None:
-        """Replace the checkpoint before.
+        """Replace the checkpoint.
 
         Raises
         ------
         OutputError
-            It cannot be written, and the one before is still there; or another fit has written here meanwhile.
+            It cannot be written, and the previous one is still there; or another fit has written here meanwhile.
         """
         import zarr
 
@@ -174,10 +162,20 @@ class CheckpointStore:
             with writing(self.url):
                 self._check_owner()  # before the large arrays are written in vain
                 stored = zarr.create_group(group.store(read_only=False), zarr_format=3)
-                arrays = _arrays(record)
+                arrays = {**record.parameters, TRACE: np.column_stack(list(record.trace.values()))}
                 for array_name, array in arrays.items():
                     write_array(stored, array_name, array)
-                attributes = _attributes(record, arrays, name)
+                attributes = with_checksum(
+                    {
+                        "encoding-type": ENCODING_TYPE,
+                        "encoding-version": ENCODING_VERSION,
+                        "iterations": record.n_iterations,
+                        "state": name,
+                        "fit": dict(record.fit),
+                        "trace": list(record.trace),
+                        "arrays": entries(arrays),
+                    }
+                )
                 self._check_owner()
                 self._known.add(_identity(attributes))  # an interrupt may come right after the commit
                 self._commit(group, attributes)
@@ -191,7 +189,7 @@ class CheckpointStore:
         self._remove_all_but(name)
 
     def _manifest(self) -> dict[str, Any] | None:
-        """Attributes of the checkpoint; None where there is nothing, or only a first write that was cut short.
+        """Attributes of the checkpoint; None where there is nothing but, at most, a first write that was cut short.
 
         Raises
         ------
@@ -201,10 +199,11 @@ class CheckpointStore:
         try:
             attributes = self._location.read_attributes()
         except (FormatError, InputError) as error:
-            if all(STATE.fullmatch(entry) for entry in self._entries()):
+            are_states = [STATE.fullmatch(entry) is not None for entry in self._entries()]
+            if all(are_states):
                 return None
-            if isinstance(error, FormatError) and any(STATE.fullmatch(entry) for entry in self._entries()):
-                raise  # ours, with a manifest that is damaged
+            if isinstance(error, FormatError) and any(are_states):
+                raise  # ours, with a damaged manifest
             attributes = {}
         if attributes.get("encoding-type") != ENCODING_TYPE:
             raise OutputExistsError(
@@ -214,7 +213,7 @@ class CheckpointStore:
         return attributes
 
     def _entries(self) -> list[str]:
-        """Names of everything here but the lock and manifests that were not finished."""
+        """Names of everything here but the lock and unfinished manifests."""
         fs, root = self._location.file_system()
         fs.invalidate_cache()
         with reaching(self.url):
@@ -239,7 +238,7 @@ class CheckpointStore:
     def _commit(self, group: Location, attributes: Mapping[str, Any]) -> None:
         """Replace the manifest, in one step."""
         metadata = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-        # on the disk before they are named there: a machine that loses power must not keep the name alone
+        # on the disk before the manifest names them: a machine that loses power must not keep only the name
         for folder, _, files in os.walk(group.url) if group.local else ():
             for file in files:
                 flush(os.path.join(folder, file))
@@ -248,7 +247,7 @@ class CheckpointStore:
         replace_file(self._location.child(METADATA), content, self.url)
 
     def _remove_all_but(self, name: str) -> None:
-        """Remove the state before, and what writes that were killed have left."""
+        """Remove the previous state, and what killed writes have left."""
         with contextlib.suppress(Exception):  # rights to write need not be rights to remove
             for entry in self._location.entries():
                 if (STATE.fullmatch(entry) and entry != name) or UNFINISHED.fullmatch(entry):
@@ -263,22 +262,22 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointRecord:
     InputError
         There is nothing at `path`.
     FormatError
-        It is not a checkpoint, damaged, truncated, or of a version this release cannot read.
+        It is no checkpoint, or is damaged, truncated, or of a version that this release cannot read.
     """
     return _read(Location.of(path))[0]
 
 
 def _read(location: Location) -> tuple[CheckpointRecord, str]:
-    attempt = 1
+    attempt = 0
     while True:
+        attempt += 1
         data = location.read_attributes()
         _check_manifest(data, location.url)
         try:
             return _record(location, data), _identity(data)
         except FormatError:
             # a running fit may have replaced it
-            attempt += 1
-            if attempt > READ_ATTEMPTS or _identity(location.read_attributes()) == _identity(data):
+            if attempt == READ_ATTEMPTS or _identity(location.read_attributes()) == _identity(data):
                 raise
 
 
@@ -302,25 +301,6 @@ def _record(location: Location, data: Mapping[str, Any]) -> CheckpointRecord:
     return CheckpointRecord(arrays, columns, manifest.fit)
 
 
-def _arrays(record: CheckpointRecord) -> dict[str, NDArray[np.float64]]:
-    return {**record.parameters, TRACE: np.column_stack(list(record.trace.values()))}
-
-
-def _attributes(
-    record: CheckpointRecord, arrays: Mapping[str, NDArray[np.float64]], state: str
-) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "encoding-type": ENCODING_TYPE,
-        "encoding-version": ENCODING_VERSION,
-        "iterations": record.n_iterations,
-        "state": state,
-        "fit": dict(record.fit),
-        "trace": list(record.trace),
-        "arrays": entries(arrays),
-    }
-    return with_checksum(data)
-
-
 def _check_manifest(data: Mapping[str, Any], path: str) -> None:
     """Refuse what is not a complete, undamaged checkpoint of the version this release reads."""
     kind, version = data.get("encoding-type"), data.get("encoding-version")
@@ -342,5 +322,5 @@ def _check_manifest(data: Mapping[str, Any], path: str) -> None:
 
 
 def _identity(data: Mapping[str, Any]) -> str:
-    """Hash that tells one state of a checkpoint from another, damaged or not."""
+    """Hash of the state of a checkpoint, damaged or not."""
     return json_sha256(dict(data))

@@ -42,14 +42,7 @@ ENCODING_VERSION = "1"
 
 
 def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Group attributes of a model, with their checksum.
-
-    Parameters
-    ----------
-    record : ModelRecord
-    arrays : mapping
-        Shape, dtype and checksum of every array, by name.
-    """
+    """Group attributes of a model, with their checksum; `arrays` are the entries of every array."""
     data: dict[str, Any] = {
         "encoding-type": ENCODING_TYPE,
         "encoding-version": ENCODING_VERSION,
@@ -70,18 +63,16 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "fields": dict(record.fields),
         "corpus_sha256": record.corpus_hash,
         "versions": dict(record.versions),
-        "arrays": {name: dict(entry) for name, entry in arrays.items()},
+        "arrays": dict(arrays),
     }
     return with_checksum(data)
 
 
 def settings_to_json(spec: FitSpec) -> dict[str, Any]:
     """The settings of a fit as plain values, for models and checkpoints."""
-    # numpy scalars are accepted as settings but are no JSON
-    plain = {
-        name: value.item() if isinstance(value, np.generic) else value for name, value in asdict(spec).items()
-    }
-    return stored(plain)
+    # numpy scalars are valid settings but no JSON
+    values = asdict(spec)
+    return stored({n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()})
 
 
 class _StoredScaling(msgspec.Struct, frozen=True):
@@ -97,7 +88,7 @@ class _StoredCovariate(msgspec.Struct, frozen=True):
 
 
 class _StoredDesign(msgspec.Struct, frozen=True):
-    """A :class:`~dslda.variational.design.Design` without defaults: no field of it may get lost."""
+    """A :class:`~dslda.variational.design.Design` without defaults: none of its fields may get lost."""
 
     response: str
     scaling: _StoredScaling
@@ -139,8 +130,8 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_distinct("`classes`", self.classes or ())
-        for name, levels in self.levels.items():
-            check_distinct(f"`levels` of {name!r}", levels)
+        for name, names in self.levels.items():
+            check_distinct(f"`levels` of {name!r}", names)
         check_distinct("`trace`", self.trace)
         check_sorted("`too_frequent`", self.too_frequent)
         if self.settings.get("family") != self.family or not isinstance(
@@ -154,23 +145,16 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
         if not all(low < high for low, high in pairwise(self.design.classes or ())):
             raise ValueError(f"`classes` of `design` must rise, got {self.design.classes!r:.60}")
         for column in self.design.covariates:
-            n_levels = None if column.name not in self.levels else len(self.levels[column.name])
-            if (column.level is None) != (n_levels is None) or (
-                column.level is not None and n_levels is not None and column.level >= n_levels
-            ):
+            levels = self.levels.get(column.name)
+            if column.level not in ((None,) if levels is None else range(len(levels))):
                 raise ValueError(
                     f"`level` must be a position in the levels of {column.name!r}, got {column.level!r}"
                 )
 
     def record_fields(self, path: str) -> dict[str, Any]:
-        """The fields of a :class:`ModelRecord` that live in the attributes.
-
-        Raises
-        ------
-        FormatError
-        """
+        """The fields of a :class:`ModelRecord` that live in the attributes."""
         place = f"{path}: attributes"
-        # models of releases without the choice have the mode
+        # earlier releases had no choice
         settings = {"topic_estimation": "map"} | unstored(self.settings)
         try:
             spec = FitSpec(**{f.name: settings[f.name] for f in fields(FitSpec)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.persistence.training_profile import Reference
 from dslda.storage.typed_json import Count, Share
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
@@ -21,10 +20,9 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from dslda.families.base import Family
 
-__all__ = ["HeldOut", "Measure", "ModelRecord", "TrainingSummary"]
+__all__ = ["N_BINS", "BinCounts", "HeldOut", "ModelRecord", "Reference", "TrainingSummary"]
 
-
-Measure: TypeAlias = Literal["predictive_r2", "accuracy"]
+N_BINS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +41,13 @@ class HeldOut:
     """
 
     n_documents: Count
-    measure: Measure
+    measure: Literal["predictive_r2", "accuracy"]
     value: float
     standard_error: float | None = None
 
     @property
     def is_worse_than_mean(self) -> bool:
-        """Whether the mean of the documents would have been closer to them; False for classes."""
+        """True if the mean of the documents would have been closer to them; False for classes."""
         return self.measure == "predictive_r2" and self.value < 0.0
 
     @property
@@ -64,7 +62,7 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
-    """Documents of a fit, and how it ended.
+    """Documents of a fit, and how it ended. Models of earlier releases lack some fields, which are then None.
 
     Attributes
     ----------
@@ -79,16 +77,15 @@ class TrainingSummary:
     converged : bool
         EM stopped by its tolerance; see :meth:`~dslda.engine.em.EMState.has_settled`.
     interrupted : bool
-        EM was stopped by Ctrl-C or on request. Where neither holds, it stopped at its cap.
+        EM was stopped by Ctrl-C or on request. If it neither converged nor was interrupted, it stopped at its cap.
     oov_share : float or None
-        Share of the tokens that the vocabulary lacks, over all documents of the corpus, with those that were kept from
-        training. The share of documents scored later is compared with it. None for a matrix, for documents of positions in
-        a vocabulary, and in corpora and models of releases that did not keep it.
+        Share of the tokens that the vocabulary lacks, over all documents of the corpus, including those kept from training.
+        It is compared with the share of documents scored later. None for a matrix, and for documents of positions in a
+        vocabulary.
     new_share : float or None
         The same without terms that were left out as too frequent.
     held_out : HeldOut or None
-        None where no document was kept from training or nothing can be measured on those that were, and in models of
-        releases that did not keep it.
+        None where no document was kept from training, or nothing can be measured on those.
     """
 
     n_documents: Count
@@ -105,8 +102,91 @@ class TrainingSummary:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """Profile of known documents by their own model, made without their responses, to compare later documents with.
+
+    Attributes
+    ----------
+    prediction_borders : ndarray of float64, shape (9,), or (0,) for a response of classes
+        Deciles of the predictions.
+    prediction_counts : ndarray of int64, shape (10,), or (C,) for a response of classes
+        Documents in each bin, which includes its lower border; or documents predicted to be of each class.
+    topic_borders : ndarray of float64, shape (K, 9)
+    topic_counts : ndarray of int64, shape (K, 10)
+    topic_means : ndarray of float64, shape (K,)
+        Mean topic proportions.
+    residuals : ndarray of float64, shape (2,), or None
+        Bounds of response minus prediction, in the user's units, for 90% of the documents kept from training. None where
+        there were too few, or the scatter of the family depends on the level.
+    classes : tuple of str
+    of_training : bool
+        The documents are those trained on. False where enough were kept from training: these are better, since a model fits
+        its training documents more closely than new ones.
+    """
+
+    LEFT_OUT: ClassVar[float] = 0.05
+    """Share of responses below an interval, and share above."""
+
+    prediction_borders: NDArray[np.float64]
+    prediction_counts: NDArray[np.int64]
+    topic_borders: NDArray[np.float64]
+    topic_counts: NDArray[np.int64]
+    topic_means: NDArray[np.float64]
+    residuals: NDArray[np.float64] | None = None
+    classes: tuple[str, ...] = ()
+    of_training: bool = True
+
+    @property
+    def of_which(self) -> str:
+        """The documents, in words."""
+        return "trained on" if self.of_training else "kept from training"
+
+    def no_counts(self) -> BinCounts:
+        """Counts of zero documents in these bins."""
+        return BinCounts(np.zeros_like(self.prediction_counts), np.zeros_like(self.topic_counts))
+
+
+@dataclass(slots=True, eq=False)
+class BinCounts:
+    """Numbers of documents in the bins of a reference.
+
+    Attributes
+    ----------
+    predictions : ndarray of int64, shape (10,) or (C,)
+    topics : ndarray of int64, shape (K, 10)
+    """
+
+    predictions: NDArray[np.int64]
+    topics: NDArray[np.int64]
+
+    def add(self, reference: Reference, predictions: NDArray[Any], proportions: NDArray[np.float64]) -> None:
+        """Count documents; those without a prediction only among the topics."""
+        if reference.classes:
+            for c, name in enumerate(reference.classes):
+                self.predictions[c] += np.count_nonzero(predictions == name)
+        else:
+            finite = predictions[~np.isnan(predictions)]
+            self.predictions += _counted(reference.prediction_borders, finite)
+        for k, borders in enumerate(reference.topic_borders):
+            self.topics[k] += _counted(borders, proportions[:, k])
+
+    def add_json(self, data: Mapping[str, Any]) -> None:
+        """Add counts from :meth:`to_json`."""
+        self.predictions += np.array(data["predictions"], dtype=np.int64)
+        self.topics += np.array(data["topics"], dtype=np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as lists."""
+        return {"predictions": self.predictions.tolist(), "topics": self.topics.tolist()}
+
+
+def _counted(borders: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.bincount(np.searchsorted(borders, values, side="right"), minlength=len(borders) + 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ModelRecord:
-    """A fitted model without behaviour.
+    """A fitted model without behaviour. Models of earlier releases lack some fields, which are then None or empty.
 
     Attributes
     ----------
@@ -129,8 +209,7 @@ class ModelRecord:
     text_settings : TextSettings or None
         How texts become counts; None where the documents were counts.
     too_frequent : tuple of str
-        Terms that ingestion left out as too frequent, sorted: they are no new words in documents scored later. Empty in
-        models of releases that did not keep them.
+        Terms that ingestion left out as too frequent, sorted: they are not new words in documents scored later.
     fields : mapping of str to str
         Fields of the training records by their use: "text", "words", "counts", "id". Predictions look there first.
     corpus_hash : str or None
@@ -142,15 +221,15 @@ class ModelRecord:
     levels : mapping of str to tuple of str
         Names of the levels of categorical covariates.
     prevalence : ndarray of float64, shape (K,), or None
-        Share of the training tokens in each topic by the last E-step; None in models of releases that did not keep it.
+        Share of the training tokens in each topic by the last E-step.
     base : ndarray of float64, shape (1,), or (C,) for a response of classes, or None
         Linear predictor, on the scale of the fit, of a document without known words and with average covariates: see
-        :mod:`dslda.training.base_rate`. None where it is not known; the linear predictor of the prior's mean replaces it.
+        :func:`dslda.training.diagnostics.base_predictor`. None where it is unknown; that of the prior's mean replaces it.
     pearson : ndarray of float64, shape (2,), or None
         Pearson's X2 of the responses in the last E-step, and its degrees of freedom: the sum of the documents' weights minus
-        the number of coefficients. None where the family does not need it, and in models of releases that did not keep it.
+        the number of coefficients. None where the family does not need it.
     reference : Reference or None
-        Profile that documents scored later are compared with; None in models of releases that did not keep it.
+        Profile to compare documents scored later with.
     checksum : str or None
         Checksum of the manifest that the model was read from; None where it was not read.
     """
@@ -180,7 +259,7 @@ class ModelRecord:
     @property
     def family(self) -> Family:
         """The response family, with its options."""
-        # families load a compiler, which nobody needs who only reads a model
+        # families load a compiler, which reading a model does not need
         from dslda.families.registry import get_family
 
         return get_family(self.spec.family, self.spec.family_options)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.model_manifest import ENCODING_TYPE, ModelManifest, read_manifest, to_json
-from dslda.persistence.model_record import ModelRecord
-from dslda.persistence.training_profile import N_BINS, Reference
+from dslda.persistence.model_record import N_BINS, ModelRecord, Reference
 from dslda.storage.location import Location, check_output, move_into_place
 from dslda.storage.output import check_writable, report_leftovers, writing
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
@@ -25,6 +24,8 @@ __all__ = ["check_model_output", "model_checksum", "read_model", "write_model"]
 
 REMEDY = ("copy it again", "train again")
 
+TINY = float(np.finfo(np.float64).tiny)
+
 
 def check_model_output(
     path: str | os.PathLike[str], *, overwrite: bool, storage_options: Mapping[str, Any] | None = None
@@ -34,7 +35,7 @@ def check_model_output(
     Raises
     ------
     OutputExistsError
-        Something is there and is no model, or is one and `overwrite` is False.
+        Something is there that is no model, or is one and `overwrite` is False.
     InputError
         Nothing can be written there.
     """
@@ -50,22 +51,9 @@ def write_model(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a model under a temporary name and move it into place.
+    """Write a model under a temporary name and move it into place; returns the absolute path or URL.
 
-    Parameters
-    ----------
-    record : ModelRecord
-    path : str or path
-        Local directory or fsspec URL; a missing local parent directory is made.
-    overwrite : bool, default False
-        Replace a model that is there.
-    storage_options : mapping, optional
-        For the fsspec file system.
-
-    Returns
-    -------
-    str
-        The absolute path or URL.
+    Parameters are those of :meth:`dslda.model.Model.save`; a missing local parent directory is made.
 
     Raises
     ------
@@ -104,7 +92,7 @@ def write_model(
 
 
 def model_checksum(record: ModelRecord) -> str:
-    """Checksum of the manifest that the model was read from, or of the one that it would be written with."""
+    """Checksum of the manifest that the model was read from, or would be written with."""
     if record.checksum is not None:
         return record.checksum
     return str(to_json(record, entries(_arrays(record)))[MANIFEST_CHECKSUM])
@@ -120,19 +108,19 @@ def read_model(
     InputError
         There is nothing at `path`.
     FormatError
-        It is not a model, damaged, truncated, or of a version this release cannot read.
+        It is no model, or is damaged, truncated, or of a version that this release cannot read.
     """
     location = Location.of(path, storage_options)
     manifest = read_manifest(location.read_attributes(), location.url)
-    stored = _ModelArrays(location.url, read_arrays(location, manifest.arrays, remedy=REMEDY))
+    arrays = read_arrays(location, manifest.arrays, remedy=REMEDY)
+    stored = _ModelArrays(location.url, arrays)
     fields = manifest.record_fields(location.url)
     n_topics, classes = manifest.n_topics, manifest.classes
     n_covariates = len(fields["design"].covariates)
     n = n_topics + n_covariates
     per_class: tuple[int, ...] = ()
     if classes is not None:
-        eta = stored.arrays.get("eta")
-        if eta is not None and eta.ndim == 2:
+        if "eta" in arrays and arrays["eta"].ndim == 2:
             per_class = (len(classes),)
         elif len(classes) != 2:
             raise FormatError(
@@ -140,25 +128,25 @@ def read_model(
                 place=location.url,
                 remedy="train again",
             )
-    tiny = float(np.finfo(np.float64).tiny)
     topics = np.ascontiguousarray(stored.take("topics", (n_topics, manifest.n_terms), least=0.0).T)
     topics.setflags(write=False)
-    delta = stored.arrays.get("delta")
     return ModelRecord(
         parameters=Parameters(
             topics=topics,
-            alpha=stored.take("alpha", (n_topics,), least=tiny),
+            alpha=stored.take("alpha", (n_topics,), least=TINY),
             eta=stored.take("eta", (n_topics, *per_class), least=-np.inf),
-            delta=np.zeros(0) if delta is None else stored.take("delta", delta.shape[:1], least=-np.inf),
+            delta=stored.take("delta", arrays["delta"].shape[:1], least=-np.inf)
+            if "delta" in arrays
+            else np.zeros(0),
             zeta=stored.take("zeta", (n_covariates, *per_class), least=-np.inf)
             if n_covariates
             else np.zeros((0, *per_class)),
-            concentration=stored.take("concentration", (n_topics,), least=tiny)
+            concentration=stored.take("concentration", (n_topics,), least=TINY)
             if fields["spec"].topic_estimation == "variational"
             else None,
         ),
         covariance=stored.optional("covariance", (*per_class, n, n)),
-        vocabulary=_vocabulary(stored.arrays, manifest, location.url),
+        vocabulary=_vocabulary(arrays, manifest, location.url),
         prevalence=stored.optional("prevalence", (n_topics,)),
         base=stored.optional("base", per_class or (1,)),
         pearson=stored.optional("pearson", (2,)),
@@ -170,29 +158,41 @@ def read_model(
 
 def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     """Every array of the directory, by name."""
-    arrays: dict[str, NDArray[Any]] = {
-        "topics": np.ascontiguousarray(record.parameters.topics.T, dtype=np.float64),
-        "alpha": np.asarray(record.parameters.alpha, dtype=np.float64),
-        "eta": np.asarray(record.parameters.eta, dtype=np.float64),
+    parameters, reference, vocabulary = record.parameters, record.reference, record.vocabulary
+    floats: dict[str, ArrayLike | None] = {
+        "topics": parameters.topics.T,
+        "alpha": parameters.alpha,
+        "eta": parameters.eta,
+        # zarr has no chunks without a side
+        "delta": parameters.delta if parameters.delta.size else None,
+        "zeta": parameters.zeta if parameters.zeta.size else None,
+        "concentration": parameters.concentration,
+        "covariance": record.covariance,
+        "prevalence": record.prevalence,
+        "base": record.base,
+        "pearson": record.pearson,
     }
-    # zarr has no chunks without a side
-    for name in ("delta", "zeta"):
-        values = np.asarray(getattr(record.parameters, name), dtype=np.float64)
-        if values.size:
-            arrays[name] = values
-    if record.parameters.concentration is not None:
-        arrays["concentration"] = np.asarray(record.parameters.concentration, dtype=np.float64)
-    if record.covariance is not None:
-        arrays["covariance"] = np.asarray(record.covariance, dtype=np.float64)
-    for name in ("prevalence", "base", "pearson"):
-        if (values := getattr(record, name)) is not None:
-            arrays[name] = np.asarray(values, dtype=np.float64)
-    if record.reference is not None:
-        arrays |= {f"reference_{name}": values for name, values in record.reference.arrays().items()}
-    if record.vocabulary is not None:
-        arrays["vocabulary"], arrays["vocabulary_offsets"] = record.vocabulary.to_bytes()
-        if record.vocabulary.document_frequency is not None:
-            arrays["document_frequency"] = record.vocabulary.document_frequency
+    if reference is not None:
+        floats |= {
+            "reference_prediction_counts": reference.prediction_counts,
+            "reference_topic_borders": reference.topic_borders,
+            "reference_topic_counts": reference.topic_counts,
+            "reference_topic_means": reference.topic_means,
+            "reference_of_training": [reference.of_training],
+            "reference_prediction_borders": reference.prediction_borders
+            if reference.prediction_borders.size
+            else None,
+            "reference_residuals": reference.residuals,
+        }
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.ascontiguousarray(values, dtype=np.float64)
+        for name, values in floats.items()
+        if values is not None
+    }
+    if vocabulary is not None:
+        arrays["vocabulary"], arrays["vocabulary_offsets"] = vocabulary.to_bytes()
+        if vocabulary.document_frequency is not None:
+            arrays["document_frequency"] = vocabulary.document_frequency
     if record.trace:
         arrays["trace"] = np.column_stack([np.asarray(v, dtype=np.float64) for v in record.trace.values()])
     return arrays
@@ -200,14 +200,7 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _ModelArrays:
-    """The arrays of a model as read.
-
-    Attributes
-    ----------
-    url : str
-        Of the model, for messages.
-    arrays : mapping of str to ndarray
-    """
+    """The arrays of the model at a URL."""
 
     url: str
     arrays: Mapping[str, NDArray[Any]]
@@ -220,40 +213,33 @@ class _ModelArrays:
                 f"array {name!r} must be float64 of shape {shape}", place=self.url, remedy="train again"
             )
         if least is not None and not (np.isfinite(array).all() and array.min(initial=np.inf) >= least):
-            raise self.damaged(name)
+            raise damaged(self.url, name, "has values that no model can have", REMEDY)
         array.setflags(write=False)
         return array
+
+    def counts(self, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """An array of whole numbers of at least 0."""
+        array = self.take(name, shape, least=0.0)
+        if (array != np.floor(array)).any():
+            raise damaged(self.url, name, "has values that no model can have", REMEDY)
+        return array.astype(np.int64)
 
     def optional(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
         """The same, None where the model has none."""
         return self.take(name, shape) if name in self.arrays else None
 
-    def damaged(self, name: str) -> FormatError:
-        """The error of values that no model can have."""
-        return damaged(self.url, name, "has values that no model can have", REMEDY)
-
 
 def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | None) -> Reference | None:
-    """Documents that later ones are compared with; None in models of releases that kept none."""
+    """The profile of the training documents; None in models of releases that kept none."""
     if "reference_topic_counts" not in stored.arrays:
         return None
     borders = stored.optional("reference_prediction_borders", (N_BINS - 1,))
     names = (classes or ()) if borders is None else ()
-    counts = {
-        name: stored.take(f"reference_{name}", shape)
-        for name, shape in (
-            ("prediction_counts", (len(names) or N_BINS,)),
-            ("topic_counts", (n_topics, N_BINS)),
-        )
-    }
-    for name, values in counts.items():
-        if (values < 0).any() or (values != np.floor(values)).any():
-            raise stored.damaged(f"reference_{name}")
     return Reference(
         prediction_borders=np.zeros(0) if borders is None else borders,
-        prediction_counts=counts["prediction_counts"].astype(np.int64),
+        prediction_counts=stored.counts("reference_prediction_counts", (len(names) or N_BINS,)),
         topic_borders=stored.take("reference_topic_borders", (n_topics, N_BINS - 1)),
-        topic_counts=counts["topic_counts"].astype(np.int64),
+        topic_counts=stored.counts("reference_topic_counts", (n_topics, N_BINS)),
         topic_means=stored.take("reference_topic_means", (n_topics,)),
         residuals=stored.optional("reference_residuals", (2,)),
         classes=names,

@@ -10,18 +10,18 @@ from dslda.engine.data.response_survey import Survey
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.base import Family
 from dslda.families.registry import FAMILIES
-from dslda.training.training_set import Roles, TrainingSet
-from dslda.wording import number_of
+from dslda.training.training_set import ROLES, Roles, TrainingSet
+from dslda.wording import first_few, number_of
 
 __all__ = ["ROUNDING", "check_response", "check_roles", "check_values", "report_left_out"]
 
 ROUNDING = 1e-13
-"""Numbers whose range is a smaller fraction of their size differ in their last digits only."""
+"""Numbers whose range is a smaller fraction of their size differ only in their last digits."""
 
 SHOWN = 3
 """Documents that a message names."""
 
-# The dispersion is the square of the response's units: far inside what a double holds, the sums of many documents too.
+# The dispersion is in squared units of the response: a double must hold it, and sums of many documents.
 LOWEST_DEVIATION, HIGHEST_DEVIATION = 1e-100, 1e100
 
 RULES = {
@@ -34,79 +34,61 @@ RULES = {
 
 
 def check_response(training_set: TrainingSet) -> None:
-    """Refuse a response without anything to learn, or whose square no double can hold.
-
-    Raises
-    ------
-    InputError
-        It is missing everywhere, constant but for rounding, or its standard deviation is not from 1e-100 to 1e100.
-    """
-    what, summary = training_set.what, training_set.summary
+    """Refuse a response that is missing everywhere, constant but for rounding, or so large or small that squares overflow."""
+    response, summary = training_set.in_words, training_set.summary
     names = training_set.levels.get(training_set.column)
     if summary.n == 0:
         columns = ", ".join(map(repr, training_set.source.design.columns))
         raise InputError(
-            f"{what} is missing in all documents to train on{f' that have {columns}' if columns else ''}",
+            f"{response} is missing in all documents to train on{f' that have {columns}' if columns else ''}",
             remedy="it must be known in at least two",
         )
     low, high = summary.minimum, summary.maximum
     if low == high:
         raise InputError(
-            f"{what} must have at least two distinct values in the documents to train on, got "
+            f"{response} must have at least two distinct values in the documents to train on, got "
             f"{f'{low:g}' if names is None else repr(names[int(low)])} in all {summary.n:,} that have it; there is nothing "
             "to learn"
         )
     deviation = math.sqrt(summary.variance)
     if not LOWEST_DEVIATION <= deviation <= HIGHEST_DEVIATION:
         raise InputError(
-            f"{what} must have a standard deviation from {LOWEST_DEVIATION:g} to "
+            f"{response} must have a standard deviation from {LOWEST_DEVIATION:g} to "
             f"{HIGHEST_DEVIATION:g}, got {deviation:.3g} for values from {low:g} to {high:g}",
             remedy="give it in other units",
         )
     if high - low <= ROUNDING * max(abs(low), abs(high)):
         raise InputError(
-            f"{what} must differ between documents by more than rounding, got values from {low!r} to "
+            f"{response} must differ between documents by more than rounding, got values from {low!r} to "
             f"{high!r}",
             remedy="subtract a constant where it is computed",
         )
 
 
 def report_left_out(training_set: TrainingSet) -> None:
-    """Report the documents whose response is left out because they lack a covariate.
-
-    Warns
-    -----
-    DataWarning
-    """
-    columns = training_set.source.design.columns
-    lacking = {name: training_set.covariates[name].missing for name in columns}
-    rows = training_set.source.left_out() if any(lacking.values()) else []
+    """Warn of documents whose response is left out because they lack a covariate."""
+    source = training_set.source
+    lacking = {name: training_set.covariates[name].missing for name in source.design.columns}
+    rows = source.left_out() if any(lacking.values()) else []
     if not rows:
         return
-    summary = training_set.summary
-    shown = ", ".join(training_set.source.name_of(row) for row in rows[:SHOWN])
+    shown = first_few([source.name_of(row) for row in rows[: SHOWN + 1]], SHOWN)
     missing = ", ".join(f"{name!r} in {n:,}" for name, n in lacking.items() if n)
     warn(
         DataWarning(
-            f"{len(rows):,} of {number_of(len(rows) + summary.n, 'document')} with {training_set.what} lack "
-            f"a covariate (missing: {missing}): their response is left out, their words still count; the "
-            f"first: {shown}{', ...' if len(rows) > SHOWN else ''}",
+            f"{len(rows):,} of {number_of(len(rows) + training_set.summary.n, 'document')} with {training_set.in_words} lack "
+            f"a covariate (missing: {missing}): their response is left out, their words still count; the first: {shown}",
             remedy="fill it in to use them",
         )
     )
 
 
 def check_roles(family: Family, training_set: TrainingSet, roles: Roles) -> None:
-    """Refuse roles that the family cannot use, and columns of names for them.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse roles that the family cannot use, and columns of names for them."""
     if training_set.column in roles.columns:
         raise InputError(
             f"must be other columns than the response, got {training_set.column!r}",
-            parameter=("covariates", "weight", "exposure", "trials", "event"),
+            parameter=ROLES,
             remedy="new documents have no response to go by",
         )
     if roles.exposure is not None and not family.takes_exposure:
@@ -115,28 +97,22 @@ def check_roles(family: Family, training_set: TrainingSet, roles: Roles) -> None
             f"must be left out for family {family.name}; families with an exposure: {takers}",
             parameter="exposure",
         )
-    for role, named in (("trials", roles.trials), ("event", roles.event)):
-        if named is not None and family.auxiliary != role:
+    for role in ("trials", "event"):
+        if getattr(roles, role) is not None and family.auxiliary != role:
             takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.auxiliary == role))
             raise InputError(
                 f"must be left out for family {family.name}; it belongs to {takers}", parameter=role
             )
     for role, rule in RULES.items():
-        named = getattr(roles, role)
-        if named in training_set.levels and role != "event":
+        name = getattr(roles, role)
+        if name in training_set.levels and role != "event":
             raise InputError(
-                f"{named!r} must hold {rule}, got names", parameter=role, remedy="ingest it as a number"
+                f"{name!r} must hold {rule}, got names", parameter=role, remedy="ingest it as a number"
             )
 
 
 def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey: Survey) -> None:
-    """Refuse values that columns must not have.
-
-    Raises
-    ------
-    InputError
-        Naming the first document with such a value.
-    """
+    """Refuse values that columns must not have, and name the first document with one."""
     for role, rule in RULES.items():
         name = getattr(roles, role)
         if (wrong := survey.wrong.get(role)) is not None:
@@ -144,17 +120,17 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
             raise InputError(f"{name!r} must hold {rule}, got {wrong.value:g} in {where}", parameter=role)
         if role == "weight" and name is not None and not survey.moments[name].weight > 0.0:
             raise InputError(
-                f"{name!r} must be above 0 for some document with {training_set.what}, got 0 for all",
+                f"{name!r} must be above 0 for some document with {training_set.in_words}, got 0 for all",
                 parameter=role,
             )
         if role == "event" and name is not None and not survey.moments[name].maximum > 0.0:
             raise InputError(f"event {name!r} must be 1 for some document, got 0 for all")
-    what, column = training_set.what, training_set.column
+    response, column = training_set.in_words, training_set.column
     if not survey.moments[column].weight > 0.0:
-        raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
+        raise InputError(f"weights must be above 0 for some document with {response}, got 0 for all")
     if survey.moments[column].minimum == survey.moments[column].maximum:
         raise InputError(
-            f"{what} must have at least two distinct values or classes in documents with a weight "
+            f"{response} must have at least two distinct values or classes in documents with a weight "
             "above 0, got one; there is nothing to learn"
         )
     if (wrong := survey.wrong.get("response")) is None:
@@ -163,16 +139,16 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
     where = f"in {training_set.source.name_of(wrong.row)}"
     if not family.domain.contains(y).all():
         raise InputError(
-            f"{what} must be {family.domain} for family {family.name}, got {wrong.value:g} {where}",
+            f"{response} must be {family.domain} for family {family.name}, got {wrong.value:g} {where}",
             remedy=family.domain_remedy,
         )
     if family.auxiliary == "trials" and roles.trials is not None:
         raise InputError(
-            f"{what} must not exceed its trials {roles.trials!r}, got {wrong.value:g} of {wrong.auxiliary:g} {where}"
+            f"{response} must not exceed its trials {roles.trials!r}, got {wrong.value:g} of {wrong.auxiliary:g} {where}"
         )
     if family.auxiliary == "trials":
         raise InputError(
-            f"{what} must be 0 or 1 for family {family.name} without trials, got {wrong.value:g} {where}",
+            f"{response} must be 0 or 1 for family {family.name} without trials, got {wrong.value:g} {where}",
             remedy=("name the column of the trials with {trials=}", *family.domain_remedy),
         )
-    raise InputError(f"{what} must be one that family {family.name} takes, got {wrong.value:g} {where}")
+    raise InputError(f"{response} must be one that family {family.name} takes, got {wrong.value:g} {where}")

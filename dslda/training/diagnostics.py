@@ -1,4 +1,4 @@
-"""Diagnostics of a finished fit: did it learn anything, did it converge, can its coefficients be told apart."""
+"""Diagnostics of a finished fit: warnings, the uncertainty of its coefficients, and its base rate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize
 
 from dslda.engine.driver import FitResult
 from dslda.engine.executor import single_threaded_blas
@@ -20,6 +21,7 @@ from dslda.variational.statistics import SufficientStatistics
 from dslda.wording import number_of
 
 __all__ = [
+    "base_predictor",
     "check_learned",
     "covariance_of",
     "pearson_of",
@@ -32,13 +34,15 @@ __all__ = [
 logger = logging.getLogger("dslda.training")
 
 MANY_UNCONVERGED = 0.01
+FARTHEST = 2.0**40
+"""Linear predictor up to which one with a given mean is searched for."""
 ENTANGLED = 1e-10
-"""Eigenvalues below this fraction of the largest are directions that the data say nothing about."""
+"""Fraction of the largest eigenvalue below which the data say nothing about a direction."""
 TAKES_PART = 0.01
 """Smallest share of a covariate in such a direction that is more than rounding."""
 SEPARATED = 0.98
-"""Geometric mean of the probabilities of the observed classes above which the ridge alone sets the size of coefficients. It
-is for two even classes; the base rate alone predicts uneven ones as well, so their bound is higher."""
+"""Geometric mean of the probabilities of the observed classes above which only the ridge sets the size of coefficients: for
+two even classes. The base rate already predicts uneven ones well, so their bound is higher."""
 
 SCATTERED = 1.5
 """Pearson dispersion above which standard errors are too small by a fifth and more."""
@@ -46,18 +50,13 @@ SURE = 4.0
 """A warning needs a Pearson dispersion this many of its standard errors above 1."""
 
 
-def check_learned(statistics: SufficientStatistics, what: str) -> None:
-    """Refuse a fit in which no response counted.
-
-    Raises
-    ------
-    InputError
-    """
+def check_learned(statistics: SufficientStatistics, response: str) -> None:
+    """Refuse a fit in which no response counted."""
     if statistics.n_labelled > 0 and not statistics.labelled_weight > 0.0:
-        raise InputError(f"weights must be above 0 for some document with {what}, got 0 for all")
+        raise InputError(f"weights must be above 0 for some document with {response}, got 0 for all")
     if statistics.n_labelled == 0:
         raise InputError(
-            f"{what} must be known for a document that has a word of the vocabulary, got "
+            f"{response} must be known for a document that has a word of the vocabulary, got "
             f"{number_of(statistics.n_documents, 'document')}, {statistics.n_empty:,} of them without "
             "such a word; there is nothing to learn"
         )
@@ -91,7 +90,7 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
 def report_separation(
     statistics: SufficientStatistics,
     family: Family,
-    what: str,
+    response: str,
     *,
     rate: NDArray[np.float64],
     class_weight: Sequence[float] | None,
@@ -99,16 +98,7 @@ def report_separation(
     """Warn where topics separate the classes of the training documents almost perfectly.
 
     The likelihood then grows with the coefficients without end (Albert and Anderson 1984), and only the ridge stops them.
-
-    Parameters
-    ----------
-    statistics : SufficientStatistics
-    family : Family
-    what : str
-        The name of the response, for messages.
-    rate : ndarray of float64, shape (1,) or (C,)
-        Shares of the classes as `class_weight` weighs them; the second alone of two, or the mean of a trial.
-    class_weight : sequence of float, optional
+    `rate` are the shares of the classes by `class_weight`: all (C,), the second of two (1,), or the mean of a trial (1,).
     """
     if not family.has_classes:
         return
@@ -124,7 +114,7 @@ def report_separation(
                 "topics (and covariates) tell its classes apart all but perfectly in training (the class "
                 f"seen has a probability of {probability:.3f}, on geometric average): only the ridge keeps "
                 "the coefficients from growing without end, so read their signs and not their sizes",
-                place=what,
+                place=response,
                 remedy="a larger ridge makes them smaller",
             )
         )
@@ -133,33 +123,26 @@ def report_separation(
 def pearson_of(
     statistics: SufficientStatistics, family: Family, design: Design, n_topics: int
 ) -> NDArray[np.float64] | None:
-    """X2 of the responses and its degrees of freedom, as :class:`~dslda.persistence.model_record.ModelRecord` has them."""
+    """X2 and its degrees of freedom: :attr:`~dslda.persistence.model_record.ModelRecord.pearson`."""
     if not has_pearson(family, trials=design.trials):
         return None
     n_coefficients = n_topics + len(design.covariates)
     return np.array([statistics.pearson, statistics.pearson_weight - n_coefficients])
 
 
-def report_scatter(pearson: NDArray[np.float64] | None, family: Family, *, mean: float, what: str) -> None:
-    """Warn where responses scatter far more than the family allows for.
-
-    Parameters
-    ----------
-    pearson : ndarray of float64, shape (2,), or None
-    family : Family
-    mean : float
-        Of the responses. X2 of a Poisson count has the variance 2 + 1 / mu.
-    what : str
-        The name of the response, for messages.
-    """
+def report_scatter(
+    pearson: NDArray[np.float64] | None, family: Family, response: str, *, mean: float
+) -> None:
+    """Warn where responses, of this `mean`, scatter far more than the family allows for."""
     if pearson is None or not family.scatter_remedy or family.is_quasi or not pearson[1] > 0.0:
         return
     dispersion = float(pearson[0] / pearson[1])
+    # X2 of a Poisson count has the variance 2 + 1 / mu
     chance = math.sqrt((2.0 + 1.0 / mean) / float(pearson[1]))
     if dispersion > max(SCATTERED, 1.0 + SURE * chance):
         warn(
             DataWarning(
-                f"{what} scatters {dispersion:.3g} times as much as family {family.name} has it around what topics and "
+                f"{response} scatters {dispersion:.3g} times as much as family {family.name} allows around what topics and "
                 "covariates explain (Pearson dispersion): standard errors are too small by the factor "
                 f"{math.sqrt(dispersion):.2g}",
                 remedy=family.scatter_remedy,
@@ -172,7 +155,7 @@ def covariance_of(information: NDArray[np.float64]) -> NDArray[np.float64] | Non
     if information.ndim == 3:
         inverses = [covariance_of(block) for block in information]
         return None if any(one is None for one in inverses) else np.array(inverses)
-    # scaled to a unit diagonal, so that a rare topic is not taken for a singular direction
+    # scaled to a unit diagonal, so that a rare topic does not look like a singular direction
     diagonal = np.diagonal(information)
     if not (np.isfinite(information).all() and (diagonal > 0).all()):
         return None
@@ -188,16 +171,12 @@ def covariance_of(information: NDArray[np.float64]) -> NDArray[np.float64] | Non
 def report_entangled(information: NDArray[np.float64], design: Design) -> None:
     """Warn of covariates in a direction of the coefficients that the data leave open.
 
-    Parameters
-    ----------
-    information : ndarray of float64, shape (M, M) or (C, M, M)
-        That of the data alone, since a ridge makes every matrix regular.
-    design : Design
+    The information matrix, (M, M) or (C, M, M), is that of the data without the ridge, which makes every matrix regular.
     """
     names = [column.name for column in design.covariates]
     if not names:
         return
-    found: set[str] = set()
+    entangled: set[str] = set()
     for block in information if information.ndim == 3 else information[np.newaxis]:
         diagonal = np.diagonal(block)
         # a topic without words, or a level without documents, is a direction of its own
@@ -205,12 +184,53 @@ def report_entangled(information: NDArray[np.float64], design: Design) -> None:
         with single_threaded_blas():
             values, vectors = np.linalg.eigh(block * np.outer(scale, scale))
         parts = np.abs(vectors[-len(names) :, values <= ENTANGLED * values[-1]]).max(axis=1, initial=0.0)
-        found.update(name for name, part in zip(names, parts, strict=True) if part > TAKES_PART)
-    if entangled := [name for name in dict.fromkeys(names) if name in found]:
+        entangled.update(name for name, part in zip(names, parts, strict=True) if part > TAKES_PART)
+    if entangled:
+        shown = ", ".join(repr(name) for name in dict.fromkeys(names) if name in entangled)
         warn(
             DataWarning(
-                f"covariates {', '.join(map(repr, entangled))} cannot be told apart from each other or from "
+                f"covariates {shown} cannot be told apart from each other or from "
                 "the topics (one is a combination of the others): their coefficients are one choice of many",
                 remedy="leave one out",
             )
         )
+
+
+def base_predictor(
+    family: Family, rate: NDArray[np.float64], delta: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Linear predictor of a document without known words: the one whose mean is the mean response of training.
+
+    The prediction at the prior's mean of the topics is another number: links bend, and topics are not equally frequent.
+
+    Parameters
+    ----------
+    family : Family
+    rate : ndarray of float64, shape (1,), or (C,) for the shares of classes
+        The mean response, on the scale of the fit.
+    delta : ndarray of float64, shape (n_delta,)
+
+    Returns
+    -------
+    ndarray of float64, shape of `rate`, or None
+        None where no predictor has this mean.
+    """
+    if len(rate) > 1:
+        logarithms = np.log(rate)
+        centred: NDArray[np.float64] = logarithms - logarithms.mean()
+        return centred
+    nothing = np.zeros(1)
+
+    def excess(omega: float) -> float:
+        try:
+            return float(family.mean(np.array([omega]), nothing, delta)[0] - rate[0])
+        except InputError:  # a user's own family need not be finite this far out
+            return math.nan
+
+    end = 1.0
+    with np.errstate(all="ignore"):
+        while end <= FARTHEST:
+            if excess(-end) * excess(end) <= 0.0:
+                return np.array([optimize.brentq(excess, -end, end, xtol=1e-14)])
+            end *= 2.0
+    return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +22,10 @@ from dslda.exceptions import DataWarning, InputError, Note, warn
 from dslda.families.own import check_answers
 from dslda.model import Model
 from dslda.persistence.model_record import ModelRecord, TrainingSummary
-from dslda.training.base_rate import base_predictor
-from dslda.training.checkpoint import CheckpointOptions, FitCheckpoint, is_complete
+from dslda.training.checkpoint import FitCheckpoint
 from dslda.training.checks import check_response, report_left_out
 from dslda.training.diagnostics import (
+    base_predictor,
     check_learned,
     covariance_of,
     pearson_of,
@@ -41,7 +41,7 @@ from dslda.training.training_set import Roles, TrainingSet
 from dslda.variational.compiling import kernel_of
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import prior_precision
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -51,45 +51,24 @@ if TYPE_CHECKING:
     from dslda.engine.progress import FitProgress
     from dslda.families.base import Family
 
-__all__ = ["FitRequest", "fitted_model"]
+__all__ = ["fitted_model"]
 
 logger = logging.getLogger("dslda.training")
 
 LIBRARIES = ("numpy", "numba", "scipy", "zarr")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitRequest:
-    """A user's wishes about a fit, whatever form the documents have.
-
-    Attributes
-    ----------
-    family : str or Family
-        As the user names or gives it.
-    spec : FitSpec
-        The family's options are filled in later.
-    hold_out : float or None
-        Share of the documents to keep from training.
-    progress : FitProgress or None
-    checkpoint : CheckpointOptions or None
-    earlier : Model or None
-        The model that an earlier run of the fit has ended with.
-    """
-
-    family: str | Family
-    spec: FitSpec
-    hold_out: float | None
-    progress: FitProgress | None
-    checkpoint: CheckpointOptions | None
-    earlier: Model | None
-
-
 def fitted_model(
     training_set: TrainingSet,
     roles: Roles,
-    request: FitRequest,
     client_context: AbstractContextManager[Client | None],
     *,
+    family: str | Family,
+    spec: FitSpec,
+    hold_out: float | None,
+    progress: FitProgress | None,
+    checkpoint: FitCheckpoint | None,
+    earlier: Model | None,
     prepare: bool = False,
 ) -> Model:
     """Check everything, and only then enter the context of a client, to work there.
@@ -98,76 +77,70 @@ def fitted_model(
     ----------
     training_set : TrainingSet
     roles : Roles
-    request : FitRequest
     client_context : context manager of a Client or None
         None to work in this process.
+    spec : FitSpec
+        Settings, still without the options of the family.
+    family, hold_out, progress, earlier
+        As :func:`dslda.train` takes them.
+    checkpoint : FitCheckpoint or None
     prepare : bool, default False
-        Compile the kernel here before: in this process, or for workers that find it in numba's cache, where each of them
-        would compile the same.
+        Compile the kernel here first: for this process, or for workers that find it in numba's cache instead of each
+        compiling it.
 
-    Raises, and warns, as :func:`dslda.train`.
+    Raises and warns as :func:`dslda.train`.
     """
-    training_set, model = _checked(training_set, roles, request)
-    summary, spec = training_set.summary, request.spec
-    family, design = model.family, model.design
+    training_set, model = _checked(training_set, roles, family, spec.n_topics, hold_out)
+    fitted_family, design, response = model.family, model.design, training_set.in_words
     check_answers(
-        family,
+        fitted_family,
         model.moments,
         center=design.scaling.center,
         scale=design.scaling.scale,
-        responses=_some_responses(summary),
+        responses=_some_responses(training_set.summary),
         n_topics=spec.n_topics,
     )
-    spec = replace(spec, family=family.name, family_options=family.options)
+    spec = replace(spec, family=fitted_family.name, family_options=fitted_family.options)
     source = training_set.source.with_design(design)
     check_here(spec, source.n_terms)
-
-    def initial() -> Parameters:
-        return initial_parameters(
-            source.n_terms,
-            spec=spec,
-            family=family,
-            moments=model.moments,
-            n_covariates=len(design.covariates),
-        )
-
+    initial = partial(
+        initial_parameters,
+        source.n_terms,
+        spec=spec,
+        family=fitted_family,
+        moments=model.moments,
+        n_covariates=len(design.covariates),
+    )
     start, checkpoints = None, None
-    if request.checkpoint is not None:
-        identity = fit_identity(
-            training_set, source, spec, classes=model.classes, versions=library_versions(*LIBRARIES)
-        )
-        checkpoint = FitCheckpoint(request.checkpoint, identity)
-        earlier = request.earlier
-        if (
-            earlier is not None
-            and checkpoint.is_of(earlier.record)
-            and is_complete(earlier.record, spec.max_iter)
-        ):
+    if checkpoint is not None:
+        versions = library_versions(*LIBRARIES)
+        checkpoint.read(fit_identity(training_set, source, spec, classes=model.classes, versions=versions))
+        if earlier is not None and checkpoint.is_completed_by(earlier.record):
             return earlier
         start = checkpoint.start(initial())
         checkpoints = checkpoint.schedule(start)
     if prepare:
-        kernel_of(family)
-    with client_context as client, _executor(source, family, spec, client) as executor:
-        # in here: of many topics and terms they take seconds, in which workers read, and have said what they will do
+        kernel_of(fitted_family)
+    with client_context as client, _executor(source, fitted_family, spec, client) as executor:
+        # in here: many topics and terms take seconds, in which workers already read
         start = Position(initial()) if start is None else start
         result = fit(
             executor,
             start.parameters,
-            family=family,
+            family=fitted_family,
             spec=spec,
             done=start.trace,
             checkpoints=checkpoints,
-            progress=request.progress,
+            progress=progress,
         )
         statistics = result.statistics
-        check_learned(statistics, training_set.what)
+        check_learned(statistics, response)
         report_convergence(result, spec)
         report_separation(
-            statistics, family, training_set.what, rate=model.rate, class_weight=design.class_weight
+            statistics, fitted_family, response, rate=model.rate, class_weight=design.class_weight
         )
-        pearson = pearson_of(statistics, family, design, spec.n_topics)
-        report_scatter(pearson, family, mean=summary.mean, what=training_set.what)
+        pearson = pearson_of(statistics, fitted_family, design, spec.n_topics)
+        report_scatter(pearson, fitted_family, response, mean=training_set.summary.mean)
         report_entangled(statistics.information, design)
         record = _record(training_set, model, spec, roles, result, pearson)
         # in here too: documents of a bag live on the workers
@@ -177,27 +150,29 @@ def fitted_model(
 
 
 def _checked(
-    training_set: TrainingSet, roles: Roles, request: FitRequest
+    training_set: TrainingSet, roles: Roles, family: str | Family, n_topics: int, hold_out: float | None
 ) -> tuple[TrainingSet, ResponseModel]:
-    """The documents to train on, and their response, both checked; so are documents that are held out."""
-    if request.hold_out is None:
-        return training_set, _checked_response(training_set, roles, request)
+    """The documents to train on, and their response, both checked; held-out documents are checked too."""
+    if hold_out is None:
+        return training_set, _checked_response(training_set, roles, family, n_topics)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # training warns of its own documents
         check_response(training_set)
-        response_model(request.family, training_set, roles)
-    rest = training_set.holding_out(request.hold_out)
+        response_model(family, training_set, roles)
+    rest = training_set.holding_out(hold_out)
     n, n_rest = (int(documents.source.n_documents.sum()) for documents in (training_set, rest))
     logger.info("%s of %s kept from training", f"{n - n_rest:,}", number_of(n, "document"))
     try:
-        return rest, _checked_response(rest, roles, request)
+        return rest, _checked_response(rest, roles, family, n_topics)
     except InputError as error:
         error.add_note(Note("all documents together would do: keep fewer of them with {hold_out=}"))
         raise
 
 
-def _checked_response(training_set: TrainingSet, roles: Roles, request: FitRequest) -> ResponseModel:
-    n_topics, n_labelled = request.spec.n_topics, training_set.summary.n
+def _checked_response(
+    training_set: TrainingSet, roles: Roles, family: str | Family, n_topics: int
+) -> ResponseModel:
+    n_labelled = training_set.summary.n
     check_response(training_set)
     report_left_out(training_set)
     if n_topics > n_labelled:
@@ -208,7 +183,7 @@ def _checked_response(training_set: TrainingSet, roles: Roles, request: FitReque
                 remedy="choose fewer topics",
             )
         )
-    return response_model(request.family, training_set, roles)
+    return response_model(family, training_set, roles)
 
 
 def _record(
@@ -219,11 +194,11 @@ def _record(
     result: FitResult,
     pearson: NDArray[np.float64] | None,
 ) -> ModelRecord:
-    """All that the model consists of but what it remembers of its documents."""
+    """The model without the profile of its documents."""
     family, design, statistics = model.family, model.design, result.statistics
     covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
     if covariance is not None and family.is_quasi:
-        # unknown where no document is left over to tell
+        # unknown where the coefficients use up all documents
         scatter = None if pearson is None or not pearson[1] > 0.0 else pearson[0] / pearson[1]
         covariance = None if scatter is None else covariance * scatter
     return ModelRecord(
@@ -261,18 +236,14 @@ def _record(
 
 
 def _some_responses(summary: ResponseSummary) -> list[float]:
-    """The lowest and the highest response, and some between them where they are few enough to be known."""
-    known = summary.distinct or ()
-    return sorted({summary.minimum, *known[:: max(len(known) // 3, 1)], summary.maximum})
+    """The lowest and the highest response, and some between them where the summary lists them."""
+    distinct = summary.distinct or ()
+    return sorted({summary.minimum, *distinct[:: max(len(distinct) // 3, 1)], summary.maximum})
 
 
-@contextmanager
-def _executor(source: FitSource, family: Family, spec: FitSpec, client: Client | None) -> Iterator[Executor]:
+def _executor(source: FitSource, family: Family, spec: FitSpec, client: Client | None) -> Executor:
     if client is None:
-        with SerialExecutor(source, family, spec) as serial:
-            yield serial
-        return
+        return SerialExecutor(source, family, spec)
     from dslda.engine.dask.dask_executor import DaskExecutor
 
-    with DaskExecutor(client, source, family, spec) as executor:
-        yield executor
+    return DaskExecutor(client, source, family, spec)

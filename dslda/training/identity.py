@@ -17,7 +17,7 @@ from dslda.persistence.model_manifest import settings_to_json
 from dslda.persistence.model_record import ModelRecord
 from dslda.settings import OTHER_NAMES, SETTINGS
 from dslda.storage.typed_json import canonical_json
-from dslda.training.training_set import TrainingSet
+from dslda.training.training_set import ROLES, TrainingSet
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
@@ -35,18 +35,7 @@ def fit_identity(
     classes: tuple[str, ...] | None,
     versions: Mapping[str, str],
 ) -> dict[str, Any]:
-    """All that the bits of a fit depend on, as JSON, with what helps to explain a difference.
-
-    Parameters
-    ----------
-    training_set : TrainingSet
-    source : FitSource
-        Its documents, as they are fitted.
-    spec : FitSpec
-    classes : tuple of str or None
-        Names of the classes of the response.
-    versions : mapping of str to str
-    """
+    """All that the bits of a fit depend on, as JSON, with facts that explain a difference; `source` has the final design."""
     vocabulary = training_set.vocabulary
     identity = {
         "documents": {
@@ -66,7 +55,7 @@ def fit_identity(
 
 
 def is_of_fit(model: ModelRecord, checkpoint: CheckpointRecord) -> bool:
-    """Tell whether a model of a stored corpus is of the same fit as a checkpoint, at any iteration of it."""
+    """True if a model of a stored corpus is of the same fit as a checkpoint, at any iteration of it."""
     states = {
         "documents": {"sha256": model.corpus_hash, "trained_on": model.training.n_documents},
         "design": asdict(model.design),
@@ -74,8 +63,8 @@ def is_of_fit(model: ModelRecord, checkpoint: CheckpointRecord) -> bool:
         "settings": settings_to_json(model.spec),
         "versions": dict(model.versions),
     }
-    kept = dict(_flat(checkpoint.fit))
-    if any(_matters(n) and kept.get(n) != value for n, value in _flat(json.loads(canonical_json(states)))):
+    fit = dict(_flat(checkpoint.fit))
+    if any(_matters(n) and fit.get(n) != value for n, value in _flat(json.loads(canonical_json(states)))):
         return False
     elbos = [trace.get("elbo", np.zeros(0)) for trace in (model.trace, checkpoint.trace)]
     n = min(map(len, elbos))
@@ -93,7 +82,7 @@ def check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: s
     if differences := list(_differences(record.fit, identity)):
         before, documents = record.fit.get("documents", {}), identity["documents"]
         contents = ("source", "sha256", "vocabulary_sha256")
-        # documents that have changed do not come back
+        # changed documents do not come back
         are_same = all(before.get(name) == documents[name] for name in contents)
         as_then = ("train as it says",) if are_same else ()
         raise InputError(
@@ -120,68 +109,53 @@ def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator
     differing = [name for name in {**then, **now} if _matters(name) and then.get(name) != now.get(name)]
     if not differing:
         return
-    differences = [
-        *_other_documents(then, now),
-        *(
-            f"{role} {_shown(before)} then, {_shown(after)} now"
-            for role, before, after in (
-                (role, _role(theirs, role), _role(ours, role))
-                for role in ("response", "covariates", "weight", "exposure", "trials", "event")
-            )
-            if before != after
-        ),
-    ]
+    differences = list(_other_documents(then, now))
+    for role in ("response", *ROLES):
+        before, after = _role(theirs, role), _role(ours, role)
+        if before != after:
+            differences.append(_then_now(role, before, after))
     derived = bool(differences) or "settings.family" in differing
-    weights = [given.get("design", {}).get("class_weight") for given in (theirs, ours)]
-    if weights[0] != weights[1] and not (derived and None not in weights):
-        differences.append(f"class_weight {_shown(weights[0])} then, {_shown(weights[1])} now")
+    before, after = _role(theirs, "class_weight"), _role(ours, "class_weight")
+    if before != after and (not derived or None in (before, after)):
+        differences.append(_then_now("class_weight", before, after))
     for name in differing:
         kind, _, rest = name.partition(".")
         if kind == "versions":
-            differences.append(
-                f"version of {rest} {_shown(then.get(name))} then, {_shown(now.get(name))} now"
-            )
+            differences.append(_then_now(f"version of {rest}", then.get(name), now.get(name)))
         elif kind == "settings" and not (derived and rest.startswith("family_options")):
-            differences.append(_other_setting(rest, then.get(name), now.get(name)))
-    # nothing that a user says explains it
-    yield from differences or (
-        f"{name} {_shown(then.get(name))} then, {_shown(now.get(name))} now" for name in differing
-    )
+            # by its public name, and the paper's: response_weight (rho) 1.0 then, 2.0 now
+            public = OTHER_NAMES.get(rest, rest)
+            setting = SETTINGS.get(public)
+            symbol = f" ({setting.option})" if setting is not None and setting.key and setting.option else ""
+            none = "none" if setting is None else setting.none
+            differences.append(_then_now(f"{public}{symbol}", then.get(name), now.get(name), none=none))
+    # otherwise no option of the user explains it
+    yield from differences or (_then_now(name, then.get(name), now.get(name)) for name in differing)
+
+
+def _then_now(name: str, before: Any, after: Any, *, none: str | None = "none") -> str:
+    before, after = (none if value is None else _shown(value) for value in (before, after))
+    return f"{name} {before} then, {after} now"
 
 
 def _other_documents(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    def differs(name: str) -> bool:
-        return then.get(f"documents.{name}") != now.get(f"documents.{name}")
-
+    differing = {name for name in now if name.startswith("documents.") and then.get(name) != now[name]}
     n_then, n_now = then.get("documents.trained_on"), now["documents.trained_on"]
     numbers = (
         f"{n_then:,} documents then, {n_now:,} now" if isinstance(n_then, int) and n_then != n_now else ""
     )
-    if differs("source"):
+    if "documents.source" in differing:
         yield "the documents are those of a corpus in one fit, and not in the other"
-    elif differs("sha256"):
-        what = (
-            "corpus has"
-            if now["documents.source"] == "corpus"
-            else "data (documents, response or columns) have"
+    elif "documents.sha256" in differing:
+        of_corpus = now["documents.source"] == "corpus"
+        yield (
+            f"the {'corpus has' if of_corpus else 'data (documents, response or columns) have'} changed: "
+            + (numbers or f"{number_of(n_now, 'document')} as then, with other contents")
         )
-        yield f"the {what} changed: " + (
-            numbers or f"{number_of(n_now, 'document')} as then, with other contents"
-        )
-    elif differs("vocabulary_sha256"):
+    elif "documents.vocabulary_sha256" in differing:
         yield "the terms have other names"
-    elif differs("selection_sha256"):
+    elif "documents.selection_sha256" in differing:
         yield f"other documents are chosen to train on: {numbers or 'as many as then'}"
-
-
-def _other_setting(key: str, before: Any, after: Any) -> str:
-    """A setting by its public name, and the paper's: ``response_weight (rho) 1.0 then, 2.0 now``."""
-    name = OTHER_NAMES.get(key, key)
-    setting = SETTINGS.get(name)
-    symbol = f" ({setting.option})" if setting is not None and setting.key and setting.option else ""
-    none = "none" if setting is None else setting.none
-    before, after = (none if value is None else _shown(value) for value in (before, after))
-    return f"{name}{symbol} {before} then, {after} now"
 
 
 def _role(fit: Mapping[str, Any], role: str) -> Any:

@@ -1,6 +1,6 @@
 """The profile of the training documents that a model keeps, to compare later documents with.
 
-It is made from a sample that depends on the documents alone, in this process, after the fit. So it is the same on every
+It is made after the fit, in this process, from a sample that depends only on the documents. So it is the same on every
 cluster, and costs a few seconds for a corpus of any size. Responses are left out, as in scoring.
 """
 
@@ -22,8 +22,7 @@ from dslda.evaluation.metrics import predictive_r2, predictive_r2_standard_error
 from dslda.exceptions import DsldaError
 from dslda.families.categorical import Categorical
 from dslda.model import Model
-from dslda.persistence.model_record import HeldOut, ModelRecord
-from dslda.persistence.training_profile import LEFT_OUT, N_BINS, Reference
+from dslda.persistence.model_record import N_BINS, HeldOut, ModelRecord, Reference
 from dslda.prediction.alignment import CountedBlock
 from dslda.prediction.predict import predict_block
 from dslda.prediction.responses import observed_and_predicted, share_right
@@ -40,7 +39,7 @@ TOKEN_TOPICS = 1e8
 """Documents of the sample times their tokens times topics: some seconds of inference."""
 
 FEWEST_KEPT = 250
-"""With at least so many documents kept from training, the profile is theirs, not that of the training documents."""
+"""Documents kept from training from which on the profile is theirs, not that of the training documents."""
 FEWEST_RESIDUALS = 100
 WHEN_WORSE = (
     "compare with a lower rho, another alpha or fewer topics, or "
@@ -49,21 +48,14 @@ WHEN_WORSE = (
 
 
 def training_reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None, HeldOut | None]:
-    """Distributions of predictions and topics over the training documents, and how well others are predicted.
-
-    Parameters
-    ----------
-    record : ModelRecord
-        Of the fitted model.
-    source : FitSource
-        The documents that it was fitted to.
+    """Profile of the documents that a model was fitted to, and the quality of its predictions for others.
 
     Returns
     -------
     Reference or None
         None where no document could be read again, or none has a known word.
     HeldOut or None
-        Of the documents that were kept from training; None where that tells nothing.
+        Of the documents that were kept from training; None where they allow no measurement.
     """
     try:
         with single_threaded_blas():
@@ -84,13 +76,12 @@ def training_reference(record: ModelRecord, source: FitSource) -> tuple[Referenc
 def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None, HeldOut | None]:
     trained, left_out = _Collected(record), _Collected(record)
     n = source.n_partitions
-    wanted = min(n, MOST_PARTITIONS)
-    chosen = [(2 * i + 1) * n // (2 * wanted) for i in range(wanted)]
-    # read once for both: those trained on, and those that were kept from it
-    blocks = (source.reader(partition)() for partition in chosen)
+    n_chosen = min(n, MOST_PARTITIONS)
+    chosen = [(2 * i + 1) * n // (2 * n_chosen) for i in range(n_chosen)]
     of_trained = _sample(source.n_documents[chosen], record)
     of_left_out = _sample(source.n_others[chosen], record)
-    for partition, block, rows, others in zip(chosen, blocks, of_trained, of_left_out, strict=True):
+    for partition, rows, others in zip(chosen, of_trained, of_left_out, strict=True):
+        block = source.reader(partition)()  # read once for both
         trained.add(block, source.view(partition), rows)
         if len(others):
             left_out.add(block, source.others(partition), others)
@@ -98,8 +89,8 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
         return None, None
     measured = left_out.report() if any(len(rows) for rows in of_left_out) else None
     of_training = left_out.n_documents < FEWEST_KEPT
-    seen = trained if of_training else left_out
-    predicted, topics = np.concatenate(seen.predictions), np.concatenate(seen.proportions)
+    sample = trained if of_training else left_out
+    predicted, topics = np.concatenate(sample.predictions), np.concatenate(sample.proportions)
     of_classes = predicted.dtype == object
     classes = tuple(record.classes or ()) if of_classes else ()
     reference = Reference(
@@ -108,7 +99,7 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
         topic_borders=np.array([_borders(column) for column in topics.T]),
         topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
         topic_means=topics.mean(axis=0),
-        residuals=left_out.interval() if Model(record).family.constant_scatter else None,
+        residuals=left_out.interval() if record.family.constant_scatter else None,
         classes=classes,
         of_training=of_training,
     )
@@ -120,35 +111,35 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
 
 
 class _Collected:
-    """Predictions and topics of documents with a known word, and the residuals of their responses."""
+    """Predictions and topics of documents with a known word, and predictions and responses of all."""
 
     def __init__(self, record: ModelRecord) -> None:
         self._record = record
-        self._family = Model(record).family
+        self._family = record.family
         self.predictions: list[NDArray[Any]] = []
         self.proportions: list[NDArray[np.float64]] = []
-        self.residuals: list[NDArray[np.float64]] = []
         self.n_documents = 0
+        self._residuals: list[NDArray[np.float64]] = []
         self._scored: list[tuple[NDArray[np.float64], NDArray[Any]]] = []
 
     def add(self, block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]) -> None:
-        """Predict some of the documents of a view."""
-        taken, y = _documents(block, view, rows)
+        """Predict these documents of a view."""
+        y, documents = view.raw(block)[rows], block.take(view.rows(block)[rows])
         design = self._record.design
-        if design.auxiliary is not None and not design.trials:
-            y = np.where(
-                taken.covariates[design.auxiliary] == 0.0, np.nan, y
-            )  # cut off: it says only what y exceeds
+        aux = None if design.auxiliary is None else documents.covariates[design.auxiliary]
+        if aux is not None and not design.trials:
+            y = np.where(aux == 0.0, np.nan, y)  # a duration that was cut off is only a lower bound
         if not isinstance(self._family, Categorical):
-            # what training would refuse is no measure: documents= may have left it out for that
-            aux = None if design.auxiliary is None else taken.covariates[design.auxiliary]
+            # responses that training would refuse measure nothing: documents= may have left them out for that
             y = np.where(self._family.check(y, aux), y, np.nan)
-        # training refuses what has no logarithm, but asks nothing of documents that are kept from it
+        # of documents kept from training, an exposure may have no logarithm
         with np.errstate(all="ignore"):
             scored = predict_block(
                 self._record,
-                CountedBlock(taken, np.zeros(taken.n_documents, dtype=np.int64), taken.covariates),
-                [""] * taken.n_documents,
+                CountedBlock(
+                    documents, np.zeros(documents.n_documents, dtype=np.int64), documents.covariates
+                ),
+                [""] * documents.n_documents,
             )
         self._scored.append((y, scored.prediction))
         known = scored.known_tokens > 0
@@ -156,10 +147,11 @@ class _Collected:
         self.predictions.append(scored.prediction[known])
         self.proportions.append(scored.topic_proportions[known])
         if scored.prediction.dtype != object:
-            self.residuals.append((y - scored.prediction)[known])
+            residuals = (y - scored.prediction)[known]
+            self._residuals.append(residuals[~np.isnan(residuals)])
 
     def report(self) -> HeldOut | None:
-        """Report how well the responses of documents kept from training are predicted, and whether they are too few."""
+        """Log how well the responses of documents kept from training are predicted, and whether there are enough."""
         y = np.concatenate([responses for responses, _ in self._scored])
         predicted = np.concatenate([predictions for _, predictions in self._scored])
         known = observed_and_predicted(y, predicted) & np.isfinite(y)
@@ -173,16 +165,16 @@ class _Collected:
             if len(y):
                 same = np.all(y == y[0])
                 why = "all have the same response" if same else "predictions are too large to be squared"
-            told = (
+            message = (
                 f"nothing is known of how well it predicts: {why}, on {number_of(len(known), 'document')} "
                 "kept from training"
             )
         else:
-            told = measured.in_words
+            message = measured.in_words
             numbers = {measured.measure: measured.value}
             if measured.standard_error is not None:
                 numbers[f"{measured.measure}_standard_error"] = measured.standard_error
-        logger.info(told, extra={"event": "held_out", "documents": len(y), **numbers})
+        logger.info(message, extra={"event": "held_out", "documents": len(y), **numbers})
         if measured is not None and measured.is_worse_than_mean:
             logger.warning(f"these documents are predicted worse than by their mean: {WHEN_WORSE}")
         elif (
@@ -195,7 +187,7 @@ class _Collected:
                 logger.warning(
                     f"one class for all would be right of {most:.1%} of these documents, which is more: {WHEN_WORSE}"
                 )
-        n = len(self._known_residuals())
+        n = sum(map(len, self._residuals))
         if self._family.constant_scatter and n < FEWEST_RESIDUALS:
             logger.info(
                 "predictions will be without intervals: at least %d documents with a response and a known word must be kept "
@@ -215,7 +207,12 @@ class _Collected:
     def _measured(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> HeldOut | None:
         """Measure known responses against their predictions."""
         if predicted.dtype == object and len(y):
-            right = self._share_right(y, predicted)
+            record = self._record
+            # a class without training documents is never right
+            known = np.isin(y, record.design.classes or range(len(record.classes or ())))
+            right = (
+                share_right(record, y[known], predicted[known]) * float(known.mean()) if known.any() else 0.0
+            )
             return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)))
         if len(set(y.tolist())) < 2:
             return None
@@ -225,44 +222,26 @@ class _Collected:
             return None
         return HeldOut(len(y), "predictive_r2", r2, error if math.isfinite(error) else None)
 
-    def _share_right(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> float:
-        """Share of the classes predicted right; a class without training documents never is."""
-        record = self._record
-        known = np.isin(y, record.design.classes or range(len(record.classes or ())))
-        return share_right(record, y[known], predicted[known]) * float(known.mean()) if known.any() else 0.0
-
     def interval(self) -> NDArray[np.float64] | None:
         """Bounds that hold the residual of the next document with probability 90%."""
-        found = np.sort(self._known_residuals())
-        n = len(found)
+        residuals = np.sort(np.concatenate([np.zeros(0), *self._residuals]))
+        n = len(residuals)
         if n < FEWEST_RESIDUALS:
             return None
-        rank = int(LEFT_OUT * (n + 1))
-        return np.array([found[rank - 1], found[n - rank]])
-
-    def _known_residuals(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.concatenate([np.zeros(0), *self.residuals])
-        return found[~np.isnan(found)]
+        rank = int(Reference.LEFT_OUT * (n + 1))
+        return residuals[[rank - 1, n - rank]]
 
 
 def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:
     """Numbers of the documents to take from each partition of these `sizes`, evenly spread over all."""
-    there = int(sizes.sum())
+    total = int(sizes.sum())
     per_document = max(record.training.n_tokens / max(record.training.n_documents, 1), 1.0)
     most = int(TOKEN_TOPICS / (per_document * record.parameters.n_topics))
-    most = min(max(most, LEAST_DOCUMENTS), MOST_DOCUMENTS, there)
-    rows = (2 * np.arange(most, dtype=np.int64) + 1) * there // max(2 * most, 1)
+    most = min(max(most, LEAST_DOCUMENTS), MOST_DOCUMENTS, total)
+    rows = (2 * np.arange(most, dtype=np.int64) + 1) * total // max(2 * most, 1)
     firsts = np.concatenate([[0], np.cumsum(sizes)])
     cuts = np.searchsorted(rows, firsts)
     return [rows[a:b] - first for first, a, b in zip(firsts[:-1], cuts[:-1], cuts[1:], strict=True)]
-
-
-def _documents(
-    block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]
-) -> tuple[DocumentBlock, NDArray[np.float64]]:
-    """Some of the documents of a view, and their responses in the user's units."""
-    y = view.raw(block)[rows]
-    return block.take(view.rows(block)[rows]), y
 
 
 def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:

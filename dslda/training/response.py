@@ -1,29 +1,36 @@
-"""The response of a fit: its family and the columns it uses, checked before any long work."""
+"""The response of a fit: its family, classes and columns, checked before any long work."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.corpus.levels import level_name
+from dslda.corpus.summary import ResponseSummary
 from dslda.engine.data.response_survey import Moments, Survey
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.base import Family, ResponseMoments
 from dslda.families.categorical import Categorical
 from dslda.families.own import check_definition
 from dslda.families.registry import get_family, register
-from dslda.training.base_rate import class_shares
 from dslda.training.checks import ROUNDING, check_roles, check_values
-from dslda.training.classes import class_counts, class_weights, report_rare_classes, values_of_classes
-from dslda.training.training_set import Roles, TrainingSet
+from dslda.training.training_set import ClassWeight, Roles, TrainingSet
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import Scaling
 from dslda.wording import first_few, number_name, number_of
 
 __all__ = ["ResponseModel", "chosen_family", "response_model"]
+
+MANY_CLASSES = 50
+"""Numbers with more distinct values than this look like measurements, not like names of classes."""
+
+RARE_CLASS = 0.1
+"""Fraction of its equal share, 1 / C, below which a class is learned badly: of two classes, below 5% of the documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class ResponseModel:
     classes : tuple of str or None
         Names of the classes, by code.
     rate : ndarray of float64, shape (1,) or (C,)
-        Mean of the scaled response, or shares of the classes, as documents and classes are weighed.
+        Mean of the scaled response, or shares of the classes, by the weights of documents and classes.
     """
 
     family: Family
@@ -50,12 +57,12 @@ class ResponseModel:
 
 
 def chosen_family(family: str | Family) -> Family | None:
-    """The family from a user's name or instance, None for "categorical", whose classes come from the data.
+    """The family of a user's name or instance, None for "categorical", whose classes come from the data.
 
     Raises
     ------
     InputError
-        There is no such family, or it is the user's own and lacks what it must define.
+        There is no such family, or the user's own lacks a part.
     """
     if isinstance(family, Family):
         check_definition(family)
@@ -78,72 +85,194 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     Raises
     ------
     InputError
-        A response is outside the domain of the family, or a column is not what its role asks for.
+        A response is outside the domain of the family, or a column does not fit its role.
 
     Warns
     -----
     DataWarning
         Numbers with many values are taken for classes, or a class is rare.
     """
-    summary, what = training_set.summary, training_set.what
-    levels = training_set.levels.get(training_set.column)
-    given = chosen_family(family)
+    summary, response, column = training_set.summary, training_set.in_words, training_set.column
+    levels = training_set.levels.get(column)
+    model = chosen_family(family)
+    # the number that stands for each class, where that is not its code
     values: tuple[float, ...] | None = None
     names = levels
-    if given is None or isinstance(given, Categorical):
-        if levels is None:
-            values = values_of_classes(what, summary)
+    if model is None or isinstance(model, Categorical):
+        if names is None:
+            values = _values_of_classes(response, summary)
             names = tuple(map(number_name, values))
-        assert names is not None
-        if given is None:
-            given = Categorical(n_classes=len(names))
-        elif given.n_classes != len(names):
-            raise InputError(f"n_classes must be {len(names)}, the classes of {what}, got {given.n_classes}")
-        if values == tuple(range(len(values or ()))):
-            values = None
-    elif levels is not None and not (given.max_classes == len(levels) and roles.trials is None):
+            if values == tuple(range(len(values))):
+                values = None
+        if model is None:
+            model = Categorical(n_classes=len(names))
+        elif model.n_classes != len(names):
+            raise InputError(
+                f"n_classes must be {len(names)}, the classes of {response}, got {model.n_classes}"
+            )
+    elif levels is not None and not (model.max_classes == len(levels) and roles.trials is None):
         shown = first_few([repr(level) for level in levels], 3)
         raise InputError(
-            f"family {given.name} needs numbers, and {what} has {number_of(len(levels), 'name')} ({shown})",
+            f"family {model.name} needs numbers, and {response} has {number_of(len(levels), 'name')} ({shown})",
             remedy="use {family='categorical'}",
         )
-    else:
-        names = levels or (("0", "1") if given.has_classes and roles.trials is None else None)
-    check_roles(given, training_set, roles)
-    survey = _survey(given, training_set, roles, names or (), values)
-    check_values(given, training_set, roles, survey)
+    elif names is None and model.has_classes and roles.trials is None:
+        names = ("0", "1")
+    check_roles(model, training_set, roles)
+    survey = _survey(model, training_set, roles, len(names or ()), values)
+    check_values(model, training_set, roles, survey)
     if names is not None:
-        report_rare_classes(training_set, names, values)
+        _report_rare_classes(training_set, names, values)
     moments = _moments(survey, training_set, roles)
-    masses = survey.masses.get(training_set.column)
+    masses = survey.masses.get(column)
     if names is not None and masses is None:
-        masses = survey.moments[training_set.column].weight * np.array([1.0 - moments.mean, moments.mean])
-    scaling = Scaling(*map(float, given.scaling(moments)))
+        masses = survey.moments[column].weight * np.array([1.0 - moments.mean, moments.mean])
+    scaling = Scaling(*map(float, model.scaling(moments)))
     design = Design(
-        response=training_set.column,
+        response=column,
         scaling=scaling,
         exposure=roles.exposure,
         auxiliary=roles.trials or roles.event,
         weight=roles.weight,
         trials=roles.trials is not None,
         classes=values,
-        class_weight=class_weights(roles.class_weight, masses, names),
+        class_weight=_class_weights(roles.class_weight, masses, names),
         covariates=_covariate_columns(roles.covariates, survey, training_set.levels),
     )
     scaled = moments.scaled(scaling.center, scaling.scale)
     rate = np.array([scaled.mean])
     if masses is not None:
-        rate = class_shares(masses, summary.n, design.class_weight)
-        if not isinstance(given, Categorical):
+        rate = _class_shares(masses, summary.n, design.class_weight)
+        if not isinstance(model, Categorical):
             rate = rate[1:]
-    return ResponseModel(given, design, scaled, names, rate)
+    return ResponseModel(model, design, scaled, names, rate)
+
+
+def _values_of_classes(response: str, summary: ResponseSummary) -> tuple[float, ...]:
+    """The numbers that stand for classes."""
+    if summary.distinct is None:
+        raise InputError(
+            f"family categorical needs classes, and {response} has hundreds of different numbers",
+            remedy="choose a family of numbers",
+        )
+    if len(summary.distinct) > MANY_CLASSES or not summary.whole:
+        warn(
+            DataWarning(
+                f"{response} has {len(summary.distinct)} different numbers, which are taken for classes without "
+                "order",
+                remedy="a family of numbers needs one coefficient a topic, not one for each class",
+            )
+        )
+    return summary.distinct
+
+
+def _class_counts(
+    summary: ResponseSummary, n_classes: int, values: tuple[float, ...] | None
+) -> NDArray[np.int64] | None:
+    """Documents of each class, shape (C,); None where there are too many classes to have been counted."""
+    if summary.distinct is None or summary.counts is None:
+        return None
+    codes = summary.distinct if values is None else range(len(values))
+    counts = np.zeros(n_classes, dtype=np.int64)
+    counts[np.asarray(codes, dtype=np.int64)] = summary.counts
+    return counts
+
+
+def _report_rare_classes(
+    training_set: TrainingSet, names: Sequence[str], values: tuple[float, ...] | None
+) -> None:
+    response, counts = training_set.in_words, _class_counts(training_set.summary, len(names), values)
+    if counts is None:
+        return
+
+    def some(codes: Sequence[int]) -> str:
+        return first_few([repr(names[code]) for code in codes], 5)
+
+    def report(reason: str, *remedy: str) -> None:
+        warn(DataWarning(reason, place=response, remedy=remedy))
+
+    if absent := np.flatnonzero(counts == 0).tolist():
+        report(
+            f"{number_of(len(absent), 'class', 'classes')} of no document trained on ({some(absent)}) cannot be learned, "
+            "and their share of each prediction comes from nowhere",
+            "train with documents of them, or leave them out of the corpus",
+        )
+    if single := np.flatnonzero(counts == 1).tolist():
+        row = training_set.source.first_with(float(single[0]) if values is None else values[single[0]])
+        where = "" if row is None else f"; the first in {training_set.source.name_of(row)}"
+        report(
+            f"{number_of(len(single), 'class', 'classes')} of a single document ({some(single)}{where}) cannot be learned",
+            "merge or leave them out",
+        )
+        return
+    most = RARE_CLASS / len(names) * counts.sum()
+    if rare := [code for code in np.argsort(counts, kind="stable").tolist() if 0 < counts[code] < most]:
+        at_most = "" if len(rare) == 1 else " at most, each,"
+        report(
+            f"only {counts[rare].max() / counts.sum():.1%} of the documents{at_most} are {some(rare)}",
+            "judge by probabilities",
+            "give rare classes more weight with {class_weight} ('balanced')",
+        )
+
+
+def _class_weights(
+    weights: ClassWeight | None, masses: NDArray[np.float64] | None, names: Sequence[str] | None
+) -> tuple[float, ...] | None:
+    """One weight for each class, from a user's `class_weight`; `masses` are the documents of each class by their weights."""
+    if weights is None:
+        return None
+    if names is None or masses is None:
+        raise InputError("must be left out: the response has no classes", parameter="class_weight")
+    if isinstance(weights, str):
+        if weights != "balanced":
+            raise InputError(
+                f"must be 'balanced' or a mapping of class to weight, got {weights!r}",
+                parameter="class_weight",
+            )
+        equal = masses.sum() / np.count_nonzero(masses)
+        # a class of no document cannot be made as frequent as the others
+        return tuple(np.divide(equal, masses, out=np.ones_like(masses), where=masses > 0.0).tolist())
+    weight_of = {_class_name(name): weight for name, weight in weights.items()}
+    unknown = set(weight_of) - set(names)
+    if unknown:
+        raise InputError(
+            f"must name classes of the response, got {', '.join(map(repr, sorted(unknown)))}; they "
+            f"are {first_few([*map(repr, names)], 10)}",
+            parameter="class_weight",
+        )
+    for name, weight in weight_of.items():
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
+            raise InputError(
+                f"of {name!r} must be a number of at least 0, got {weight!r}", parameter="class_weight"
+            )
+    return tuple(float(weight_of.get(name, 1.0)) for name in names)
+
+
+def _class_name(label: Any) -> str:
+    """The name of a class, from a user's name or number for it."""
+    if isinstance(label, (int, float, np.number)) and not isinstance(label, bool) and np.isfinite(label):
+        return number_name(float(label))
+    return level_name(label, "a class of class_weight") or ""
+
+
+def _class_shares(
+    masses: NDArray[np.float64], n: int, class_weight: Sequence[float] | None
+) -> NDArray[np.float64]:
+    """Share of each class in the `n` training responses by the weights of the fit, shape (C,); none is 0."""
+    # as if a class without documents had half of one: its logarithm is finite
+    weighed = np.maximum(masses, 0.5 * masses.sum() / n) * (
+        1.0 if class_weight is None else np.asarray(class_weight)
+    )
+    weighed = np.maximum(weighed, 1e-12 * weighed.sum())
+    shares: NDArray[np.float64] = weighed / weighed.sum()
+    return shares
 
 
 def _survey(
     family: Family,
     training_set: TrainingSet,
     roles: Roles,
-    names: Sequence[str],
+    n_classes: int,
     values: tuple[float, ...] | None,
 ) -> Survey:
     """Survey the documents trained on; their columns are read only if the summary of the response does not suffice."""
@@ -151,7 +280,7 @@ def _survey(
     if not roles.columns and not source.weighted:
         moments = {column: Moments.of_summary(summary)}
         if isinstance(family, Categorical):
-            if (counts := class_counts(summary, names, values)) is not None:
+            if (counts := _class_counts(summary, n_classes, values)) is not None:
                 return Survey(moments, {column: counts.astype(np.float64)})
         elif summary.distinct is not None:
             if family.check(np.array(summary.distinct), None).all():
@@ -163,14 +292,14 @@ def _survey(
             return Survey(moments)
     n_levels = {name: len(training_set.levels[name]) for name in roles.columns if name in training_set.levels}
     if isinstance(family, Categorical):
-        n_levels[column] = len(names)
+        n_levels[column] = n_classes
     return source.with_design(replace(source.design, classes=values)).survey(family, n_levels)
 
 
 def _moments(survey: Survey, training_set: TrainingSet, roles: Roles) -> ResponseMoments:
     """Moments of the response per trial, unit of exposure or event, approximated by those of the columns."""
     per = 1.0
-    # censored durations: the time that went by for each event
+    # of censored durations: the time for each event
     for name in (roles.trials, roles.exposure, roles.event):
         if name is not None:
             per *= survey.moments[name].mean
@@ -182,7 +311,7 @@ def _moments(survey: Survey, training_set: TrainingSet, roles: Roles) -> Respons
 def _covariate_columns(
     names: Sequence[str], survey: Survey, levels: Mapping[str, tuple[str, ...]]
 ) -> tuple[CovariateColumn, ...]:
-    """Columns centred over the documents with a response: numbers standardised; of names one for each level but the first."""
+    """Columns centred over the documents with a response: numbers standardised; one for each level of names but the first."""
     columns: list[CovariateColumn] = []
     for name in names:
         if name in levels:

@@ -1,4 +1,4 @@
-"""The entry to training: its keywords, and the forms that documents come in."""
+"""Entry to training: keywords, and the forms of documents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
@@ -24,13 +24,12 @@ from dslda.inputs.in_memory import is_table
 from dslda.model import Model
 from dslda.settings import Granularity, TopicEstimation
 from dslda.storage.location import is_in_memory
-from dslda.training.checkpoint import CheckpointOptions, alone
-from dslda.training.fitting import FitRequest, fitted_model
+from dslda.training.checkpoint import FitCheckpoint
+from dslda.training.fitting import fitted_model
 from dslda.training.response import chosen_family
 from dslda.training.training_set import (
     TEXT_SETTINGS,
     ClassWeight,
-    bag_reading,
     named_roles,
     roles_of_arrays,
     training_set_of_bag,
@@ -53,7 +52,7 @@ logger = logging.getLogger("dslda.training")
 
 DEFAULTS = FitSpec()
 OTHER_NAMES = {**settings.OTHER_NAMES, "scheduler": "client", "workers": "client"}
-"""Names that the paper, the command line and scikit-learn have for the keywords."""
+"""Keywords by their names in the paper, the command line and scikit-learn."""
 
 
 def train(
@@ -99,65 +98,63 @@ def train(
 ) -> Model:
     """Learn topics that explain the words of documents and a response.
 
-    The result is a pure function of the documents, the settings and the versions of the libraries: it has the
-    same bits whatever the number of workers and threads, and whether the documents come from a store or a
-    bag.
+    The result is a pure function of the documents, the settings and the versions of the libraries. It has the same bits
+    whatever the number of workers and threads, and whether the documents come from a store or a bag.
 
     Parameters
     ----------
     data : Corpus, path of a corpus, dask Bag or DataFrame, sparse matrix or array
-        The documents. Those of a bag are counted first and kept on the workers, nothing is written. A matrix
-        holds counts, documents by terms, and is fitted in this process.
+        The documents. Those of a bag are counted first and kept on the workers; nothing is written. A matrix holds counts,
+        documents by terms, and is fitted in this process.
     response : str, or array-like of float or str of shape (n_documents,)
-        Name of the response, by default the only one the corpus has; for a matrix the responses themselves.
-        NaN where missing: such documents help to learn the topics.
+        Name of the response, by default the only one of the corpus; for a matrix the responses themselves. NaN where
+        missing: such documents still help to learn the topics.
     family : str or Family, default "gaussian"
         Distribution of the response: one of those in docs/families.md, or your own.
     n_topics : int, default 20
     seed : int, default 0
         Of the random perturbation that the topics start from.
     client : distributed.Client, optional
-        Where to work. By default a cluster on this machine is started, and closed at the end; a corpus of one
-        partition, or in memory (``memory://``, as :func:`dslda.ingest` without `out` gives), is fitted in this process.
+        Where to work. By default a local cluster is started, and closed at the end; a corpus of one partition, or in
+        memory (``memory://``, as :func:`dslda.ingest` without `out` makes it), is fitted in this process.
     documents : array-like, optional
         Documents to train on: a boolean mask over all of them, or row numbers. All by default.
     covariates : sequence of str, or mapping of str to array-like
-        Covariates of the corpus that join the linear predictor; for a matrix the arrays by name, of numbers or of
-        str. Numbers are standardised inside; of names, the first in order is the reference. Where a covariate,
-        exposure, trials or event is missing (NaN, None) the response of the document is left out, with a warning, and
-        its words still count; without a weight they do not count either.
+        Covariates of the corpus that join the linear predictor; for a matrix, arrays of numbers or str by name. Numbers are
+        standardised inside; the first name in order is the reference level. Where a covariate, exposure, trials or event is
+        missing (NaN, None), the document's response is left out, with a warning, and its words still count; without a
+        weight they do not count either.
     weight : str or array-like, optional
-        Covariate, or array for a matrix, of document weights of at least 0: a document of weight 2 counts as
-        two. They multiply the weights that the corpus was ingested with, which always count.
+        Covariate, or array for a matrix, of document weights of at least 0: a document of weight 2 counts as two. They
+        multiply the weights that the corpus was ingested with, which always count.
     exposure : str or array-like, optional
-        What an expected count is proportional to (families poisson and negative_binomial), above 0.
+        Positive number to which an expected count is proportional (families poisson and negative_binomial).
     trials : str or array-like, optional
         Trials of a binomial response, which then counts successes; 1 by default.
     event : str or array-like, optional
         1 where a duration (family weibull) has ended, 0 where it was only observed so far.
     class_weight : "balanced" or mapping of class to weight, optional
-        How many times as frequent each class is to be taken for; "balanced": all are the same. Shifts log-odds, and so
-        probabilities and coefficients, by the logarithms of the weights, and leaves the fit as it is; but a class of
-        weight 0 is left out of it.
+        Factors on the frequencies of the classes; "balanced" makes all equally frequent. The logarithms of the weights shift
+        the log-odds, and so probabilities and coefficients, but not the fit; a class of weight 0 is left out of the fit.
     ridge : float, optional
-        Precision of a Gaussian prior on the coefficients of topics, around their mean, and of covariates, around
-        0. By default the family's: 0 where coefficients cannot run away, as they do where classes are separable.
+        Precision of a Gaussian prior on the coefficients: of topics around their mean, of covariates around 0. By default the
+        family's: 0 where coefficients cannot run away, as those of separable classes do.
     doc_topic_prior : float, None, "auto" or "asymmetric"
-        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha), 1e-10 to 1e6; None is 1 /
-        n_topics. "auto" estimates one number for all topics, "asymmetric" one for each.
+        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha), 1e-10 to 1e6; None is 1 / n_topics.
+        "auto" estimates one number for all topics, "asymmetric" one for each.
     topic_prior : float
-        Pseudo-count of every term in every topic, at most 1e6; 0 is the paper's maximum likelihood. With
-        `topic_estimation` "variational" it must be at least 0.005.
+        Pseudo-count of every term in every topic, at most 1e6; 0 is the paper's maximum likelihood. With `topic_estimation`
+        "variational" it must be at least 0.005.
     topic_estimation : {"map", "variational"}
-        Whether the topics are points, the posterior mode under a Dirichlet(1 + topic_prior), or distributions: full
-        variational Bayes under a Dirichlet(topic_prior), which all but empties topics that the documents do not need. The
-        topics of the model are then their means.
+        Topics as points, the posterior mode under a Dirichlet(1 + topic_prior), or as distributions: full variational Bayes
+        under a Dirichlet(topic_prior), which all but empties topics that the documents do not need. The topics of the model
+        are then the means.
     response_weight : float, default 1
-        Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper; words outnumber the one
-        response by hundreds, and a weight of 2 or 3 trades their likelihood for prediction, where words say much of the
-        response; where they say little it predicts worse.
+        Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper. Words outnumber the one response
+        by hundreds: a weight of 2 or 3 trades their likelihood for better predictions where words say much of the response,
+        and predicts worse where they say little.
     granularity : {"term", "token"}
-        Whether the occurrences of a term in a document share one variational distribution.
+        Unit with its own variational distribution: all occurrences of a term in a document, or each token.
     max_iter, tol : int, float
         EM stops after so many iterations, or when the corpus ELBO has changed by less than this fraction twice in a row,
         the second time no more than the first, and its changes have come down: one since the third iteration was as large
@@ -171,37 +168,37 @@ def train(
     text, words, counts : str, optional
         Fields of a bag's records, as in :func:`dslda.ingest`.
     categorical : sequence of str
-        Of a bag: which of the response and the covariates hold names.
+        Fields of a bag, among the response and the covariates, that hold names.
     partition_tokens : int, optional
-        Tokens of a partition of a bag, about.
+        Approximate number of tokens in a partition of a bag.
     progress : FitProgress, optional
         Hears of every iteration; by default a bar on a terminal, a line below the cell in a notebook, and log lines
         (``dslda.engine``) elsewhere.
     hold_out : float, optional
         Share of the documents, above 0 and at most 0.5, to keep from training: drawn at random from all, or from those that
-        `documents` chooses, and the same whatever the seed. They are checked as all others are, the model is judged by
-        them at the end (``model.training.held_out``), and at least 100 of them give prediction intervals. Without it the
-        model is judged by the documents that `documents` leaves out.
+        `documents` chooses, and the same whatever the seed. They are checked like all others, they judge the model at the
+        end (``model.training.held_out``), and 100 or more give prediction intervals. Without `hold_out`, the documents that
+        `documents` leaves out judge the model.
     checkpoint : str or path, optional
-        Directory, local or any fsspec URL, for all that going on after an iteration takes. It is replaced as a whole:
-        whenever the process is killed, one complete checkpoint is there. It is written once more when the fit ends, also
-        by an error, and stays there.
+        Directory, local or any fsspec URL, for the state of the fit after an iteration. It is replaced as a whole: whenever
+        the process is killed, one complete checkpoint is there. It is written once more when the fit ends, also by an
+        error, and stays there.
     checkpoint_every : int, optional
-        Iterations between two checkpoints. By default as many as keep them below 5% of the time. No bit of the result
-        depends on it.
+        Iterations between two checkpoints. By default as many as keep them below 5% of the time. The result does not depend
+        on it.
     resume : bool, default False
-        Go on from the checkpoint, with the same bits as a fit that was never interrupted; where there is none yet, begin.
-        The documents, settings and versions must be those of the checkpoint, but for `max_iter`, which may be raised:
-        a fit that stopped at its cap goes on. One that has ended gives its model again, for one iteration's work.
+        Go on from the checkpoint, with the same bits as an uninterrupted fit; where there is none yet, begin. The documents,
+        settings and versions must be those of the checkpoint, except `max_iter`, which may be raised: a fit that stopped at
+        its cap goes on. A fit that has ended returns its model again, for one iteration's work.
     overwrite : bool, default False
         Begin anew although there is a checkpoint, and replace it.
     earlier : Model, optional
-        With `resume`, the model that an earlier run of this fit has ended with
-        (:func:`~dslda.training.checkpoint.model_of_fit` loads it). If it is complete, converged or at `max_iter`, it is
-        returned as it is, without any work. A model of another fit is ignored.
+        With `resume`, the final model of an earlier run of this fit (:func:`~dslda.training.checkpoint.model_of_fit` loads
+        it). If it is complete, converged or at `max_iter`, it is returned without any work. A model of another fit is
+        ignored.
     **text_settings
-        For a bag: `min_df`, `max_df`, `max_features`, `stop_words`, `token_pattern`, `ngrams`, `lowercase` as
-        in :class:`~dslda.corpus.text.TextSettings`.
+        For a bag: `min_df`, `max_df`, `max_features`, `stop_words`, `token_pattern`, `ngrams`, `lowercase` as in
+        :class:`~dslda.corpus.text.TextSettings`.
 
     Returns
     -------
@@ -211,19 +208,18 @@ def train(
     Raises
     ------
     InputError
-        A setting is out of its domain, a family of your own does not give what it must, or the response is not there, not
-        finite, has fewer than two distinct values, or a standard deviation beyond 1e-100 to 1e100. Raised before any long
-        work. Or all documents with a response are without a word of the vocabulary. Or the checkpoint to be resumed is of
-        another fit; the message says in what they differ. Or the corpus is in the memory of this process, and the workers
-        of `client` are not.
+        Before any long work: a setting is out of its domain; a family of your own lacks a part; the response is missing, not
+        finite, has fewer than two distinct values, or a standard deviation outside 1e-100 to 1e100; the checkpoint to resume
+        is of another fit (the message lists the differences); or the corpus is in the memory of this process, which the
+        workers of `client` do not share. After it: no document with a response has a word of the vocabulary.
     OutputExistsError
         There is a checkpoint, and neither `resume` nor `overwrite` is set; or something that is no checkpoint.
     FormatError
-        The corpus, or the checkpoint to be resumed, is damaged.
+        The corpus, or the checkpoint to resume, is damaged.
     OutputError
         Another fit is writing the checkpoint now; the message names its process.
     TypeError
-        A keyword is none of these; the message has the right name of those of the paper and the command line.
+        There is no such keyword; the message translates names of the paper and the command line.
     EngineError
         An iteration could not be completed on the cluster. A note names the checkpoint, if there is one.
 
@@ -232,15 +228,15 @@ def train(
     ConvergenceWarning
         EM reached `max_iter`, or more than 1% of the documents reached `max_sweeps`.
     DataWarning
-        There are more topics than documents with a response, documents lack a covariate, classes are rare or look
-        like measurements, counts scatter far more than their family has it, or covariates cannot be told apart.
+        There are more topics than documents with a response, documents lack a covariate, classes are rare or look like
+        measurements, counts scatter far more than their family allows, or covariates cannot be told apart.
 
     Examples
     --------
     >>> model = train("reviews.corpus", response="rating", n_topics=10)  # doctest: +SKIP
     """
     check_client(client)
-    chosen_family(family)  # refuses an unknown one at once
+    chosen = chosen_family(family)
     spec = FitSpec(
         n_topics=n_topics,
         family=family if isinstance(family, str) else family.name,
@@ -260,159 +256,120 @@ def train(
     check_keywords(train, text_settings, known=TEXT_SETTINGS, other_names=OTHER_NAMES)
     if hold_out is not None:
         check_share(hold_out)
-    options = CheckpointOptions.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=overwrite)
+    fit_checkpoint = FitCheckpoint.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=overwrite)
     columns = {"covariates": covariates, "weight": weight, "exposure": exposure}
     columns |= {"trials": trials, "event": event, "class_weight": class_weight}
-    reading: dict[str, Any] = {
-        "text": text,
-        "words": words,
-        "counts": counts,
-        "categorical": categorical or None,
-    }
-    reading |= {"partition_tokens": partition_tokens, **text_settings}
+    reading: dict[str, Any] = {"text": text, "words": words, "counts": counts}
+    reading |= {"categorical": categorical or None, "partition_tokens": partition_tokens, **text_settings}
+    reading = {name: value for name, value in reading.items() if value is not None}
     if isinstance(data, (str, os.PathLike)):
         data = open_corpus(data)
-    training = next((train_on for is_kind, train_on in KINDS if is_kind(data)), _refuse)
-    with alone(options) as held:
-        return training(
-            _Request(
-                data=data,
-                response=response,
-                documents=documents,
-                columns=columns,
-                terms=terms,
-                reading={name: value for name, value in reading.items() if value is not None},
-                client=client,
-                fit=FitRequest(
-                    family=family,
-                    spec=spec,
-                    hold_out=hold_out,
-                    progress=progress,
-                    checkpoint=held,
-                    earlier=earlier,
-                ),
-            )
+    with nullcontext() if fit_checkpoint is None else fit_checkpoint.alone():
+        fit = partial(
+            fitted_model,
+            family=family,
+            spec=spec,
+            hold_out=hold_out,
+            progress=progress,
+            checkpoint=fit_checkpoint,
+            earlier=earlier,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """The keywords of :func:`train` that depend on the form of the documents, and those of the fit.
-
-    Attributes
-    ----------
-    columns : dict
-        Arguments of :func:`~dslda.training.training_set.named_roles`.
-    reading : dict
-        Keywords that say how records are read and counted, those that are given.
-    """
-
-    data: Any
-    response: Any
-    documents: ArrayLike | None
-    columns: dict[str, Any]
-    terms: Any
-    reading: dict[str, Any]
-    client: Client | ClientLater | None
-    fit: FitRequest
-
-    @property
-    def works_here(self) -> bool:
-        """The work is done in this process, or by workers that are started from it."""
-        return self.client is None or (isinstance(self.client, ClientLater) and self.client.here)
-
-    def check_nothing_is_read(self) -> None:
-        """Refuse keywords about reading records, where there are none to be read.
-
-        Raises
-        ------
-        InputError
-        """
-        if self.reading:
+        if is_dask_collection(data):
+            return _train_on_collection(
+                fit, chosen, data, response, documents, columns, terms, reading, client
+            )
+        is_matrix = getattr(data, "ndim", None) == 2 and not is_table(data)
+        if not (is_matrix or isinstance(data, Corpus)):
+            fields = "{words=}, {counts=}" if {"words", "counts"} & set(reading) else "{text=}"
             raise InputError(
-                "must be left out: only the documents of a bag are counted here",
-                parameter=tuple(self.reading),
+                "must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
+                f"{type(data).__name__}",
+                parameter="data",
+                remedy="make a corpus of records and DataFrames in memory by dslda.ingest, and name their fields with "
+                f"{fields} and {{response=}}",
             )
+        if reading:
+            raise InputError(
+                "must be left out: only the documents of a bag are counted here", parameter=tuple(reading)
+            )
+        if is_matrix:
+            return _train_on_matrix(fit, chosen, data, response, documents, columns, terms, client)
+        return _train_on_corpus(fit, data, response, documents, columns, terms, client)
 
 
-def _train_on_collection(request: _Request) -> Model:
-    roles = named_roles(**request.columns)
-    reading, partition_tokens = dict(request.reading), request.reading.get("partition_tokens")
-    reading.pop("partition_tokens", None)
-    records = bag_reading(request.data, request.response, roles, terms=request.terms, **reading)
-    if request.works_here:
-        kernel_of(chosen_family(request.fit.family) or Categorical())
-    with cluster(request.client) as client:
-        training_set = training_set_of_bag(
-            request.data,
-            records,
-            client,
-            roles,
-            documents=request.documents,
-            partition_tokens=partition_tokens,
-        )
-        return fitted_model(training_set, roles, request.fit, nullcontext(client))
+def _train_on_collection(
+    fit: Callable[..., Model],
+    family: Family | None,
+    data: Any,
+    response: Any,
+    documents: ArrayLike | None,
+    columns: dict[str, Any],
+    terms: Any,
+    reading: dict[str, Any],
+    client: Client | ClientLater | None,
+) -> Model:
+    roles = named_roles(**columns)
+    count = training_set_of_bag(data, response, documents, roles, terms=terms, **reading)
+    if _works_here(client):
+        kernel_of(family or Categorical())
+    with cluster(client) as opened:
+        return fit(count(opened), roles, nullcontext(opened))
 
 
-def _train_on_corpus(request: _Request) -> Model:
-    corpus, client = request.data, request.client
-    request.check_nothing_is_read()
-    if request.terms is not None:
+def _train_on_corpus(
+    fit: Callable[..., Model],
+    corpus: Corpus,
+    response: Any,
+    documents: ArrayLike | None,
+    columns: dict[str, Any],
+    terms: Any,
+    client: Client | ClientLater | None,
+) -> Model:
+    if terms is not None:
         raise InputError("must be left out: a corpus has its vocabulary", parameter="terms")
-    roles = named_roles(**request.columns)
-    training_set = training_set_of_corpus(corpus, request.response, request.documents, roles)
+    roles = named_roles(**columns)
+    training_set = training_set_of_corpus(corpus, response, documents, roles)
     check_reach([corpus.path], client)
     in_memory, n_partitions = is_in_memory(corpus.path), training_set.source.n_partitions
     if in_memory and client is None and n_partitions > 1:
         logger.info(
             "the corpus is in the memory of this process, which workers do not share: training here, on one core; ingest it "
-            "with out= to have all"
+            "with out= to use all"
         )
     here = client is None and (in_memory or n_partitions == 1)
     context: AbstractContextManager[Client | None] = nullcontext(None) if here else cluster(client)
-    return fitted_model(training_set, roles, request.fit, context, prepare=request.works_here)
+    return fit(training_set, roles, context, prepare=_works_here(client))
 
 
-def _train_on_matrix(request: _Request) -> Model:
-    request.check_nothing_is_read()
-    if request.client is not None:
+def _train_on_matrix(
+    fit: Callable[..., Model],
+    family: Family | None,
+    matrix: Any,
+    response: Any,
+    documents: ArrayLike | None,
+    columns: dict[str, Any],
+    terms: Any,
+    client: Client | ClientLater | None,
+) -> Model:
+    if client is not None:
         raise InputError(
             "must be left out: a matrix is fitted in this process",
             parameter="client",
             remedy="ingest it for a cluster",
         )
-    roles, arrays = roles_of_arrays(**request.columns)
-    family = chosen_family(request.fit.family)
+    roles, arrays = roles_of_arrays(**columns)
     training_set = training_set_of_matrix(
-        request.data,
-        request.response,
-        request.terms,
-        request.documents,
+        matrix,
+        response,
+        terms,
+        documents,
         arrays,
         roles,
         classes=family is None or family.has_classes,
     )
-    return fitted_model(training_set, roles, request.fit, nullcontext(None), prepare=True)
+    return fit(training_set, roles, nullcontext(None), prepare=True)
 
 
-def _refuse(request: _Request) -> Model:
-    fields = "{words=}, {counts=}" if {"words", "counts"} & set(request.reading) else "{text=}"
-    raise InputError(
-        "must be a corpus, the path of one, a dask bag or DataFrame, or a matrix of counts, got "
-        f"{type(request.data).__name__}",
-        parameter="data",
-        remedy=f"make a corpus of records and DataFrames in memory by dslda.ingest, and name their fields with {fields} and "
-        "{response=}",
-    )
-
-
-def _is_matrix(data: Any) -> bool:
-    return getattr(data, "ndim", None) == 2 and not is_table(data)
-
-
-KINDS: tuple[tuple[Callable[[Any], bool], Callable[[_Request], Model]], ...] = (
-    (is_dask_collection, _train_on_collection),
-    (lambda data: isinstance(data, Corpus), _train_on_corpus),
-    (_is_matrix, _train_on_matrix),
-)
-"""Forms of documents, each with its way to train on them."""
+def _works_here(client: Client | ClientLater | None) -> bool:
+    """True if the work is done in this process, or by workers started from it."""
+    return client is None or (isinstance(client, ClientLater) and client.here)

@@ -1,9 +1,9 @@
-"""Documents and responses to train on, of a corpus, a bag or a matrix, and the roles of their other columns."""
+"""Training sets: documents and responses of a corpus, a bag or a matrix, and the roles of their other columns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +30,6 @@ __all__ = [
     "ClassWeight",
     "Roles",
     "TrainingSet",
-    "bag_reading",
     "named_roles",
     "roles_of_arrays",
     "training_set_of_bag",
@@ -44,20 +43,14 @@ RESPONSE = "response"
 TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
 """Keywords that say how the texts of a bag are counted."""
 
+ROLES = ("covariates", "weight", "exposure", "trials", "event")
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Columns that play a part beside the response.
-
-    Attributes
-    ----------
-    covariates : tuple of str
-    weight, exposure, trials, event : str or None
-    class_weight : "balanced", mapping of class to weight, or None
-    """
+    """Columns beside the response, by their roles, and the weights of the classes."""
 
     covariates: tuple[str, ...] = ()
     weight: str | None = None
@@ -69,11 +62,11 @@ class Roles:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns with a role, each once."""
-        named = (*self.covariates, self.weight, self.exposure, self.trials, self.event)
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        names = (*self.covariates, self.weight, self.exposure, self.trials, self.event)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
-    def of_response(self, response: str) -> Design:
-        """The design of the columns alone, before their values are known."""
+    def design(self, response: str) -> Design:
+        """The design with the names of the columns, before their values are known."""
         return Design(
             response,
             exposure=self.exposure,
@@ -83,22 +76,13 @@ class Roles:
         )
 
 
-def named_roles(
-    covariates: Any, weight: Any, exposure: Any, trials: Any, event: Any, class_weight: Any
-) -> Roles:
-    """The roles of columns of a corpus or bag, by their names.
-
-    Raises
-    ------
-    InputError
-        A role is no name.
-    """
+def named_roles(covariates: Any, class_weight: Any, **single: Any) -> Roles:
+    """The roles of columns of a corpus or bag, by their names; `single` are those of one column."""
     names = (covariates,) if isinstance(covariates, str) else covariates
     if isinstance(names, Mapping) or not isinstance(names, Sequence):
         raise InputError(
             f"must name covariates of the corpus, got {type(covariates).__name__}", parameter="covariates"
         )
-    single = {"weight": weight, "exposure": exposure, "trials": trials, "event": event}
     for role, name in [*single.items(), *(("covariates", name) for name in names)]:
         if name is not None and not isinstance(name, str):
             raise InputError(
@@ -107,9 +91,7 @@ def named_roles(
     return Roles(tuple(dict.fromkeys(names)), **single, class_weight=class_weight)
 
 
-def roles_of_arrays(
-    covariates: Any, weight: Any, exposure: Any, trials: Any, event: Any, class_weight: Any
-) -> tuple[Roles, dict[str, Any]]:
+def roles_of_arrays(covariates: Any, class_weight: Any, **single: Any) -> tuple[Roles, dict[str, Any]]:
     """The roles of a matrix's arrays, and the arrays by name."""
     if isinstance(covariates, str) or not (isinstance(covariates, Mapping) or len(covariates) == 0):
         raise InputError(
@@ -117,19 +99,18 @@ def roles_of_arrays(
             parameter="covariates",
             remedy="write covariates={'age': [...]}",
         )
-    single = {"weight": weight, "exposure": exposure, "trials": trials, "event": event}
     arrays = {str(name): values for name, values in dict(covariates).items()}
     clash = set(arrays) & set(single)
     if clash:
         raise InputError(f"must have other names than {', '.join(sorted(clash))}", parameter="covariates")
-    given = {role: role for role, values in single.items() if values is not None}
-    roles = Roles(tuple(arrays), **given, class_weight=class_weight)
-    return roles, arrays | {role: single[role] for role in given}
+    single = {role: values for role, values in single.items() if values is not None}
+    roles = Roles(tuple(arrays), **{role: role for role in single}, class_weight=class_weight)
+    return roles, arrays | single
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingSet:
-    """Documents to train on, with what the model remembers of them."""
+    """Documents to train on, with the facts that the model keeps of them."""
 
     source: FitSource
     response: str | None
@@ -150,12 +131,12 @@ class TrainingSet:
         return self.source.design.response
 
     def holding_out(self, share: float) -> TrainingSet:
-        """All but a share of the documents, by which the model is judged."""
+        """The rest without a share of the documents, which will judge the model."""
         source = self.source.hold_out(share)
         return replace(self, source=source, summary=source.response_summary())
 
     @property
-    def what(self) -> str:
+    def in_words(self) -> str:
         """The response, as messages name it."""
         return "the response" if self.response is None else f"response {self.response!r}"
 
@@ -164,25 +145,21 @@ def training_set_of_corpus(
     corpus: Corpus, response: Any, documents: ArrayLike | None, roles: Roles
 ) -> TrainingSet:
     """The documents of a corpus, or some of them, and one of its responses, by default the only one."""
-    if response is None:
-        if len(corpus.response_names) != 1:
+
+    def check(parameter: str | Sequence[str], kind: str, names: Sequence[str], name: Any) -> None:
+        if not isinstance(name, str) or name not in names:
             raise InputError(
-                f"must name one of those in {corpus.path} ({_listed(corpus.response_names)}), got none",
-                parameter="response",
+                f"must name {kind} {corpus.path} ({', '.join(map(repr, names)) or 'none'}), got "
+                f"{'none' if name is None else f'{name!r:.60}'}",
+                parameter=parameter,
             )
+
+    if response is None and len(corpus.response_names) == 1:
         response = corpus.response_names[0]
-    if not isinstance(response, str) or response not in corpus.response_names:
-        raise InputError(
-            f"must name one of those in {corpus.path} ({_listed(corpus.response_names)}), got {response!r:.60}",
-            parameter="response",
-        )
+    check("response", "one of those in", corpus.response_names, response)
     for name in roles.columns:
-        if name not in corpus.covariate_names:
-            raise InputError(
-                f"must name covariates of {corpus.path} ({_listed(corpus.covariate_names)}), got {name!r:.60}",
-                parameter=("covariates", "weight", "exposure", "trials", "event"),
-            )
-    source = CorpusSource(corpus, design=roles.of_response(response), documents=documents)
+        check(ROLES, "covariates of", corpus.covariate_names, name)
+    source = CorpusSource(corpus, design=roles.design(response), documents=documents)
     uses = corpus.provenance.get("fields", {})
     return TrainingSet(
         source,
@@ -200,18 +177,10 @@ def training_set_of_corpus(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BagReading:
-    """Fields, counting and vocabulary for the records of a bag or DataFrame."""
-
-    fields: Fields
-    settings: TextSettings
-    vocabulary: Vocabulary | None
-
-
-def bag_reading(
+def training_set_of_bag(
     bag: Any,
     response: Any,
+    documents: ArrayLike | None,
     roles: Roles,
     *,
     terms: Any,
@@ -219,9 +188,10 @@ def bag_reading(
     text: str | None = None,
     words: str | None = None,
     counts: str | None = None,
+    partition_tokens: int | None = None,
     **text_settings: Any,
-) -> BagReading:
-    """The reading of a bag's records, checked as far as possible without reading them."""
+) -> Callable[[Client], TrainingSet]:
+    """Check a bag or DataFrame without reading it; the function returned counts its records and keeps them on the workers."""
     if not isinstance(response, str):
         raise InputError(
             f"must name the field of a bag's records that holds it, got {response!r:.60}",
@@ -234,7 +204,7 @@ def bag_reading(
     if terms is not None:
         vocabulary = vocabulary_of(terms)
         settings = replace(settings, min_df=1, max_df=1.0, max_features=None)
-    named = Fields(
+    document_fields = Fields(
         text=text,
         words=words,
         counts=counts,
@@ -242,54 +212,42 @@ def bag_reading(
         covariates=roles.columns,
         categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
     )
-    check_fields(bag, named)
-    return BagReading(named, settings, vocabulary)
+    check_fields(bag, document_fields)
 
+    def counted(client: Client) -> TrainingSet:
+        blocks = blocks_from_bag(
+            bag,
+            client,
+            fields=document_fields,
+            settings=settings,
+            vocabulary=vocabulary,
+            partition_tokens=partition_tokens,
+        )
+        source = FutureSource(
+            blocks.futures,
+            n_terms=len(blocks.vocabulary),
+            n_documents=[p.n_documents for p in blocks.partitions],
+            n_entries=[p.n_entries for p in blocks.partitions],
+            design=roles.design(response),
+            documents=documents,
+        )
+        complete = documents is None and not any(summary.missing for summary in blocks.covariates.values())
+        uses = {"text": text, "words": words, "counts": counts}
+        return TrainingSet(
+            source,
+            response,
+            blocks.responses[response] if complete else source.response_summary(),
+            blocks.covariates,
+            blocks.levels,
+            blocks.vocabulary,
+            blocks.text_settings,
+            fields={use: name for use, name in uses.items() if name is not None},
+            oov_share=blocks.oov_share,
+            new_share=blocks.new_share,
+            too_frequent=blocks.too_frequent,
+        )
 
-def training_set_of_bag(
-    bag: Any,
-    reading: BagReading,
-    client: Client,
-    roles: Roles,
-    *,
-    documents: ArrayLike | None,
-    partition_tokens: int | None,
-) -> TrainingSet:
-    """The records of a bag or DataFrame, counted and kept on the workers."""
-    named = reading.fields
-    (response,) = named.responses
-    blocks = blocks_from_bag(
-        bag,
-        client,
-        fields=named,
-        settings=reading.settings,
-        vocabulary=reading.vocabulary,
-        partition_tokens=partition_tokens,
-    )
-    source = FutureSource(
-        blocks.futures,
-        n_terms=len(blocks.vocabulary),
-        n_documents=[p.n_documents for p in blocks.partitions],
-        n_entries=[p.n_entries for p in blocks.partitions],
-        design=roles.of_response(response),
-        documents=documents,
-    )
-    complete = documents is None and not any(summary.missing for summary in blocks.covariates.values())
-    summary = blocks.responses[response] if complete else source.response_summary()
-    uses = {"text": named.text, "words": named.words, "counts": named.counts}
-    return TrainingSet(
-        source,
-        response,
-        summary,
-        blocks.covariates,
-        blocks.levels,
-        blocks.vocabulary,
-        blocks.text_settings,
-        fields={use: name for use, name in uses.items() if name is not None},
-        oov_share=blocks.oov_share,
-        new_share=blocks.new_share,
-        too_frequent=blocks.too_frequent,
-    )
+    return counted
 
 
 def training_set_of_matrix(
@@ -302,7 +260,7 @@ def training_set_of_matrix(
     *,
     classes: bool,
 ) -> TrainingSet:
-    """The rows of a count matrix, or some of them, an array of responses, and named arrays of other columns.
+    """The rows of a count matrix, or some of them, and arrays of responses and other columns.
 
     The responses may be names where `classes` is true.
     """
@@ -313,14 +271,9 @@ def training_set_of_matrix(
             parameter="response",
         )
     levels: dict[str, tuple[str, ...]] = {}
-    if classes:
-        y = _column("response", response, block.n_documents, RESPONSE, levels)
-    else:
-        y = response_array(response, block.n_documents)
-    columns = {
-        name: _column(name, values, block.n_documents, name, levels) for name, values in arrays.items()
-    }
-    n_terms = int(matrix.shape[1])
+    n_documents, n_terms = block.n_documents, int(matrix.shape[1])
+    y = _column(RESPONSE, response, n_documents, levels) if classes else response_array(response, n_documents)
+    columns = {name: _column(name, values, n_documents, levels) for name, values in arrays.items()}
     vocabulary = None
     if terms is not None:
         vocabulary = vocabulary_of(terms)
@@ -331,7 +284,7 @@ def training_set_of_matrix(
     if n_terms == 0:
         raise InputError("the matrix must have at least one column, got none")
     whole = replace(block, responses={RESPONSE: y}, covariates=columns)
-    source = MemorySource(whole, n_terms, design=roles.of_response(RESPONSE), documents=documents)
+    source = MemorySource(whole, n_terms, design=roles.design(RESPONSE), documents=documents)
     settings = None if vocabulary is None else TextSettings(kind="counts", min_df=1, max_df=1.0)
     return TrainingSet(
         source,
@@ -345,42 +298,36 @@ def training_set_of_matrix(
 
 
 def _column(
-    what: str, values: Any, n_documents: int, name: str, levels: dict[str, tuple[str, ...]]
+    name: str, values: Any, n_documents: int, levels: dict[str, tuple[str, ...]]
 ) -> NDArray[np.float64]:
-    """Numbers as they are; names as codes, with the names put in `levels`: sorted, or as a pandas Categorical has them."""
+    """Numbers, or the codes of names; the names go to `levels`, sorted or in the order of a pandas Categorical."""
     values = getattr(values, "array", values)  # of a Series
     if hasattr(values, "categories") and hasattr(values, "codes"):
         values = values.remove_unused_categories()
-        order = [level_name(value, f"{what}, category {i}") for i, value in enumerate(values.categories)]
+        order = [level_name(value, f"{name}, category {i}") for i, value in enumerate(values.categories)]
         if None in order:
             raise InputError(
-                f"{what} must have categories with names, got one that is empty or of white space alone"
+                f"{name} must have categories with names, got one that is empty or only white space"
             )
         if len(set(order)) < len(order):
             raise InputError(
-                f"{what} must have categories whose names differ in more than the white space around them, got "
+                f"{name} must have categories whose names differ in more than the white space around them, got "
                 f"{values.categories.tolist()!r:.60}"
             )
         if len(values) != n_documents:
-            raise InputError(f"{what} must have one value for each of {n_documents} rows, got {len(values)}")
+            raise InputError(f"{name} must have one value for each of {n_documents} rows, got {len(values)}")
         levels[name] = tuple(map(str, order))
-        found = np.asarray(values.codes, dtype=np.float64)
-        found[found < 0] = math.nan
-        return found
+        codes = np.asarray(values.codes, dtype=np.float64)
+        return np.where(codes < 0, math.nan, codes)
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, Sequence) or not any(isinstance(value, str) for value in listed):
-        return response_array(values, n_documents, what=what)
-    given = np.asarray(listed, dtype=object)
-    if given.shape != (n_documents,):
+        return response_array(values, n_documents, what=name)
+    array = np.asarray(listed, dtype=object)
+    if array.shape != (n_documents,):
         raise InputError(
-            f"{what} must have one value for each of {n_documents} rows, got shape {given.shape}"
+            f"{name} must have one value for each of {n_documents} rows, got shape {array.shape}"
         )
-    names = [level_name(value, f"{what}, row {row}") for row, value in enumerate(given.tolist())]
-    known = tuple(sorted({value for value in names if value is not None}))
-    levels[name] = known
-    codes = {value: float(code) for code, value in enumerate(known)}
-    return np.array([math.nan if value is None else codes[value] for value in names])
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names)) or "none"
+    names = [level_name(value, f"{name}, row {row}") for row, value in enumerate(array.tolist())]
+    levels[name] = tuple(sorted({value for value in names if value is not None}))
+    code_of = {value: float(code) for code, value in enumerate(levels[name])}
+    return np.array([math.nan if value is None else code_of[value] for value in names])

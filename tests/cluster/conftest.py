@@ -26,7 +26,7 @@ from dslda.families.base import STANDARDISED, Family
 from dslda.families.gaussian import Gaussian
 from dslda.ingestion.ingest import ingest
 from dslda.persistence.checkpoint_store import read_checkpoint
-from dslda.training.checkpoint import CheckpointOptions, FitCheckpoint
+from dslda.training.checkpoint import FitCheckpoint
 from dslda.variational.design import Design
 from dslda.variational.initial import initial_parameters
 from dslda.variational.parameters import FitSpec
@@ -50,8 +50,8 @@ class Problem:
             self.source.n_terms, spec=self.spec, family=self.family, moments=STANDARDISED
         )
         if checkpoint is not None:
-            identity = {"settings": {"max_iter": self.spec.max_iter}}
-            kept = FitCheckpoint(CheckpointOptions(checkpoint, every=1000, resume=True), identity)
+            kept = FitCheckpoint(checkpoint, every=1000, resume=True)
+            kept.read({"settings": {"max_iter": self.spec.max_iter}})
             start = kept.start(initial)
             initial = start.parameters
             keywords |= {"done": start.trace, "checkpoints": kept.schedule(start)}

@@ -19,7 +19,7 @@ from dslda.cluster.runner import SerialRunner
 from dslda.exceptions import FormatError, InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import list_files
-from dslda.persistence.training_profile import Reference
+from dslda.persistence.model_record import Reference
 from dslda.scoring.drift import stability_index, warned_above
 from dslda.scoring.resumption import compare, taken_up
 from dslda.scoring.run_folder import RunFolder, RunState

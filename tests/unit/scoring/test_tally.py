@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dslda.persistence.training_profile import Reference
+from dslda.persistence.model_record import Reference
 from dslda.prediction.results import Predictions
 from dslda.scoring.drift import drift_figures
 from dslda.scoring.tally import FrequentWords, RunTally, Tally

@@ -531,7 +531,7 @@ def test_responses_outside_the_domain_are_named(family: str, value: float, messa
         ),
         (
             {"family": "categorical", "response": pd.Categorical([" ", "b"] * (D // 2))},
-            "categories with names, got one that is empty or of white space alone",
+            "categories with names, got one that is empty or only white space",
         ),
         (
             {"covariates": {"age": np.full(D, np.datetime64("2020"))}},
