@@ -140,10 +140,10 @@ def _stop_words(name: str | None) -> str | list[str] | None:
     if name is None or name == "english":
         return name
     from dslda.exceptions import InputError
-    from dslda.inputs.streams import InputFile, compression_of, read_text
+    from dslda.inputs.streams import InputFile, read_text
 
     try:
-        return read_text(InputFile(name, 0, compression_of(name))).split()
+        return read_text(InputFile(name, 0)).split()
     except InputError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,94 +13,76 @@ from dslda.corpus.store import Corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
-from dslda.ingestion.corpus_plan import GivenVocabulary
+from dslda.ingestion.vocabulary_selection import GivenVocabulary
 from dslda.inputs.fields import Fields
 from dslda.inputs.in_memory import MatrixRows
-from dslda.inputs.streams import InputFile, compression_of, read_text
+from dslda.inputs.streams import InputFile, read_text
 
 __all__ = [
-    "NamedFields",
+    "check_appended_fields",
     "given_vocabulary",
-    "grown_settings",
     "matrix_rows",
     "name_fields",
-    "with_fields_of",
+    "refuse_names",
+    "text_settings_of",
 ]
 
 # names that no mapping of arrays can hold by accident
 WEIGHT, ID = "\0weight", "\0id"
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFields:
-    """The fields that a caller of ingest names, unchecked; None or empty where it names none."""
+def refuse_names(named: Mapping[str, Any], reason: str) -> None:
+    """Refuse arguments that name fields, by their parameters."""
+    parameters = tuple(name for name, value in named.items() if value is not None and value not in ((), []))
+    if parameters:
+        raise InputError(
+            f"must be left out: {reason}",
+            parameter=parameters,
+            remedy="use JSON lines, CSV or Parquet for documents with more than words",
+        )
 
-    text: Any = None
-    words: Any = None
-    counts: Any = None
-    id: Any = None
-    response: Any = ()
-    covariates: Any = ()
-    weight: Any = None
-    categorical: Any = ()
 
-    def refuse(self, reason: str) -> None:
-        """Refuse any name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        named = tuple(name for name, value in values.items() if value is not None and value not in ((), []))
-        if named:
-            raise InputError(
-                f"must be left out: {reason}",
-                parameter=named,
-                remedy="use JSON lines, CSV or Parquet for documents with more than words",
-            )
+def name_fields(named: Mapping[str, Any], before: Corpus | None) -> Fields:
+    """Check the arguments that name fields, by their parameters, and put them together.
 
-    def completed(self, corpus: Corpus) -> NamedFields:
-        """With the names that were in use when the corpus was made, as far as it remembers, where none is given."""
-        recorded = corpus.provenance.get("fields")
+    Names that are left out are those of the documents that a corpus `before` has, as far as it remembers.
+    """
+    names = {use: named[use] for use in ("text", "words", "counts", "id", "weight")}
+    columns = {use: _names(use, named[use]) for use in ("response", "covariates", "categorical")}
+    if before is not None:
+        recorded = before.provenance.get("fields")
         uses = {use: name for name, use in recorded.items()} if isinstance(recorded, Mapping) else {}
-        given: dict[str, Any] = {}
-        if self.text is None and self.words is None and self.counts is None:
-            given = {use: uses.get(use) for use in ("text", "words", "counts")}
-        if self.id is None and corpus.has_doc_id:
-            given["id"] = uses.get("id")
-        if self.weight is None and corpus.has_weight:
-            given["weight"] = uses.get("weight")
-        given["response"] = self.response or corpus.response_names
-        given["covariates"] = self.covariates or corpus.covariate_names
-        columns = {*_several(given["response"]), *_several(given["covariates"])}
-        given["categorical"] = self.categorical or [name for name in corpus.levels if name in columns]
-        return replace(self, **given)
-
-
-def name_fields(named: NamedFields) -> Fields:
-    """Check the names of fields and put them together."""
+        if all(names[use] is None for use in ("text", "words", "counts")):
+            names |= {use: uses.get(use) for use in ("text", "words", "counts")}
+        for use, stored in (("id", before.has_doc_id), ("weight", before.has_weight)):
+            if stored and names[use] is None:
+                names[use] = uses.get(use)
+        columns["response"] = columns["response"] or before.response_names
+        columns["covariates"] = columns["covariates"] or before.covariate_names
+        present = {*columns["response"], *columns["covariates"]}
+        columns["categorical"] = columns["categorical"] or tuple(n for n in before.levels if n in present)
     return Fields(
-        text=named.text,
-        words=named.words,
-        counts=named.counts,
-        id=named.id,
-        responses=_names("response", named.response),
-        covariates=_names("covariates", named.covariates),
-        weight=named.weight,
-        categorical=_names("categorical", named.categorical),
+        responses=columns["response"],
+        covariates=columns["covariates"],
+        categorical=columns["categorical"],
+        **names,
     )
 
 
-def _names(parameter: str, given: Any) -> tuple[str, ...]:
-    if given is None:
+def _names(parameter: str, value: Any) -> tuple[str, ...]:
+    if value is None:
         return ()
-    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    if isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in names):
-        raise InputError(f"must be the name of a field or several, got {given!r:.60}", parameter=parameter)
+    names = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    if isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in names):
+        raise InputError(f"must be the name of a field or several, got {value!r:.60}", parameter=parameter)
     if len(set(names)) != len(names):
         raise InputError(f"must name each field once, got {list(names)}", parameter=parameter)
     return names
 
 
-def matrix_rows(matrix: Any, named: NamedFields, n_terms: int) -> tuple[Fields, MatrixRows]:
+def matrix_rows(matrix: Any, named: Mapping[str, Any], n_terms: int) -> tuple[Fields, MatrixRows]:
     """The fields and rows of a sparse matrix with the arrays beside it."""
-    response, covariates, weight, id = named.response, named.covariates, named.weight, named.id
+    response, covariates = named["response"], named["covariates"]
     n, n_columns = matrix.shape
     if n_columns != n_terms:
         raise InputError(
@@ -121,20 +103,17 @@ def matrix_rows(matrix: Any, named: NamedFields, n_terms: int) -> tuple[Fields, 
             parameter=("response", "covariates"),
             remedy="rename one",
         )
+    extra = {name: named[use] for name, use in ((WEIGHT, "weight"), (ID, "id")) if named[use] is not None}
     fields = Fields(
         words="words",
         counts="counts",
-        id=None if id is None else ID,
+        id=ID if ID in extra else None,
         responses=tuple(response or ()),
         covariates=tuple(covariates or ()),
-        weight=None if weight is None else WEIGHT,
-        categorical=_names("categorical", named.categorical),
+        weight=WEIGHT if WEIGHT in extra else None,
+        categorical=_names("categorical", named["categorical"]),
     )
-    columns: dict[str, Any] = {**dict(covariates or {}), **dict(response or {})}
-    if weight is not None:
-        columns[WEIGHT] = weight
-    if id is not None:
-        columns[ID] = id
+    columns: dict[str, Any] = {**dict(covariates or {}), **dict(response or {}), **extra}
     for name, values in columns.items():
         # as objects: an array of ["a", nan] or ["1", True] would hold the names "nan" and "True"
         array = np.asarray(values, dtype=object if name in fields.categorical else None)
@@ -150,15 +129,10 @@ def matrix_rows(matrix: Any, named: NamedFields, n_terms: int) -> tuple[Fields, 
     return fields, MatrixRows(matrix.tocsr(), columns)
 
 
-def with_fields_of(corpus: Corpus, fields: Fields, unnamed: str | None) -> Fields:
-    """Check the fields of new documents against the columns of the corpus they are appended to.
+def check_appended_fields(corpus: Corpus, fields: Fields, unnamed: str | None) -> Fields:
+    """Check the fields of new documents against the columns of the corpus they are appended to, and order them alike.
 
-    Parameters
-    ----------
-    corpus : Corpus
-    fields : Fields
-    unnamed : str, optional
-        Title of files without fields.
+    `unnamed` is the title of files without fields: their documents have words only, and miss the rest.
 
     Raises
     ------
@@ -171,63 +145,69 @@ def with_fields_of(corpus: Corpus, fields: Fields, unnamed: str | None) -> Field
                 f"{unnamed} have no weights, and the documents of {corpus.path} have",
                 remedy="append them as JSON lines, CSV or Parquet with a weight",
             )
-        # such files have words only: their documents lack the rest
-        fields = replace(
-            fields,
-            responses=corpus.response_names,
-            covariates=corpus.covariate_names,
-            categorical=tuple(corpus.levels),
-        )
-    for parameter, found, wanted in (
-        ("response", fields.responses, corpus.response_names),
-        ("covariates", fields.covariates, corpus.covariate_names),
-        ("categorical", fields.categorical, tuple(corpus.levels)),
-    ):
-        if set(found) != set(wanted):
-            raise InputError(
-                f"must be those of the corpus that is appended to, {_listed(wanted)}, got {_listed(found)}",
-                parameter=parameter,
-            )
-    for parameter, field, has in (
+    else:
+        for parameter, names, stored in (
+            ("response", fields.responses, corpus.response_names),
+            ("covariates", fields.covariates, corpus.covariate_names),
+            ("categorical", fields.categorical, tuple(corpus.levels)),
+        ):
+            if set(names) != set(stored):
+                raise InputError(
+                    f"must be those of the corpus that is appended to, {_listed(stored)}, got {_listed(names)}",
+                    parameter=parameter,
+                )
+    for parameter, name, has in (
         ("id", fields.id, corpus.has_doc_id),
         ("weight", fields.weight, corpus.has_weight),
     ):
-        if has and field is None:
+        if has and name is None:
             raise InputError("must be given: the documents that are there have one", parameter=parameter)
-        if not has and field is not None:
+        if not has and name is not None:
             raise InputError("must be left out: the documents that are there have none", parameter=parameter)
-    return replace(fields, responses=corpus.response_names, covariates=corpus.covariate_names)
+    return replace(
+        fields,
+        responses=corpus.response_names,
+        covariates=corpus.covariate_names,
+        categorical=tuple(corpus.levels),
+    )
 
 
-def grown_settings(corpus: Corpus, kind: str, given: Mapping[str, Any]) -> TextSettings:
-    """The text settings of a corpus, for documents that are appended to it.
+def text_settings_of(
+    kind: Literal["text", "counts"], chosen: Mapping[str, Any], *, filtered: bool, before: Corpus | None
+) -> TextSettings:
+    """The settings that the caller has chosen, and the defaults where they are None; or those of the corpus `before`.
 
     Parameters
     ----------
-    corpus : Corpus
     kind : {"text", "counts"}
-        Of the new documents.
-    given : mapping
-        Settings that the caller has named; None where not.
+        Kind of the documents.
+    chosen : mapping
+    filtered : bool
+        The vocabulary is chosen from the documents. One that is given is not filtered, and the corpus should not say so.
+    before : Corpus, optional
+        The corpus that documents are appended to.
 
     Raises
     ------
     InputError
-        Another setting, or other documents.
+        A setting is not valid, or not that of the corpus; or documents are not of its kind.
     """
-    settings = corpus.text_settings
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    if before is None:
+        unfiltered = {} if filtered else {"min_df": 1, "max_df": 1.0, "max_features": None}
+        return TextSettings(kind=kind, **(chosen | unfiltered))
+    settings = before.text_settings
     if kind != settings.kind:
         expected = "texts" if settings.kind == "text" else "words with counts"
         raise InputError(
             f"must be {expected}, as those of the corpus that is appended to", parameter="documents"
         )
-    named = {name: value for name, value in given.items() if value is not None}
-    other = replace(settings, **named)
-    for name in named:
-        found, expected = getattr(other, name), getattr(settings, name)
-        if found != expected:
+    other = replace(settings, **chosen)
+    for name in chosen:
+        value, stored = getattr(other, name), getattr(settings, name)
+        if value != stored:
             raise InputError(
-                f"must be left out, or be that of the corpus that is appended to, {expected!r:.60}, got {found!r:.60}",
+                f"must be left out, or be that of the corpus that is appended to, {stored!r:.60}, got {value!r:.60}",
                 parameter=name,
             )
     return settings
@@ -236,7 +216,7 @@ def grown_settings(corpus: Corpus, kind: str, given: Mapping[str, Any]) -> TextS
 def given_vocabulary(
     vocabulary: Any, by_position: bool, storage_options: Mapping[str, Any] | None, before: Corpus | None
 ) -> GivenVocabulary | None:
-    """The vocabulary that the caller names, or that of the corpus that documents are appended to."""
+    """The vocabulary that the caller gives, or that of the corpus that documents are appended to."""
     if before is not None:
         if vocabulary is not None:
             chosen = given_vocabulary(vocabulary, by_position, storage_options, None)
@@ -259,15 +239,14 @@ def given_vocabulary(
         vocabulary, too_frequent = vocabulary.vocabulary, vocabulary.too_frequent
     elif isinstance(vocabulary, (str, os.PathLike)):
         path = os.fspath(vocabulary)
-        file = InputFile(path, 0, compression_of(path), dict(storage_options or {}))
+        file = InputFile(path, 0, dict(storage_options or {}))
         # not splitlines(), which takes characters for line ends that a term may hold
-        lines = read_text(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
-        for number, line in enumerate(lines, start=1):
+        vocabulary = read_text(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
+        for number, line in enumerate(vocabulary, start=1):
             if not line.strip():
                 raise InputError(
                     "a vocabulary must have one term a line, got none", place=f"{path}, line {number}"
                 )
-        vocabulary = lines
     if not isinstance(vocabulary, Vocabulary):
         if not isinstance(vocabulary, Iterable):
             raise InputError(
@@ -280,13 +259,6 @@ def given_vocabulary(
         raise InputError("must have at least one term, got none", parameter="vocabulary")
     vocabulary.to_bytes()  # refuses what no file can hold
     return GivenVocabulary(vocabulary, by_position, too_frequent)
-
-
-def _several(names: Any) -> list[Any]:
-    """One name or several; nothing where it is neither, which is refused later."""
-    if isinstance(names, str):
-        return [names]
-    return [name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else []
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dslda.cluster.runner import DaskRunner, Runner, merge_in_tree
+from dslda.cluster.runner import DaskRunner, Progress, Runner, merge_in_tree
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import merge_levels
@@ -37,44 +37,31 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter
 from dslda.exceptions import DataWarning, InputError, warn
-from dslda.ingestion.counting import (
-    ChunkSummary,
-    CountedChunk,
-    id_hashes,
-    merge_id_hashes,
-    merge_responses,
-)
+from dslda.ingestion.counting import ChunkSummary, CountedChunk, id_hashes, merge_id_hashes
+from dslda.ingestion.document_sources import check_fields, count_collection
 from dslda.ingestion.vocabulary_selection import (
+    GivenVocabulary,
     SelectedTerms,
     merge_term_tables,
     restrict,
     select_given,
     select_terms,
+    term_keys,
     term_table,
 )
 from dslda.inputs.fields import Fields
 from dslda.storage.location import is_in_memory
 from dslda.storage.lock import Lock
-from dslda.wording import number_of
+from dslda.wording import first_few, number_of
 
-__all__ = ["GivenVocabulary", "PlannedCorpus", "plan_corpus", "write_plan"]
+if TYPE_CHECKING:
+    import dask.bag
+    import dask.dataframe
+    from distributed import Client, Future
+
+__all__ = ["BagBlocks", "PlannedCorpus", "blocks_from_bag", "plan_corpus", "write_plan"]
 
 logger = logging.getLogger("dslda.ingest")
-
-
-@dataclass(frozen=True, slots=True)
-class GivenVocabulary:
-    """A vocabulary to count over, whether documents hold positions in it (as digits) in place of its terms, and the
-    terms that the corpus it is taken from left out as too frequent."""
-
-    vocabulary: Vocabulary
-    by_position: bool = False
-    too_frequent: tuple[str, ...] = ()
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """The terms as documents write them."""
-        return list(map(str, range(len(self.vocabulary)))) if self.by_position else self.vocabulary.terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,32 +70,25 @@ class PlannedCorpus:
 
     Attributes
     ----------
-    vocabulary : Vocabulary
+    terms : SelectedTerms
     blocks : list of handles of DocumentBlock
-        One a chunk, in order.
+        One per chunk, in order.
     partitions : list of Partition
-    n_documents, n_tokens, n_missing_text : int
+    n_documents, n_missing_text : int
     levels : mapping of str to tuple of str
         The names of each categorical column, by code.
-    n_all_tokens : int or None
-        Tokens of the documents, those too that the vocabulary does not have; None where documents hold positions in
-        it, and what was left out when they were counted is not known.
-    too_frequent : tuple of str
-        Terms that were left out as too frequent, sorted.
-    n_too_frequent_tokens : int or None
-        Tokens of the documents that are these; None where `n_all_tokens` is.
     """
 
-    vocabulary: Vocabulary
+    terms: SelectedTerms
     blocks: list[Any]
     partitions: list[Partition]
     n_documents: int
-    n_tokens: int
     n_missing_text: int
     levels: dict[str, tuple[str, ...]]
-    n_all_tokens: int | None
-    too_frequent: tuple[str, ...]
-    n_too_frequent_tokens: int | None
+
+    def blocks_of_partitions(self) -> list[list[Any]]:
+        """The block of each piece of each partition."""
+        return [[self.blocks[b] for b in partition.blocks] for partition in self.partitions]
 
     def sizes(self, *, identified: bool) -> dict[str, Any]:
         """Sizes that the writer of a corpus asks for; `identified` documents have a field of identifiers."""
@@ -117,8 +97,8 @@ class PlannedCorpus:
             "document_capacity": max(partition.n_documents for partition in self.partitions),
             "entry_capacity": max(partition.n_entries for partition in self.partitions),
             "id_capacity": max(partition.n_id_bytes for partition in self.partitions) if identified else None,
-            "n_all_tokens": self.n_all_tokens,
-            "n_too_frequent_tokens": self.n_too_frequent_tokens,
+            "n_all_tokens": self.terms.n_all_tokens,
+            "n_too_frequent_tokens": self.terms.n_too_frequent_tokens,
         }
 
 
@@ -132,7 +112,7 @@ def plan_corpus(
     partition_tokens: int | None = None,
     before: Corpus | None = None,
 ) -> PlannedCorpus:
-    """From counted chunks to a planned corpus.
+    """Turn counted chunks into a planned corpus.
 
     Parameters
     ----------
@@ -142,16 +122,16 @@ def plan_corpus(
     fields : Fields
     settings : TextSettings
     given : GivenVocabulary, optional
-        Otherwise the filters of `settings` choose the terms.
+        By default the filters of `settings` choose the terms.
     partition_tokens : int, optional
     before : Corpus, optional
-        Which the documents are appended to: its levels are theirs, and positions count on from its last.
+        The corpus that documents are appended to: its levels are theirs, and their positions follow its last.
 
     Raises
     ------
     InputError
-        What a task found in the input; no documents; a response that is always missing or always the same; a
-        categorical column of too many levels, or of others than `before` has; a vocabulary without terms.
+        A task finds the input wrong; there are no documents; a response is always missing or always the same; a
+        categorical column has too many levels, or others than `before` has; the vocabulary has no terms.
     """
     summaries: list[ChunkSummary] = runner.results(runner.map(CountedChunk.summary, counted), stage="read")
     n_documents = sum(summary.n_documents for summary in summaries)
@@ -160,34 +140,44 @@ def plan_corpus(
     names: dict[str, pa.LargeStringArray] = {}
     if fields.categorical:
         merged = merge_in_tree(runner, runner.map(_chunk_levels, counted), merge_levels)
-        # once more: a single chunk was not merged with another, so is not sorted
+        # once more: a single chunk was not merged with another, so it is not sorted
         names = merge_levels(runner.results([merged])[0])
     if before is not None:
         names = _known_levels(names, before.levels)
-    levels = {name: tuple(found.to_pylist()) for name, found in names.items()}
+    levels = {name: tuple(column.to_pylist()) for name, column in names.items()}
     if before is None:  # a few more documents may well be alike
-        _check_responses(merge_responses(fields.responses, summaries), levels, n_documents)
+        for name in fields.responses:
+            summary = ResponseSummary.merge_all(chunk.responses[name] for chunk in summaries)
+            _check_response(name, summary, levels.get(name), n_documents)
     if fields.id is not None:
         _report_repeated_ids(runner, counted, fields.id)
 
-    selected = _select(runner, counted, settings, given, n_documents)
-    vocabulary = selected.vocabulary
+    table = merge_in_tree(runner, runner.map(term_table, counted), merge_term_tables)
+    # the choice is made where the table is, which can be many times as large
+    if given is None:
+        chosen = runner.submit(select_terms, table, settings, n_documents)
+    else:
+        vocabulary = runner.share(given.vocabulary)
+        chosen = runner.submit(select_given, table, vocabulary, given.by_position, given.too_frequent)
+    selected: SelectedTerms = runner.results([chosen])[0]
     logger.info(
         "%s documents, %s terms of %s, %s tokens of these"
         if given is None
         # which need not occur in them
         else "%s documents, counted over the %s terms of the vocabulary, where they have %s; %s tokens of these",
         f"{n_documents:,}",
-        f"{len(vocabulary):,}",
+        f"{len(selected.vocabulary):,}",
         f"{selected.n_terms_before:,}",
         f"{selected.n_tokens:,}",
     )
 
-    keys = _share_keys(runner, vocabulary.terms if given is None else given.keys)
+    by_position = given is not None and given.by_position
+    keys = runner.share(term_keys(selected.vocabulary, by_position=by_position))
     n_before, tokens_before = (0, 0) if before is None else (before.n_documents, before.n_tokens)
-    first = list(accumulate((summary.n_documents for summary in summaries), initial=n_before))[:-1]
+    first_documents = list(accumulate((chunk.n_documents for chunk in summaries), initial=n_before))[:-1]
+    n = len(counted)
     shared_names = runner.share(names) if names else {}
-    blocks = runner.map(restrict, counted, [keys] * len(counted), first, [shared_names] * len(counted))
+    blocks = runner.map(restrict, counted, [keys] * n, first_documents, [shared_names] * n)
     counted.clear()
     works: list[int] = runner.results(runner.map(work, blocks))
     total = sum(works)
@@ -196,21 +186,16 @@ def plan_corpus(
             "the input changed while it was read", remedy="ingest again when nothing writes to it any more"
         )
     work_before = list(accumulate(works, initial=0))[:-1]
-    wanted = choose_partition_tokens(tokens_before + selected.n_tokens, partition_tokens)
-    n = number_of_partitions(selected.n_tokens, wanted)
-    pieces = runner.results(runner.map(cut, blocks, work_before, [total] * len(blocks), [n] * len(blocks)))
-    by_position = given is not None and given.by_position
+    size = choose_partition_tokens(tokens_before + selected.n_tokens, partition_tokens)
+    n_partitions = number_of_partitions(selected.n_tokens, size)
+    pieces = runner.results(runner.map(cut, blocks, work_before, [total] * n, [n_partitions] * n))
     return PlannedCorpus(
-        vocabulary=vocabulary,
+        terms=selected,
         blocks=blocks,
         partitions=join_pieces(pieces),
         n_documents=n_documents,
-        n_tokens=selected.n_tokens,
-        n_missing_text=sum(summary.n_missing_text for summary in summaries),
+        n_missing_text=sum(chunk.n_missing_text for chunk in summaries),
         levels=levels,
-        n_all_tokens=None if by_position else selected.n_all_tokens,
-        too_frequent=selected.too_frequent,
-        n_too_frequent_tokens=None if by_position else selected.n_too_frequent_tokens,
     )
 
 
@@ -219,22 +204,15 @@ def write_plan(
 ) -> None:
     """Write every partition where its blocks are, then the manifest; or leave nothing.
 
-    Parameters
-    ----------
-    runner : Runner
-    writer : CorpusWriter or CorpusAppender
-    plan : PlannedCorpus
-        Its blocks are given up, so that they can be freed once they are written.
-    lock : Lock
-        On the corpus.
+    The plan loses its blocks, so that they can be freed once they are written. The `lock` is that on the corpus.
 
     Raises
     ------
     OutputError
-        It cannot be written, or the lock was lost.
+        The corpus cannot be written, or the lock was lost.
     """
     pieces = [partition.pieces for partition in plan.partitions]
-    blocks = [[plan.blocks[b] for b in partition.blocks] for partition in plan.partitions]
+    blocks = plan.blocks_of_partitions()
     n = len(pieces)
     try:
         writer.prepare()
@@ -255,27 +233,88 @@ def write_plan(
         raise
 
 
-def _select(
-    runner: Runner,
-    counted: Sequence[Any],
+@dataclass(frozen=True, slots=True, eq=False)
+class BagBlocks:
+    """A planned corpus whose partitions are on the workers.
+
+    Attributes
+    ----------
+    plan : PlannedCorpus
+        Without its blocks.
+    futures : tuple of Future of DocumentBlock
+        One per partition, in the order of the documents. They keep the blocks alive.
+    responses, covariates : mapping of str to ResponseSummary
+        Merged by partition, as in a corpus store.
+    """
+
+    plan: PlannedCorpus
+    futures: tuple[Future[Any], ...]
+    responses: Mapping[str, ResponseSummary]
+    covariates: Mapping[str, ResponseSummary]
+
+
+def blocks_from_bag(
+    bag: dask.bag.Bag | dask.dataframe.DataFrame,
+    client: Client,
+    *,
+    fields: Fields,
     settings: TextSettings,
-    given: GivenVocabulary | None,
-    n_documents: int,
-) -> SelectedTerms:
-    table = merge_in_tree(runner, runner.map(term_table, counted), merge_term_tables)
-    # where the table is: it can be many times as large as what is chosen from it
-    if given is None:
-        chosen = runner.submit(select_terms, table, settings, n_documents)
-    else:
-        keys = _share_keys(runner, given.keys)
-        vocabulary = runner.share(given.vocabulary)
-        chosen = runner.submit(select_given, table, keys, vocabulary, given.too_frequent)
-    selected: SelectedTerms = runner.results([chosen])[0]
-    return selected
+    vocabulary: Vocabulary | None = None,
+    partition_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> BagBlocks:
+    """Count the documents of a Dask bag or DataFrame into balanced partitions that stay on the workers.
+
+    Vocabulary, partitions and documents are those of the corpus that :func:`~dslda.ingestion.ingest.ingest`
+    would write, so a model trained on either has the same bits. Nothing is written.
+
+    Parameters
+    ----------
+    bag : dask Bag or DataFrame
+        Records are texts, pairs (text, response), or mappings.
+    client : distributed.Client
+    fields : Fields
+        For texts and pairs only the name of the response is needed.
+    settings : TextSettings
+    vocabulary : Vocabulary, optional
+        Terms to count, as they are; by default the filters of `settings` choose.
+    partition_tokens, progress
+        As in :func:`~dslda.ingestion.ingest.ingest`.
+
+    Raises
+    ------
+    InputError
+        As :func:`~dslda.ingestion.ingest.ingest`.
+    """
+    choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
+    check_fields(bag, fields)
+    runner = DaskRunner(client, progress)
+    try:
+        counted = count_collection(runner, bag, fields, settings)
+        given = None if vocabulary is None else GivenVocabulary(vocabulary)
+        plan = plan_corpus(
+            runner, counted, fields, settings=settings, given=given, partition_tokens=partition_tokens
+        )
+        pieces = [partition.pieces for partition in plan.partitions]
+        futures = runner.map(assemble, pieces, plan.blocks_of_partitions())
+        plan.blocks.clear()
+        summaries = runner.results(runner.map(_summaries, futures), stage="write")
+    except BaseException:
+        runner.cancel()
+        raise
+    responses, covariates = (
+        {name: ResponseSummary.merge_all(columns[name] for columns in parts) for name in parts[0]}
+        for parts in zip(*summaries, strict=True)
+    )
+    return BagBlocks(plan, tuple(futures), responses, covariates)
 
 
-def _share_keys(runner: Runner, keys: Sequence[str]) -> Any:
-    return runner.share(pa.array(keys, type=pa.large_string()))
+def _summaries(block: DocumentBlock) -> list[dict[str, ResponseSummary]]:
+    """The summaries of the responses, and of the covariates."""
+    return [
+        {name: ResponseSummary.of(values) for name, values in columns.items()}
+        for columns in (block.responses, block.covariates)
+    ]
 
 
 def _chunk_levels(chunk: CountedChunk) -> Mapping[str, pa.LargeStringArray]:
@@ -283,39 +322,35 @@ def _chunk_levels(chunk: CountedChunk) -> Mapping[str, pa.LargeStringArray]:
 
 
 def _known_levels(
-    found: Mapping[str, pa.LargeStringArray], levels: Mapping[str, tuple[str, ...]]
+    names: Mapping[str, pa.LargeStringArray], levels: Mapping[str, tuple[str, ...]]
 ) -> dict[str, pa.LargeStringArray]:
-    """The levels of the corpus; new ones are refused, since they would change the codes of the others."""
-    for name, names in found.items():
+    """The levels of the corpus. New ones are refused, since they would change the codes of the others."""
+    for name, column in names.items():
         known = frozenset(levels[name])
-        new = [level for level in names.to_pylist() if level not in known]
+        new = [repr(level)[:60] for level in column.to_pylist() if level not in known]
         if new:
-            shown = ", ".join(f"{level!r:.60}" for level in new[:5])
             raise InputError(
                 f"field {name!r} must hold one of the {len(known):,} levels that the corpus has, got "
-                f"{len(new):,} new: {shown}{', ...' if len(new) > 5 else ''}",
+                f"{len(new):,} new: {first_few(new, 5)}",
                 remedy=("ingest all documents together", "leave these out"),
             )
-    return {name: pa.array(levels[name], type=pa.large_string()) for name in found}
+    return {name: pa.array(levels[name], type=pa.large_string()) for name in names}
 
 
-def _check_responses(
-    responses: dict[str, ResponseSummary], levels: dict[str, tuple[str, ...]], n_documents: int
+def _check_response(
+    name: str, summary: ResponseSummary, levels: tuple[str, ...] | None, n_documents: int
 ) -> None:
-    for name, summary in responses.items():
-        if summary.n == 0:
-            raise InputError(
-                f"response {name!r} is missing in all {n_documents:,} documents; it must be known in at least two"
-            )
-        found = levels.get(name)
-        constant = summary.minimum == summary.maximum if found is None else len(found) == 1
-        if constant:
-            value = f"{summary.minimum:g}" if found is None else repr(found[0])
-            raise InputError(
-                f"response {name!r} is {value} in all {summary.n:,} documents that have it; "
-                "it must vary, or there is nothing to learn",
-                remedy=("leave it out", "name another"),
-            )
+    if summary.n == 0:
+        raise InputError(
+            f"response {name!r} is missing in all {n_documents:,} documents; it must be known in at least two"
+        )
+    if summary.minimum == summary.maximum if levels is None else len(levels) == 1:
+        value = f"{summary.minimum:g}" if levels is None else repr(levels[0])
+        raise InputError(
+            f"response {name!r} is {value} in all {summary.n:,} documents that have it; "
+            "it must vary, or there is nothing to learn",
+            remedy=("leave it out", "name another"),
+        )
 
 
 def _report_repeated_ids(runner: Runner, counted: Sequence[Any], name: str) -> None:

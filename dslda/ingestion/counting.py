@@ -8,8 +8,8 @@ import numbers
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,37 +18,21 @@ from numpy.typing import NDArray
 from dslda.corpus.block import MAX_COUNT
 from dslda.corpus.levels import check_number, encodable, level_name
 from dslda.corpus.summary import ResponseSummary
-from dslda.corpus.text import Analyzer, Document
+from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields, Record, field_value, is_missing
 from dslda.inputs.formats import Piece
 
-__all__ = [
-    "ChunkSummary",
-    "CountedChunk",
-    "count_chunk",
-    "hashes_of",
-    "id_hashes",
-    "merge_id_hashes",
-    "merge_responses",
-]
-
+__all__ = ["ChunkSummary", "CountedChunk", "count_chunk", "hashes_of", "id_hashes", "merge_id_hashes"]
 
 UNKNOWN_NUMBER = "leave it empty where it is not known"
 
 DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkSummary:
-    """Facts about a chunk for the driver.
-
-    Attributes
-    ----------
-    n_documents, n_missing_text : int
-    responses : mapping of str to ResponseSummary
-        A categorical one has codes of the chunk, so only its `n` and `missing` are of use.
-    """
+class ChunkSummary(NamedTuple):
+    """Facts about a chunk that the driver needs at once. Categorical responses have codes of the chunk, so only their
+    `n` and `missing` are of use."""
 
     n_documents: int
     n_missing_text: int
@@ -73,7 +57,7 @@ class CountedChunk:
         The distinct names of each categorical column in the chunk, in order of appearance.
     weight : ndarray of float64, shape (n_documents,), or None
     doc_id : tuple of (str or None), or None
-        None for a document without one; None as a whole when there is no field of identifiers.
+        None for a document without one; None as a whole where there is no field of identifiers.
     n_missing_text : int
         Documents whose text is null; they count as empty.
     """
@@ -82,12 +66,12 @@ class CountedChunk:
     indptr: NDArray[np.int64]
     terms: NDArray[np.int32]
     counts: NDArray[np.int32]
-    responses: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    covariates: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    levels: Mapping[str, Any] = field(default_factory=dict)
-    weight: NDArray[np.float64] | None = None
-    doc_id: tuple[str | None, ...] | None = None
-    n_missing_text: int = 0
+    responses: Mapping[str, NDArray[np.float64]]
+    covariates: Mapping[str, NDArray[np.float64]]
+    levels: Mapping[str, Any]
+    weight: NDArray[np.float64] | None
+    doc_id: tuple[str | None, ...] | None
+    n_missing_text: int
 
     @property
     def n_documents(self) -> int:
@@ -95,61 +79,45 @@ class CountedChunk:
 
     def __sizeof__(self) -> int:
         # for Dask, which decides by it what to spill
-        columns = [*self.responses.values(), *self.covariates.values()]
-        if self.weight is not None:
-            columns.append(self.weight)
-        n_bytes = self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + sum(c.nbytes for c in columns)
-        ids = 0 if self.doc_id is None else sum(56 + len(i or "") for i in self.doc_id)
-        names = int(self.words.nbytes) + sum(int(levels.nbytes) for levels in self.levels.values())
-        return n_bytes + names + ids + 512
+        arrays = [self.words, self.indptr, self.terms, self.counts, *self.levels.values()]
+        arrays += [*self.responses.values(), *self.covariates.values()]
+        weight = 0 if self.weight is None else self.weight.nbytes
+        ids = sum(56 + len(name or "") for name in self.doc_id or ())
+        return sum(int(array.nbytes) for array in arrays) + weight + ids + 512
 
     def summary(self) -> ChunkSummary:
-        """The facts that the driver needs at once."""
-        return ChunkSummary(
-            n_documents=self.n_documents,
-            n_missing_text=self.n_missing_text,
-            responses={name: ResponseSummary.of(values) for name, values in self.responses.items()},
-        )
+        responses = {name: ResponseSummary.of(values) for name, values in self.responses.items()}
+        return ChunkSummary(self.n_documents, self.n_missing_text, responses)
 
 
 def count_chunk(sources: Sequence[Piece], fields: Fields, analyzer: Analyzer) -> CountedChunk:
-    """Read and count a chunk.
-
-    Parameters
-    ----------
-    sources : sequence of Piece
-        Read one after the other, one record at a time: what is held is the counts.
-    fields : Fields
-    analyzer : Analyzer
+    """Read and count a chunk: its sources one after the other, a record at a time. Memory holds the counts only.
 
     Raises
     ------
     InputError
-        The input cannot be read, or a record breaks a rule, naming file, line and field.
+        The input cannot be read, or a record breaks a rule; the error names file, line and field.
     """
-    columns = _Columns(fields)
-    counter = _Counter(analyzer)
+    counts = _Counts(fields, analyzer)
     for source in sources:
         for number, record in source.records(fields):
             try:
-                counter.add(columns.document(record))
-                columns.add(record)
+                counts.add(record)
             except InputError as error:
                 raise error.at(source.place(number)) from None
-    words = pa.array(list(counter.words), type=pa.large_string())
-    indptr = np.zeros(len(counter.lengths) + 1, dtype=np.int64)
-    np.cumsum(np.frombuffer(counter.lengths, dtype=np.int64), out=indptr[1:])
+    indptr = np.zeros(len(counts.lengths) + 1, dtype=np.int64)
+    np.cumsum(np.frombuffer(counts.lengths, dtype=np.int64), out=indptr[1:])
     return CountedChunk(
-        words=words,
+        words=pa.array(list(counts.words), type=pa.large_string()),
         indptr=indptr,
-        terms=np.frombuffer(counter.terms, dtype=np.int32),
-        counts=np.frombuffer(counter.counts, dtype=np.int32),
-        responses={name: np.frombuffer(values) for name, values in columns.responses.items()},
-        covariates={name: np.frombuffer(values) for name, values in columns.covariates.items()},
-        levels={name: pa.array(list(codes), pa.large_string()) for name, codes in columns.codes.items()},
-        weight=None if fields.weight is None else np.frombuffer(columns.weight),
-        doc_id=None if fields.id is None else tuple(columns.ids),
-        n_missing_text=columns.n_missing_text,
+        terms=np.frombuffer(counts.terms, dtype=np.int32),
+        counts=np.frombuffer(counts.counts, dtype=np.int32),
+        responses={name: np.frombuffer(values) for name, values in counts.responses.items()},
+        covariates={name: np.frombuffer(values) for name, values in counts.covariates.items()},
+        levels={name: pa.array(list(codes), pa.large_string()) for name, codes in counts.codes.items()},
+        weight=None if fields.weight is None else np.frombuffer(counts.weight),
+        doc_id=None if fields.id is None else tuple(counts.ids),
+        n_missing_text=counts.n_missing_text,
     )
 
 
@@ -161,47 +129,28 @@ def hashes_of(values: Iterable[bytes]) -> NDArray[np.uint64]:
 
 def id_hashes(chunk: CountedChunk) -> tuple[NDArray[np.uint64], int]:
     """Sorted distinct hashes of the identifiers, and how many documents repeat one."""
-    given = [i for i in chunk.doc_id or () if i is not None]
-    distinct = np.unique(hashes_of(name.encode() for name in given))
-    return distinct, len(given) - len(distinct)
+    ids = [name.encode() for name in chunk.doc_id or () if name is not None]
+    distinct = np.unique(hashes_of(ids))
+    return distinct, len(ids) - len(distinct)
 
 
 def merge_id_hashes(*parts: tuple[NDArray[np.uint64], int]) -> tuple[NDArray[np.uint64], int]:
-    """The same for all the documents of `parts`."""
+    """The same for the documents of all `parts`."""
     together = np.concatenate([hashes for hashes, _ in parts])
     distinct = np.unique(together)
     return distinct, sum(repeated for _, repeated in parts) + len(together) - len(distinct)
 
 
-class _Counter:
-    """Grows the compressed rows of a chunk, numbering its terms as they come."""
+class _Counts:
+    """Grows the compressed rows of a chunk, numbering its terms as they come, and the columns of its documents."""
 
-    def __init__(self, analyzer: Analyzer) -> None:
+    def __init__(self, fields: Fields, analyzer: Analyzer) -> None:
+        self.fields = fields
         self._analyze = analyzer
         self.words: dict[str, int] = {}
         self.terms = array("i")
         self.counts = array("i")
         self.lengths = array("q")
-
-    def add(self, document: Document) -> None:
-        counted = self._analyze(document)
-        words = self.words
-        for word in counted:
-            if word not in words:
-                words[word] = len(words)
-        self.terms.extend(map(words.__getitem__, counted))
-        try:
-            self.counts.extend(counted.values())
-        except OverflowError:
-            raise InputError(f"a count must be at most {MAX_COUNT}, got {max(counted.values())}") from None
-        self.lengths.append(len(counted))
-
-
-class _Columns:
-    """Reads the fields of records, and grows the columns of what belongs to a document."""
-
-    def __init__(self, fields: Fields) -> None:
-        self.fields = fields
         self.responses = {name: array("d") for name in fields.responses}
         self.covariates = {name: array("d") for name in fields.covariates}
         self.codes: dict[str, dict[str, int]] = {name: {} for name in fields.categorical}
@@ -209,18 +158,8 @@ class _Columns:
         self.ids: list[str | None] = []
         self.n_missing_text = 0
 
-    def document(self, record: Record) -> Document:
-        """The text, or the words and counts; a missing one is an empty document."""
-        document = self.fields.document(record)
-        if document is None:
-            self.n_missing_text += 1
-            return "" if self.fields.text is not None else ((), ())
-        if isinstance(document, str):
-            return encodable(document)
-        words, counts = document
-        return [encodable(word) if isinstance(word, str) else word for word in words], counts
-
     def add(self, record: Record) -> None:
+        self._count(record)
         fields = self.fields
         for name, values in self.responses.items():
             values.append(self._value(record.get(name), name, f"response {name!r}"))
@@ -238,11 +177,33 @@ class _Columns:
                 raise InputError(f"{what} must not be negative, got {weight:g}")
             self.weight.append(weight)
         if fields.id is not None:
-            given = record.get(fields.id)
-            self.ids.append(None if is_missing(given) or given == "" else encodable(str(given)))
+            value = record.get(fields.id)
+            self.ids.append(None if is_missing(value) or value == "" else encodable(str(value)))
+
+    def _count(self, record: Record) -> None:
+        document = self.fields.document(record)
+        if document is None:  # counts as empty
+            self.n_missing_text += 1
+            document = "" if self.fields.text is not None else ((), ())
+        elif isinstance(document, str):
+            document = encodable(document)
+        else:
+            terms, counts = document
+            document = [encodable(term) if isinstance(term, str) else term for term in terms], counts
+        counted = self._analyze(document)
+        words = self.words
+        for word in counted:
+            if word not in words:
+                words[word] = len(words)
+        self.terms.extend(map(words.__getitem__, counted))
+        try:
+            self.counts.extend(counted.values())
+        except OverflowError:
+            raise InputError(f"a count must be at most {MAX_COUNT}, got {max(counted.values())}") from None
+        self.lengths.append(len(counted))
 
     def _value(self, value: Any, name: str, what: str) -> float:
-        """The number of a response or covariate, or the code of its name; NaN when it is missing."""
+        """The number of a response or covariate, or the code of its name; NaN where it is missing."""
         codes = self.codes.get(name)
         if codes is None:
             return _number(value, what, categorical=name)
@@ -255,7 +216,7 @@ class _Columns:
 
 
 def _number(value: Any, what: str, *, categorical: str | None = None) -> float:
-    """The value as a float, NaN when it is missing; `categorical` is the field, where it may hold names."""
+    """The value as a float, NaN where it is missing; `categorical` is the field if it may hold names."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return math.nan
     # float() takes "1_000", which no file means as a number
@@ -289,8 +250,3 @@ def _not_a_number(value: object, what: str, categorical: str | None) -> InputErr
     if categorical is not None and isinstance(value, str):
         remedy.append(f"if {categorical!r} holds names of classes, name it with {{categorical=}}")
     return InputError(f"{what} must be a number, got {value!r:.60}", remedy=remedy)
-
-
-def merge_responses(names: Iterable[str], summaries: Sequence[ChunkSummary]) -> dict[str, ResponseSummary]:
-    """Summaries of the responses over all chunks."""
-    return {name: ResponseSummary.merge_all(s.responses[name] for s in summaries) for name in names}

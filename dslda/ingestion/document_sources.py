@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dslda.cluster.client import ClientLater
 from dslda.cluster.opening import worker_per_core
-from dslda.cluster.runner import Runner, SerialRunner
+from dslda.cluster.runner import Runner, SerialRunner, guarded
 from dslda.corpus.store import Corpus
-from dslda.corpus.text import Analyzer
-from dslda.ingestion.arguments import NamedFields, matrix_rows, name_fields
-from dslda.ingestion.collections import check_fields, count_collection, is_dask_collection
-from dslda.ingestion.counting import count_chunk
+from dslda.corpus.text import Analyzer, TextSettings
+from dslda.exceptions import InputError
+from dslda.ingestion.arguments import matrix_rows, name_fields, refuse_names
+from dslda.ingestion.counting import CountedChunk, count_chunk
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import (
     InputFiles,
@@ -28,17 +28,18 @@ from dslda.inputs.files import (
     whole_files,
 )
 from dslda.inputs.formats import FilePiece, Piece
-from dslda.inputs.in_memory import BagRecords, columns_of_table, records_in_memory
+from dslda.inputs.in_memory import BagRecords, FrameRows, columns_of_table, records_in_memory
 from dslda.storage.location import is_in_memory
 
 if TYPE_CHECKING:
+    import pandas as pd
     from distributed import Client
 
-__all__ = ["DocumentSource", "document_source"]
+__all__ = ["DocumentSource", "check_fields", "count_collection", "document_source", "is_dask_collection"]
 
 
 class DocumentSource(ABC):
-    """Documents of one form.
+    """Documents of one form, here in one object of Python.
 
     Attributes
     ----------
@@ -51,7 +52,10 @@ class DocumentSource(ABC):
     by_position: bool = False
     unnamed: str | None = None
 
-    def fields(self, named: NamedFields, n_terms: int, before: Corpus | None) -> Fields:
+    def __init__(self, inputs: Any) -> None:
+        self._inputs = inputs
+
+    def fields(self, named: Mapping[str, Any], n_terms: int, before: Corpus | None) -> Fields:
         """The fields that a caller has named, or those of the corpus that is appended to.
 
         Raises
@@ -59,10 +63,9 @@ class DocumentSource(ABC):
         InputError
             They are not names of fields, or do not go together.
         """
-        fields = name_fields(named if before is None else named.completed(before))
-        return (
-            fields if fields.is_named else replace(fields, text="text")
-        )  # a bag of texts or pairs has no names
+        fields = name_fields(named, before)
+        # a bag of texts or pairs has no names
+        return fields if fields.is_named else replace(fields, text="text")
 
     @abstractmethod
     def check(self, fields: Fields) -> None:
@@ -84,9 +87,10 @@ class DocumentSource(ABC):
     def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
         """Handles of counted chunks."""
 
-    @abstractmethod
     def provenance(self) -> dict[str, Any]:
         """Description of the documents for the manifest of a corpus."""
+        kind = type(self._inputs)
+        return {"inputs": [f"{kind.__module__}.{kind.__qualname__}"]}
 
 
 def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any] | None) -> DocumentSource:
@@ -95,7 +99,7 @@ def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any]
     Raises
     ------
     InputError
-        The inputs are in no form that is taken, or their files cannot be listed.
+        The inputs have no form that ingest takes, or their files cannot be listed.
     """
     if hasattr(inputs, "tocsr"):
         return _MatrixSource(inputs)
@@ -107,21 +111,10 @@ def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any]
     return _FileSource(list_files(inputs, format, storage_options=storage_options))
 
 
-class _ObjectSource(DocumentSource):
-    """Documents of one object of Python."""
-
-    def __init__(self, inputs: Any) -> None:
-        self._inputs = inputs
-
-    def provenance(self) -> dict[str, Any]:
-        kind = type(self._inputs)
-        return {"inputs": [f"{kind.__module__}.{kind.__qualname__}"]}
-
-
-class _MatrixSource(_ObjectSource):
+class _MatrixSource(DocumentSource):
     by_position = True
 
-    def fields(self, named: NamedFields, n_terms: int, before: Corpus | None) -> Fields:
+    def fields(self, named: Mapping[str, Any], n_terms: int, before: Corpus | None) -> Fields:
         fields, self._rows = matrix_rows(self._inputs, named, n_terms)
         return fields
 
@@ -132,7 +125,7 @@ class _MatrixSource(_ObjectSource):
         return runner.map(count_chunk, [[self._rows]], [fields], [analyzer], stage="read")
 
 
-class _RecordSource(_ObjectSource):
+class _RecordSource(DocumentSource):
     def __init__(self, inputs: Any, records: list[Any]) -> None:
         super().__init__(inputs)
         self._records = records
@@ -140,14 +133,14 @@ class _RecordSource(_ObjectSource):
     def check(self, fields: Fields) -> None:
         columns = columns_of_table(self._inputs)
         if columns is not None:
-            fields.check_against(list(map(str, columns)), "the DataFrame")
+            fields.check_against(columns, "the DataFrame")
 
     def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
         records = BagRecords(self._records, type(self._inputs).__name__)
         return runner.map(count_chunk, [[records]], [fields], [analyzer], stage="read")
 
 
-class _CollectionSource(_ObjectSource):
+class _CollectionSource(DocumentSource):
     def check(self, fields: Fields) -> None:
         check_fields(self._inputs, fields)
 
@@ -166,12 +159,12 @@ class _FileSource(DocumentSource):
         self.by_position = files.piece.by_position
         self.unnamed = None if files.piece.own_fields is None else files.piece.title
 
-    def fields(self, named: NamedFields, n_terms: int, before: Corpus | None) -> Fields:
+    def fields(self, named: Mapping[str, Any], n_terms: int, before: Corpus | None) -> Fields:
         own = self._files.piece.own_fields
-        if own is not None:
-            named.refuse(f"{self._files.piece.title} have no fields")
-            return own
-        return name_fields(named if before is None else named.completed(before))
+        if own is None:
+            return name_fields(named, before)
+        refuse_names(named, f"{self.unnamed} have no fields")
+        return own
 
     def check(self, fields: Fields) -> None:
         check_first_records(self._files, fields)
@@ -195,7 +188,7 @@ class _FileSource(DocumentSource):
         return {"inputs": names[:20], "n_files": len(names), "format": self._files.format}
 
     def _chunks(self, runner: Runner, fields: Fields, n_terms: int) -> list[tuple[Piece, ...]]:
-        """Large files cut, and small ones together."""
+        """Pieces of large files, and small files together."""
         whole = whole_files(self._files, n_terms=n_terms)
         target = target_bytes(self._files)
         if isinstance(runner, SerialRunner):
@@ -207,6 +200,61 @@ class _FileSource(DocumentSource):
         for piece, cost in whole:
             pieces.extend(next(cut) if needs_cutting(piece, cost, target) else [(piece, cost)])
         return group_sources(pieces, target)
+
+
+def is_dask_collection(value: object) -> bool:
+    """True for a Dask bag or DataFrame."""
+    # by the names of its modules, so that Dask need not be loaded to say no
+    modules = {base.__module__.partition(".")[0] for base in type(value).__mro__}
+    return "dask" in modules and hasattr(value, "to_delayed")
+
+
+def check_fields(collection: Any, fields: Fields) -> None:
+    """Refuse fields that a Dask DataFrame has no column for. Only the tasks of a bag see its records.
+
+    Raises
+    ------
+    InputError
+        A column is absent, or no field of texts is named.
+    """
+    columns = getattr(collection, "columns", None)
+    if columns is None:
+        return
+    fields.check_against(list(map(str, columns)), "the DataFrame")
+    for use, name in (("words", fields.words), ("counts", fields.counts)):
+        # Dask turns lists in columns of objects into strings, which cannot be told from real ones
+        if name is not None and str(collection.dtypes[name]).startswith("string"):
+            raise InputError(
+                f"{use} {name!r} must be a column of lists, got one of strings, which Dask makes of lists",
+                remedy=(
+                    "call dask.config.set({'dataframe.convert-string': False}) before the DataFrame is made",
+                    "make a bag of records, which keeps lists: dask.bag.from_sequence(frame.to_dict('records'))",
+                ),
+            )
+
+
+def count_collection(runner: Runner, collection: Any, fields: Fields, settings: TextSettings) -> list[Any]:
+    """Handles of the counted partitions of a bag or DataFrame, whatever their sizes. Its fields have been checked.
+
+    The counts stay on the workers. Their tasks start at the graph of the collection, so Dask computes again what a
+    lost worker held.
+    """
+    import dask
+
+    count = _count_bag if getattr(collection, "columns", None) is None else _count_frame
+    analyzer = Analyzer(settings)
+    task = dask.delayed(guarded, pure=False)
+    return runner.compute(
+        [task(count, part, fields, analyzer, i) for i, part in enumerate(collection.to_delayed())]
+    )
+
+
+def _count_bag(items: Iterable[Any], fields: Fields, analyzer: Analyzer, index: int) -> CountedChunk:
+    return count_chunk([BagRecords(items, f"bag partition {index}")], fields, analyzer)
+
+
+def _count_frame(frame: pd.DataFrame, fields: Fields, analyzer: Analyzer, index: int) -> CountedChunk:
+    return count_chunk([FrameRows(frame, f"DataFrame partition {index}")], fields, analyzer)
 
 
 def _current_client() -> Client | None:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.cluster.client import ClientLater, check_client
 from dslda.cluster.opening import cluster
@@ -17,16 +17,14 @@ from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.partitioning import choose_partition_tokens
 from dslda.corpus.store import Corpus, open_corpus
-from dslda.corpus.text import Analyzer, TextSettings
+from dslda.corpus.text import Analyzer
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError, warn
-from dslda.ingestion.arguments import NamedFields, given_vocabulary, grown_settings, with_fields_of
+from dslda.ingestion.arguments import check_appended_fields, given_vocabulary, text_settings_of
 from dslda.ingestion.corpus_plan import plan_corpus, write_plan
 from dslda.ingestion.document_sources import document_source
-from dslda.ingestion.leftovers import clear_leftovers, has_unfinished
-from dslda.ingestion.repeated import already_there
-from dslda.inputs.fields import Fields
+from dslda.ingestion.earlier_runs import clear_leftovers, find_stored, has_unfinished
 from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
 from dslda.wording import number_of, suggesting_keywords
@@ -46,7 +44,7 @@ OTHER_NAMES = {
     "scheduler": "client",
     "workers": "client",
 }
-"""Names of keywords on the command line and in scikit-learn."""
+"""Our keywords for those of the command line and scikit-learn."""
 
 Names: TypeAlias = str | Sequence[str]
 
@@ -86,9 +84,8 @@ def ingest(
 ) -> Corpus:
     """Count documents and write them as a corpus, in the order of the input.
 
-    The vocabulary is chosen over the whole corpus, and partitions are cut by tokens, so the corpus has the
-    same content (and :attr:`~dslda.corpus.store.Corpus.content_hash`) in however many pieces and on whatever
-    cluster it is read.
+    The vocabulary is chosen over the whole corpus, and partitions are cut by tokens. So the content of the corpus (and
+    its :attr:`~dslda.corpus.store.Corpus.content_hash`) depends neither on the pieces that are read nor on the cluster.
 
     Memory: a task holds the counts of one chunk (1 to 16 MB of text; an eighth of a compressed file), or one
     partition. The counts of all chunks, about as large as the text, stay on the workers between the two
@@ -98,11 +95,11 @@ def ingest(
     Parameters
     ----------
     inputs : path, glob or URL, or several; DataFrame; list of mappings; scipy sparse matrix; dask Bag or DataFrame
-        Files are JSON lines (.jsonl, .ndjson, .json), CSV with a header, Parquet, LDA-C (.ldac, .dat), each
-        but Parquet also as .gz or .zst; or text files (.txt), each one document whose identifier is its path
-        in the folder given. Records of a bag are texts, pairs (text, response), or mappings. Workers must be
-        able to open the same paths. A DataFrame (pandas, polars) or table (pyarrow) holds texts, not counts; it is
-        counted in this process, as mappings and matrices are.
+        Files are JSON lines (.jsonl, .ndjson, .json), CSV with a header, Parquet, LDA-C (.ldac, .dat), Matrix Market
+        (.mtx), UCI bags of words (docword.*.txt), or text files (.txt), each one document whose identifier is its path
+        in the folder. All but Parquet may be compressed (.gz, .zst). Workers must be able to open the same paths.
+        Records of a bag are texts, pairs (text, response), or mappings. A DataFrame (pandas, polars) or table
+        (pyarrow) holds texts, not counts; this process counts it, as it does mappings and matrices.
     out : path or URL, optional
         Where to write. By default the corpus is kept in the memory of this process.
     text : str, optional
@@ -110,48 +107,46 @@ def ingest(
     words, counts : str, optional
         Fields of the lists of words and of their counts, for documents counted before.
     id : str, optional
-        Field of identifiers; by default, and where one is missing, a document is named by its position, from
+        Field of identifiers. By default, and where one is missing, the identifier is the document's position, from
         "0". A sequence of str for a matrix.
     response : str or sequence of str, or mapping
-        Fields of numbers; missing ones (null, no such field in a JSON record, an empty cell, NaN) are
-        allowed. For a matrix a mapping from names to arrays.
+        Fields of numbers, which may be missing (null, no such field in a JSON record, an empty cell, NaN). For a
+        matrix a mapping from names to arrays.
     covariates : str or sequence of str, or mapping
-        Fields of numbers, missing as responses may be: a model that uses a covariate leaves the response of
-        documents without it out, and has no prediction for them.
+        Fields of numbers, which may be missing as responses may. A model that uses a covariate ignores the response of
+        documents without it, and has no prediction for them.
     weight : str, optional
         Field of document weights, 0 or more. An array for a matrix.
     categorical : str or sequence of str
-        Those of the fields of `response` and `covariates` that hold names, of classes or groups, and not
-        numbers. Strings are taken as they are, but for white space around them; numbers and booleans as JSON
-        writes them ("3", "true"). The corpus holds codes 0, 1, ... in the order of the names, and the names as
-        :attr:`~dslda.corpus.store.Corpus.levels`: at most 10,000, since beyond that it is rather a text or a
-        number.
+        Those of `response` and `covariates` that hold names of classes or groups, not numbers. Strings lose the white
+        space around them; numbers and booleans are named as JSON writes them ("3", "true"). The corpus holds codes
+        0, 1, ... in the order of the names, and the names as :attr:`~dslda.corpus.store.Corpus.levels`, at most
+        10,000: a field with more holds texts or numbers.
     format : str
-        Name of a format, as ``dslda ingest --help`` lists them; "auto" goes by the files' names.
+        Name of a format, as listed by ``dslda ingest --help``; "auto" goes by the files' names.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
-        See :class:`~dslda.corpus.text.TextSettings`, whose defaults are taken where they are None.
+        See :class:`~dslda.corpus.text.TextSettings`, whose defaults stand for None.
     vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
-        Count these terms, in this order, and filter none. A matrix and LDA-C files need it: it names their
-        columns.
+        Count these terms, in this order, and filter none. Documents that hold positions of terms need it: a matrix,
+        and LDA-C, Matrix Market and UCI files.
     partition_tokens : int, optional
-        Tokens of a partition, about. By default a sixteenth of the corpus, from 50,000 to 2 million, so that
-        there is work for the cores of one machine, and a partition is some seconds of it at most.
+        Approximate number of tokens of a partition. By default a sixteenth of the corpus, from 50,000 to 2 million:
+        work for all cores of one machine, of a few seconds at most per partition.
     overwrite : bool
         Replace a corpus at `out`.
     append : bool
-        Add the documents to the corpus at `out`, after those it has, which stay untouched. Vocabulary,
-        text settings, columns and levels are those of the corpus, and so are the names of fields that you leave
-        out. Other settings, other columns and new levels are refused: they would change the stored documents.
-        If it is killed, the corpus is as before or complete, and you can run it again: if the corpus has
-        identifiers and holds all the documents already, with the same words and columns, nothing is appended, and
-        a warning says so. Documents of which only the identifiers are there are appended, with a warning.
-        Readers that have the corpus open keep seeing the old version.
+        Add the documents to the corpus at `out`, after those it has, which stay untouched. Vocabulary, text settings,
+        columns and levels are those of the corpus, and so are the names of fields that you leave out. Other settings,
+        other columns and new levels are refused: they would change the stored documents. If the run is killed, the
+        corpus is as before or complete, and you can run it again: if the corpus has identifiers and holds all the
+        documents already, with the same words and columns, nothing is appended, and a warning says so. Documents
+        that share only their identifiers with stored ones are appended, with a warning. Readers that have the corpus
+        open keep seeing the old version.
     storage_options : mapping, optional
-        For fsspec, for every URL among `inputs` and `out`.
+        For fsspec, for every URL in `inputs` and `out`.
     client : distributed.Client, optional
-        Where to work. By default in this process up to 64 MB of text, beyond that on one worker process per
-        core, started and closed here. Bags and DataFrames use the current client where there is one, and else
-        this process.
+        Where to work. By default this process does up to 64 MB of text, and one worker process per core, started and
+        closed here, does more. Bags and DataFrames use the current client if there is one, or else this process.
     progress : callable, optional
         Called with a stage ("scan", "read", "write"), tasks done and tasks in all.
 
@@ -162,20 +157,20 @@ def ingest(
     Raises
     ------
     InputError
-        The input cannot be used, naming file, line or row, and field; nothing is left behind.
+        The input cannot be used; the error names file, line or row, and field. Nothing is left behind.
     OutputExistsError
-        `out` is there already.
+        `out` exists already.
 
     Warns
     -----
     DataWarning
-        Documents without any term of the vocabulary; they are kept. Documents that repeat the identifier of another.
-        Documents that are appended whose identifiers are there already.
+        Documents have no term of the vocabulary; they are kept. Documents repeat the identifier of another, or, when
+        they are appended, that of a stored one.
 
     Notes
     -----
-    One run at a time writes a corpus: another one gets an :class:`~dslda.exceptions.OutputError`. What a killed run has
-    left is removed by the next, which in an object store first looks for 45 seconds whether that run is at work.
+    One run at a time writes a corpus; another one gets an :class:`~dslda.exceptions.OutputError`. The next run removes
+    what a killed one has left; in an object store it first watches for 45 seconds whether that run still works.
 
     Examples
     --------
@@ -204,43 +199,51 @@ def ingest(
     check_output = partial(
         check_corpus_output, target, storage_options=storage_options, overwrite=overwrite, append=append
     )
-    if append or not has_unfinished(
-        location
-    ):  # an unfinished corpus is looked at when nobody can be writing it
+    if append or not has_unfinished(location):  # an unfinished corpus is checked below, under the lock
         check_output()
     source = document_source(inputs, format, storage_options)
     if source.by_position and stop_words is not None:
         raise InputError(
             "must be None where documents hold positions in a vocabulary", parameter="stop_words"
         )
-    several = isinstance(stop_words, Iterable) and not isinstance(stop_words, str)
+    if isinstance(stop_words, Iterable) and not isinstance(stop_words, str):
+        stop_words = tuple(stop_words)
     text_settings = {
         "lowercase": lowercase,
         "token_pattern": token_pattern,
         "ngrams": ngrams,
-        "stop_words": tuple(stop_words or ()) if several else stop_words,
+        "stop_words": stop_words,
         "min_df": min_df,
         "max_df": max_df,
         "max_features": max_features,
     }
-    named = NamedFields(text, words, counts, id, response, covariates, weight, categorical)
+    named: dict[str, Any] = {
+        "text": text,
+        "words": words,
+        "counts": counts,
+        "id": id,
+        "response": response,
+        "covariates": covariates,
+        "weight": weight,
+        "categorical": categorical,
+    }
 
     with only_writer(location) as lock:
         if lock.alone:
             clear_leftovers(location)
-        check_output()  # a corpus may be back in its place
+        check_output()  # a corpus may be back at its path
         before = open_corpus(target, storage_options=storage_options) if append else None
         given = given_vocabulary(vocabulary, source.by_position, storage_options, before)
         n_terms = 0 if given is None else len(given.vocabulary)
         fields = source.fields(named, n_terms, before)
-        kind: Literal["text", "counts"] = (
-            "counts" if source.by_position or fields.words is not None else "text"
+        if before is not None:
+            fields = check_appended_fields(before, fields, source.unnamed)
+        settings = text_settings_of(
+            "counts" if source.by_position or fields.words is not None else "text",
+            text_settings,
+            filtered=given is None,
+            before=before,
         )
-        if before is None:
-            settings = _settings(kind, text_settings, filters=given is None)
-        else:
-            fields = with_fields_of(before, fields, source.unnamed)
-            settings = grown_settings(before, kind, text_settings)
         source.check(fields)  # before workers start
 
         # positions are no words
@@ -256,63 +259,51 @@ def ingest(
                 partition_tokens=partition_tokens,
                 before=before,
             )
-            there = (
-                None if before is None or fields.id is None else already_there(runner, plan.blocks, before)
-            )
-            if before is not None and there is not None and there.nothing_is_new:
-                warn(DataWarning(there.message(before.path)))
-                return before
+            stored = None
+            if before is not None and fields.id is not None:
+                stored = find_stored(runner, plan.blocks, before)
+                if stored.nothing_is_new:
+                    warn(DataWarning(stored.message(before.path)))
+                    return before
+            # arrays beside a matrix have names of our own
+            uses = {name: use for name, use in fields.named().items() if not name.startswith("\0")}
             writing = {
                 **plan.sizes(identified=fields.id is not None),
-                "provenance": {**source.provenance(), "fields": _uses(fields)},
+                "provenance": {**source.provenance(), "fields": uses},
                 "storage_options": storage_options,
             }
             writer: CorpusWriter | CorpusAppender
             if before is not None:
-                writer = CorpusAppender(before, vocabulary=plan.vocabulary, **writing)
+                writer = CorpusAppender(before, vocabulary=plan.terms.vocabulary, **writing)
             else:
                 writer = CorpusWriter(
                     target,
-                    vocabulary=plan.vocabulary,
+                    vocabulary=plan.terms.vocabulary,
                     text_settings=settings,
                     responses=fields.responses,
                     covariates=fields.covariates,
                     levels=plan.levels,
                     has_weight=fields.weight is not None,
-                    too_frequent=plan.too_frequent,
+                    too_frequent=plan.terms.too_frequent,
                     overwrite=overwrite,
                     **writing,
                 )
             write_plan(runner, writer, plan, lock)
         corpus = open_corpus(target, storage_options=storage_options)
-    if there is not None and there.n_known:
-        warn(DataWarning(there.message(corpus.path)))
+    if stored is not None and stored.n_known:
+        warn(DataWarning(stored.message(corpus.path)))
     _report_empty(corpus, plan.n_missing_text, before)
     return corpus
 
 
-def _uses(fields: Fields) -> dict[str, str]:
-    """The use of each field; arrays beside a matrix have names of our own."""
-    return {name: use for name, use in fields.named().items() if not name.startswith("\0")}
-
-
-def _settings(kind: Literal["text", "counts"], given: Mapping[str, Any], *, filters: bool) -> TextSettings:
-    """The settings given, or their defaults."""
-    # a given vocabulary is not filtered, and the corpus should not say it was
-    unfiltered = {} if filters else {"min_df": 1, "max_df": 1.0, "max_features": None}
-    named = {name: value for name, value in given.items() if value is not None}
-    return TextSettings(kind=kind, **(named | unfiltered))
-
-
 @contextlib.contextmanager
 def _runner(client: Client | ClientLater | None, progress: Progress | None) -> Iterator[Runner]:
-    """Work in this process or on the workers of a client, and cancel what is running when anything fails."""
-    with contextlib.ExitStack() as stack:
-        runner: Runner = (
-            SerialRunner(progress)
-            if client is None
-            else DaskRunner(stack.enter_context(cluster(client)), progress)
-        )
+    """A runner in this process or on the workers of a client; its tasks are cancelled when anything fails."""
+    if client is None:
+        yield SerialRunner(progress)
+        return
+    with cluster(client) as workers:
+        runner = DaskRunner(workers, progress)
         try:
             yield runner
         except BaseException:
@@ -326,7 +317,7 @@ def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) ->
         n_documents, n_empty = n_documents - before.n_documents, n_empty - before.n_empty
     verb = "wrote" if before is None else f"appended {number_of(n_documents, 'document')} to"
     logger.info("%s %s: %s", verb, corpus.path, corpus.in_words)
-    for what, summaries, effect in (
+    for kind, summaries, effect in (
         ("response", corpus.response_summaries, "they help to learn the topics"),
         ("covariate", corpus.covariate_summaries, "a model with this covariate leaves their response out"),
     ):
@@ -336,14 +327,15 @@ def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) ->
                     "%s of %s documents have no %s %r: %s",
                     f"{summary.missing:,}",
                     f"{corpus.n_documents:,}",
-                    what,
+                    kind,
                     name,
                     effect,
                 )
     if n_empty:
         missing = f" ({n_missing_text:,} have no text at all)" if n_missing_text else ""
-        message = (
-            f"{n_empty:,} of {n_documents:,} documents have no term of the vocabulary{missing}"
-            "; they are kept as rows, for which words tell nothing"
+        warn(
+            DataWarning(
+                f"{n_empty:,} of {n_documents:,} documents have no term of the vocabulary{missing}; they are kept as rows "
+                "without words"
+            )
         )
-        warn(DataWarning(message))

@@ -16,17 +16,45 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import recode
+from dslda.corpus.summary import new_share, oov_share
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
 from dslda.ingestion.counting import CountedChunk
 from dslda.wording import number_of
 
-__all__ = ["SelectedTerms", "merge_term_tables", "restrict", "select_given", "select_terms", "term_table"]
+__all__ = [
+    "GivenVocabulary",
+    "SelectedTerms",
+    "merge_term_tables",
+    "restrict",
+    "select_given",
+    "select_terms",
+    "term_keys",
+    "term_table",
+]
 
 
 MOST_TOO_FREQUENT = 10_000
 """Terms above `max_df` that are remembered: with the defaults texts have some hundred, and a manifest holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenVocabulary:
+    """A vocabulary to count over.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    by_position : bool
+        Documents hold positions in it, as digits, and not its terms.
+    too_frequent : tuple of str
+        Terms that the corpus it is taken from left out as too frequent.
+    """
+
+    vocabulary: Vocabulary
+    by_position: bool = False
+    too_frequent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +69,37 @@ class SelectedTerms:
         Occurrences of its terms in the whole corpus.
     n_terms_before : int
         Distinct terms before the filters.
-    n_all_tokens : int
-        Occurrences of all terms, before the filters.
+    n_all_tokens : int or None
+        Occurrences of all terms, before the filters; None where documents hold positions in the vocabulary, since
+        nobody knows what was left out when they were counted.
     too_frequent : tuple of str
-        Terms that `max_df` left out, sorted; of more than 10,000 those in most documents.
-    n_too_frequent_tokens : int
-        Occurrences of these.
+        Terms that `max_df` left out, sorted; if there are more than 10,000, those in most documents.
+    n_too_frequent_tokens : int or None
+        Occurrences of these; None where `n_all_tokens` is.
     """
 
     vocabulary: Vocabulary
     n_tokens: int
     n_terms_before: int
-    n_all_tokens: int
+    n_all_tokens: int | None
     too_frequent: tuple[str, ...]
-    n_too_frequent_tokens: int
+    n_too_frequent_tokens: int | None
+
+    @property
+    def oov_share(self) -> float | None:
+        """Share of unknown tokens, as in a corpus store."""
+        return oov_share(self.n_tokens, self.n_all_tokens)
+
+    @property
+    def new_share(self) -> float | None:
+        """Share of unknown tokens that are not of terms left out as too frequent, as in a corpus store."""
+        return new_share(self.n_tokens, self.n_all_tokens, self.n_too_frequent_tokens)
+
+
+def term_keys(vocabulary: Vocabulary, *, by_position: bool = False) -> pa.LargeStringArray:
+    """The terms as documents write them."""
+    keys = map(str, range(len(vocabulary))) if by_position else vocabulary.terms
+    return pa.array(keys, type=pa.large_string())
 
 
 def term_table(chunk: CountedChunk) -> pa.Table:
@@ -82,23 +127,15 @@ def merge_term_tables(*tables: pa.Table) -> pa.Table:
 
 
 def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> SelectedTerms:
-    """Filter the terms of a whole corpus as scikit-learn's CountVectorizer does; the rest in alphabetical
-    order.
+    """Filter the terms of a whole corpus as scikit-learn's CountVectorizer does, and sort the rest alphabetically.
 
-    First `min_df` and `max_df`, as shares of all documents, empty ones too; then the `max_features` terms
-    with most occurrences, of equal ones the alphabetically first, where scikit-learn leaves it open.
-
-    Parameters
-    ----------
-    table : pyarrow Table
-        Of the whole corpus, from :func:`merge_term_tables`.
-    settings : TextSettings
-    n_documents : int
+    `min_df` and `max_df` come first, as shares of all documents, empty ones too. Then the `max_features` terms with
+    most occurrences stay; among equal ones, whose order scikit-learn leaves open, the alphabetically first.
 
     Raises
     ------
     InputError
-        No term is left, with what each filter removed.
+        No term is left; the error says what each filter removed.
     """
     documents = table["documents"].to_numpy()
     tokens = table["tokens"].to_numpy()
@@ -129,10 +166,9 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
         # stable: of equal ones the first stays
         best = np.argsort(-tokens[kept], kind="stable")[: settings.max_features]
         kept, order = kept[np.sort(best)], order[np.sort(best)]
-    vocabulary = Vocabulary(terms.take(pa.array(order)).to_pylist(), documents[kept])
     too_frequent = _most_frequent(table, np.flatnonzero(frequent))
     return SelectedTerms(
-        vocabulary,
+        Vocabulary(terms.take(pa.array(order)).to_pylist(), documents[kept]),
         int(tokens[kept].sum()),
         len(table),
         int(tokens.sum()),
@@ -142,33 +178,23 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
 
 
 def select_given(
-    table: pa.Table, keys: pa.LargeStringArray, vocabulary: Vocabulary, too_frequent: tuple[str, ...]
+    table: pa.Table, vocabulary: Vocabulary, by_position: bool, too_frequent: tuple[str, ...]
 ) -> SelectedTerms:
-    """Take a vocabulary as it is, and find the document frequencies of its terms.
-
-    Parameters
-    ----------
-    table : pyarrow Table
-    keys : pyarrow array of large_string, length V
-        How the terms are written in the table.
-    vocabulary : Vocabulary
-    too_frequent : tuple of str
-        Terms that were left out where the vocabulary comes from.
-    """
-    at = pc.index_in(keys, value_set=table["term"].combine_chunks())
-    found = at.fill_null(-1).to_numpy(zero_copy_only=False)
-    there = found >= 0
+    """Take a :class:`GivenVocabulary` as it is, and find the document frequencies of its terms."""
+    keys = term_keys(vocabulary, by_position=by_position)
+    rows = pc.index_in(keys, value_set=table["term"].combine_chunks())
+    rows = rows.fill_null(-1).to_numpy(zero_copy_only=False)
+    occurs = rows >= 0
     frequency = np.zeros(len(vocabulary), dtype=np.int64)
-    frequency[there] = table["documents"].to_numpy()[found[there]]
+    frequency[occurs] = table["documents"].to_numpy()[rows[occurs]]
     tokens = table["tokens"].to_numpy()
-    n_tokens = int(tokens[found[there]].sum())
     return SelectedTerms(
         Vocabulary(vocabulary.terms, frequency),
-        n_tokens,
+        int(tokens[rows[occurs]].sum()),
         len(table),
-        int(tokens.sum()),
+        None if by_position else int(tokens.sum()),
         too_frequent,
-        _tokens_of(table, too_frequent),
+        None if by_position else _tokens_of(table, too_frequent),
     )
 
 
@@ -184,11 +210,11 @@ def restrict(
     ----------
     chunk : CountedChunk
     keys : pyarrow array of large_string, length V
-        The terms, as they are written in the chunk.
+        From :func:`term_keys`.
     first_document : int
-        Position in the corpus of the chunk's first document: the identifier of documents without one.
+        Position of the chunk's first document in the corpus; documents without an identifier are named by theirs.
     levels : mapping of str to pyarrow array of large_string
-        Those of the corpus, of each categorical column.
+        The levels of each categorical column in the corpus.
     """
     n = chunk.n_documents
     ids = pc.index_in(chunk.words, value_set=keys).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -199,39 +225,33 @@ def restrict(
     doc_id: tuple[str, ...] | None = None
     if chunk.doc_id is not None:
         doc_id = tuple(
-            str(first_document + i) if given is None else given for i, given in enumerate(chunk.doc_id)
+            str(first_document + i) if name is None else name for i, name in enumerate(chunk.doc_id)
         )
+
+    def over_levels(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        return {
+            name: recode(values, chunk.levels[name], levels[name]) if name in levels else values
+            for name, values in columns.items()
+        }
+
     return replace(
         block,
-        responses=_over_levels(chunk.responses, chunk, levels),
-        covariates=_over_levels(chunk.covariates, chunk, levels),
+        responses=over_levels(chunk.responses),
+        covariates=over_levels(chunk.covariates),
         weight=chunk.weight,
         doc_id=doc_id,
     )
 
 
 def _most_frequent(table: pa.Table, rows: NDArray[np.int64]) -> tuple[str, ...]:
-    """Terms of some rows, sorted; of too many those in most documents, of equal ones the alphabetically first."""
+    """Terms of some rows, sorted; if too many, those in most documents, among equal ones the alphabetically first."""
     documents = table["documents"].to_numpy()[rows].tolist()
     terms = table["term"].combine_chunks().take(pa.array(rows)).to_pylist()
-    found = sorted(zip(terms, documents, strict=True), key=lambda each: (-each[1], each[0]))
-    return tuple(sorted(term for term, _ in found[:MOST_TOO_FREQUENT]))
+    ranked = sorted(zip(terms, documents, strict=True), key=lambda pair: (-pair[1], pair[0]))
+    return tuple(sorted(term for term, _ in ranked[:MOST_TOO_FREQUENT]))
 
 
 def _tokens_of(table: pa.Table, terms: tuple[str, ...]) -> int:
     """Occurrences of some terms."""
-    at = pc.index_in(table["term"].combine_chunks(), value_set=pa.array(terms, type=pa.large_string()))
-    tokens: int = table["tokens"].to_numpy()[at.is_valid().to_numpy(zero_copy_only=False)].sum()
-    return int(tokens)
-
-
-def _over_levels(
-    columns: Mapping[str, NDArray[np.float64]],
-    chunk: CountedChunk,
-    levels: Mapping[str, pa.LargeStringArray],
-) -> dict[str, NDArray[np.float64]]:
-    """Columns of a chunk, the categorical ones as codes over the levels of the corpus."""
-    return {
-        name: recode(values, chunk.levels[name], levels[name]) if name in levels else values
-        for name, values in columns.items()
-    }
+    chosen = pc.is_in(table["term"].combine_chunks(), value_set=pa.array(terms, type=pa.large_string()))
+    return int(table["tokens"].to_numpy()[chosen.to_numpy(zero_copy_only=False)].sum())

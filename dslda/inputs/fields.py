@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -31,11 +31,6 @@ class DocumentFields:
         Fields of the list of words and of the list of their counts.
     terms : sequence of str or None
         Terms of a vocabulary, where the words are positions in it, as digits.
-
-    Raises
-    ------
-    InputError
-        A name is not a string, or the fields are neither of a text nor of words with counts.
     """
 
     text: str | None = None
@@ -56,23 +51,17 @@ class DocumentFields:
 
     @property
     def is_named(self) -> bool:
-        """Whether any field holds the document."""
+        """True where a field holds the document."""
         return self.text is not None or self.words is not None
 
     def in_record(self, record: Record) -> bool:
-        """Whether a record has these fields."""
+        """True where a record has these fields."""
         if self.text is not None:
             return self.text in record
         return self.words in record and self.counts in record
 
     def document(self, record: Record) -> str | tuple[Sequence[Any], Sequence[Any]] | None:
-        """The text, or the words and counts, of a record; None where they are missing.
-
-        Raises
-        ------
-        InputError
-            The record lacks a field, or has a value of another type.
-        """
+        """The text, or the words and counts, of a record; None where they are missing."""
         if self.text is not None:
             text = field_value(record, self.text, "text")
             if is_missing(text):
@@ -110,11 +99,6 @@ class Fields(DocumentFields):
         Those of the responses and covariates that hold names.
     optional : tuple of str
         Fields that a file may lack.
-
-    Raises
-    ------
-    InputError
-        A categorical field is neither response nor covariate; also as :class:`DocumentFields`.
     """
 
     id: str | None = None
@@ -149,28 +133,21 @@ class Fields(DocumentFields):
             uses.setdefault(name, "response")
         return uses
 
-    def check_against(self, present: Iterable[str], place: str) -> None:
-        """Refuse names of fields that are absent or ambiguous.
-
-        Raises
-        ------
-        InputError
-            A field is absent, or there twice; or none is named that holds documents.
-        """
-        names = list(present)
+    def check_against(self, present: Sequence[str], place: str) -> None:
+        """Refuse names of fields that are absent or ambiguous, and fields without a document."""
         if not self.is_named:
             raise InputError(
-                f"the field of the documents must be named; {_listed(names)}",
+                f"the field of the documents must be named; {_listed(present)}",
                 place=place,
                 remedy=(
                     "name that of the texts with {text=}",
                     "those of counted words with {words=} and {counts=}",
                 ),
             )
-        self.check_present(names, place)
+        self.check_present(present, place)
 
     def check_present(self, names: Sequence[str], place: str) -> None:
-        """Refuse fields that are absent or ambiguous, also where none holds documents."""
+        """Refuse names of fields that are absent or ambiguous."""
         for name, use in self.named().items():
             if name not in names and name not in self.optional:
                 raise InputError(f"has no field {name!r} for the {use}; {_listed(names)}", place=place)
@@ -179,7 +156,7 @@ class Fields(DocumentFields):
 
 
 def check_field_name(parameter: str, name: object) -> None:
-    """Refuse what cannot be the name of a field."""
+    """Refuse a value that cannot be the name of a field."""
     if name is not None and not (isinstance(name, str) and name):
         raise InputError(f"must be the name of a field, got {name!r:.60}", parameter=parameter)
 
@@ -197,12 +174,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is null or NaN."""
+    """True for null and NaN."""
     return value is None or (isinstance(value, float) and value != value)
 
 
 def kind_of(value: object) -> str:
-    """The kind of a value, for a message, in the words of JSON where it has any."""
+    """The kind of a value for a message, in the words of JSON if it has one."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number" if isinstance(value, (int, float)) else type(value).__name__)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.formats import FORMATS, FilePiece
-from dslda.inputs.streams import InputFile, compression_of
+from dslda.inputs.streams import InputFile
 from dslda.storage.errors import is_of_file_system
 from dslda.storage.location import METADATA
 from dslda.wording import first_few
@@ -42,14 +42,13 @@ LONGEST_NAME = 255
 MIN_CHUNK_BYTES = 1 << 20
 MAX_CHUNK_BYTES = 16 << 20
 CHUNKS_WANTED = 64
-"""A chunk is 1/64 of the input, from 1 MB (so that a task is worth its cost) to 16 MB (a few seconds of
-tokenising)."""
+"""A chunk is 1/64 of the input, from 1 MB (so that a task is worth its cost) to 16 MB (seconds of tokenising)."""
 
 OPENING_BYTES = 16 << 10
 """Cost of opening a file, as bytes of text: keeps thousands of tiny files from becoming one chunk."""
 
 COMPRESSION = 3
-"""Bytes of text in a byte of a compressed file, about."""
+"""Approximate bytes of text in a byte of a compressed file."""
 
 
 class NoFileError(InputError):
@@ -71,9 +70,9 @@ class InputFiles:
     format : str
         A key of :data:`~dslda.inputs.formats.FORMATS`.
     files : tuple of InputFile
-        In the order given; those of a folder or glob sorted by path.
+        In the order of the inputs; those of a folder or glob sorted by path.
     ids : tuple of str
-        Path of each, relative to the folder it was found in.
+        Path of each, relative to the folder that was searched.
     """
 
     format: str
@@ -87,11 +86,11 @@ class InputFiles:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of text, about."""
+        """Approximate bytes of text."""
         return sum(self.text_bytes_of(file) for file in self.files)
 
     def text_bytes_of(self, file: InputFile) -> int:
-        """Bytes of text of one file, about."""
+        """Approximate bytes of text of one file."""
         return file.size * max(self.piece.expansion, 1 if file.compression is None else COMPRESSION)
 
 
@@ -106,7 +105,7 @@ def list_files(
     Parameters
     ----------
     inputs : path or URL, or several
-        Folders are searched to their depths; names that begin with ``.`` or ``_`` are passed over there.
+        Folders are searched to their depths, without names that begin with ``.`` or ``_``.
     format : str
         Name of a format; "auto" goes by the files' names, which must agree.
     storage_options : mapping, optional
@@ -115,7 +114,7 @@ def list_files(
     Raises
     ------
     InputError
-        Nothing is there, a folder cannot be listed, the format is not clear, or files are of several formats.
+        Nothing is there, a folder cannot be listed, the format is not clear, or files have several formats.
     """
     if format != "auto" and format not in FORMATS:
         raise InputError(
@@ -130,28 +129,28 @@ def list_files(
                 "give {ingest()} a DataFrame with a column of texts, or a scipy sparse matrix of counts",
             ),
         )
-    given = listed(inputs)
-    if not given:
+    paths = listed(inputs)
+    if not paths:
         raise InputError("must name at least one input, got none", parameter="inputs")
     files: list[InputFile] = []
     ids: list[str] = []
     others: list[str] = []
-    for one in given:
-        if isinstance(one, str) and not one.strip():
-            raise InputError(f"must be a path or URL that is not empty, got {one!r}", parameter="inputs")
-        if isinstance(one, str) and "://" not in one and len(one.rpartition("/")[2]) > LONGEST_NAME:
+    for path in paths:
+        if isinstance(path, str) and not path.strip():
+            raise InputError(f"must be a path or URL that is not empty, got {path!r}", parameter="inputs")
+        if isinstance(path, str) and "://" not in path and len(path.rpartition("/")[2]) > LONGEST_NAME:
             raise InputError(
-                f"must be a path or URL, got a string of {len(one):,} characters",
+                f"must be a path or URL, got a string of {len(path):,} characters",
                 parameter="inputs",
                 remedy="give texts as mappings, [{'text': '...'}, ...]",
             )
-        if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
+        if not isinstance(path, (str, os.PathLike)):
             raise InputError(
                 "must be paths or URLs, a DataFrame of texts, mappings, a sparse matrix, or a dask bag or DataFrame, "
-                f"got {repr(one) if isinstance(one, str) else type(one).__name__}",
+                f"got {type(path).__name__}",
                 parameter="inputs",
             )
-        found, passed_over = _expand(os.fspath(one), dict(storage_options or {}))
+        found, passed_over = _expand(os.fspath(path), dict(storage_options or {}))
         files += [file for file, _ in found]
         ids += [doc_id for _, doc_id in found]
         others += passed_over
@@ -166,16 +165,16 @@ def list_files(
 def check_first_records(
     inputs: InputFiles, fields: Fields, *, tolerant: bool = False, any_file: bool = False
 ) -> None:
-    """Compare the fields asked for with those of the first file that has any, before long work.
+    """Compare fields with those of the first file that has any, before long work.
 
-    A response may be absent from a JSON record, but not from all of the first thousand: that is a wrong name. With
-    `tolerant` files that cannot be read, and inputs without a record, are left to whoever reads the records; with
-    `any_file` it is enough that one of the files has the fields.
+    A response may be absent from a JSON record, but not from all of the first thousand: then its name is wrong.
+    `tolerant` leaves files that cannot be read, and inputs without a record, to the reader of the records; with
+    `any_file` one file with the fields is enough.
 
     Raises
     ------
     InputError
-        A field is not there; or no file has a record.
+        A field is absent, or no file has a record.
     """
     if inputs.piece.own_fields is not None:
         return
@@ -190,12 +189,10 @@ def check_first_records(
             continue
         if present is None:
             continue
-        if not fields.is_named:
-            fields.check_against(present, file.name)
         try:
-            fields.check_against(present, piece.place_of_fields)
+            fields.check_against(present, piece.place_of_fields if fields.is_named else file.name)
         except InputError as error:
-            if not any_file:
+            if not (any_file and fields.is_named):
                 raise
             wrong.append(error)
             continue
@@ -203,9 +200,9 @@ def check_first_records(
     if wrong:
         raise wrong[0]
     if not tolerant:
-        raise InputError(
-            f"no documents: {_names(inputs.files)} {'is' if len(inputs.files) == 1 else 'are'} empty"
-        )
+        more = len(inputs.files) - 1
+        names = f"{inputs.files[0].name} and {more} more are" if more else f"{inputs.files[0].name} is"
+        raise InputError(f"no documents: {names} empty")
 
 
 def target_bytes(inputs: InputFiles) -> int:
@@ -214,7 +211,7 @@ def target_bytes(inputs: InputFiles) -> int:
 
 
 def whole_files(inputs: InputFiles, *, n_terms: int) -> list[tuple[FilePiece, int]]:
-    """A piece for each file, uncut, and its cost in bytes; `n_terms` is the size of the vocabulary, where there is one."""
+    """A piece for each file, uncut, and its cost in bytes; `n_terms` is the size of the vocabulary, if there is one."""
     return [
         (inputs.piece(file, id=doc_id, n_terms=n_terms), inputs.text_bytes_of(file) + OPENING_BYTES)
         for file, doc_id in zip(inputs.files, inputs.ids, strict=True)
@@ -227,12 +224,12 @@ def cut_file(piece: FilePiece, fields: Fields, target: int) -> list[tuple[FilePi
 
 
 def needs_cutting(piece: FilePiece, cost: int, target: int) -> bool:
-    """Whether a whole file is too large for one chunk."""
+    """True for a whole file that is too large for one chunk."""
     return cost > 2 * target and not piece.one_document
 
 
 def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T, ...]]:
-    """Group neighbours among items with a size, up to `target` bytes a group."""
+    """Group neighbours among items with their sizes, up to `target` bytes per group."""
     groups: list[tuple[T, ...]] = []
     group: list[T] = []
     held = 0
@@ -248,7 +245,7 @@ def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T
 
 
 def why_no_file(given: str | os.PathLike[str], options: Mapping[str, Any]) -> str | None:
-    """A message that a valid path, folder or pattern has no file; None where it has one.
+    """A message that a valid path, folder or pattern has no file; None if it has one.
 
     Raises
     ------
@@ -263,7 +260,7 @@ def why_no_file(given: str | os.PathLike[str], options: Mapping[str, Any]) -> st
 
 
 def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, str]], list[str]]:
-    """The files of an input with their identifiers, and the entries that are no files."""
+    """Files of a path, folder or pattern with identifiers, sorted by name, and the names of entries that are no files."""
     from fsspec.core import url_to_fs
 
     from dslda.inputs.listing import entries_of_folder, entries_of_pattern
@@ -274,42 +271,40 @@ def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, 
         # a file first: names and URLs may hold what a glob would read as a wildcard
         root = None
         if filesystem.isfile(path):
-            found = {path: filesystem.info(path)}
+            entries = {path: filesystem.info(path)}
         elif filesystem.isdir(path):
             root = path
-            found = entries_of_folder(filesystem, path)
+            entries = entries_of_folder(filesystem, path)
         else:
-            found = entries_of_pattern(filesystem, path)
-        listed = {name: info for name, info in found.items() if _is_file(name, info)}
+            entries = entries_of_pattern(filesystem, path)
+        names = sorted(name for name, info in entries.items() if _is_file(name, info))
     except InputError:
         raise
     except Exception as error:
         if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
             raise
         raise InputError(f"cannot be read: {error}", place=given) from error
-    others = sorted(found.keys() - listed.keys())
-    if not listed:
+    others = sorted(entries.keys() - names)
+    if not names:
         skipped = f"; passed over, as no file or a link to a folder: {first_few(others, 3)}" if others else ""
         raise NoFileError(f"no file is there{skipped}", place=given)
     files = []
-    for name in sorted(listed):
-        url = filesystem.unstrip_protocol(name)
+    for name in names:
         doc_id = posixpath.basename(name) if root is None else name.removeprefix(root).lstrip("/")
-        size = int(listed[name]["size"] or 0)
-        files.append((InputFile(url, size, compression_of(url), options), doc_id))
+        size = int(entries[name]["size"] or 0)
+        files.append((InputFile(filesystem.unstrip_protocol(name), size, options), doc_id))
     return files, others
 
 
 def _is_file(name: str, info: Mapping[str, Any]) -> bool:
-    """True for a file, and for a link unless it leads to a folder, since that may close a circle."""
-    # of a link fsspec does not say to what; one that leads nowhere is refused when it is opened
+    """True for a file, and for a link unless it leads to a folder, which may close a circle."""
+    # fsspec does not say where a link leads; one that leads nowhere is refused when it is opened
     return info["type"] == "file" or bool(info.get("islink") and not os.path.isdir(name))
 
 
 def _format_by_ending(files: Sequence[InputFile]) -> str:
     by_ending = {ending: name for name, piece in FORMATS.items() for ending in piece.endings}
     by_beginning = {beginning: name for name, piece in FORMATS.items() for beginning in piece.beginnings}
-    examples: dict[str, InputFile] = {}
     stores = [posixpath.dirname(file.name) for file in files if posixpath.basename(file.url) == METADATA]
     if stores:
         raise InputError(
@@ -317,13 +312,9 @@ def _format_by_ending(files: Sequence[InputFile]) -> str:
             place=min(stores, key=len),
             remedy="name the files of the documents",
         )
+    examples: dict[str, InputFile] = {}
     for file in files:
-        plain = file.url.removesuffix(".gz").removesuffix(".zst")
-        name = posixpath.basename(plain)
-        begun = [format for beginning, format in by_beginning.items() if name.startswith(beginning)]
-        if begun:
-            examples.setdefault(begun[0], file)
-            continue
+        name = posixpath.basename(file.url.removesuffix(".gz").removesuffix(".zst"))
         ending = posixpath.splitext(name)[1].lower()
         if ending in SPREADSHEETS:
             raise InputError(
@@ -332,22 +323,19 @@ def _format_by_ending(files: Sequence[InputFile]) -> str:
                 remedy="save the sheet with the documents as CSV: UTF-8, with commas between the cells ('CSV UTF-8 "
                 "(Comma delimited)' in Excel)",
             )
-        if ending not in by_ending:
+        begun = [format for beginning, format in by_beginning.items() if name.startswith(beginning)]
+        if not begun and ending not in by_ending:
             raise InputError(
                 f"the format is not clear from the ending {ending!r}",
                 place=file.name,
                 remedy=f"name it with {{format=}}, one of {', '.join(FORMATS)}",
             )
-        examples.setdefault(by_ending[ending], file)
+        examples.setdefault(begun[0] if begun else by_ending[ending], file)
     if len(examples) > 1:
-        listed = ", ".join(f"{name} ({file.name})" for name, file in examples.items())
+        shown = ", ".join(f"{name} ({file.name})" for name, file in examples.items())
         raise InputError(
-            f"must be of one format, got {listed}",
+            f"must be of one format, got {shown}",
             parameter="inputs",
-            remedy=("give those of one alone", "name it with {format=}"),
+            remedy=("give only those of one", "name it with {format=}"),
         )
     return next(iter(examples))
-
-
-def _names(files: Sequence[InputFile]) -> str:
-    return files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"

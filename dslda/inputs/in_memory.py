@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dslda.exceptions import InputError
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["BagRecords", "FrameRows", "MatrixRows", "columns_of_table", "is_table", "records_in_memory"]
 
 _LIBRARIES = {"pandas": "to_dict", "polars": "to_dicts", "pyarrow": "to_pylist"}
-"""Methods of tables that hold all rows in memory; a lazy frame lacks them."""
+"""Methods that only tables with all rows in memory have; a lazy frame lacks them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRows:
-    """Rows of a pandas DataFrame, a partition of a Dask one."""
+    """Rows of a pandas DataFrame that is a partition of a Dask one."""
 
     frame: pd.DataFrame
     label: str
@@ -54,10 +54,10 @@ class BagRecords:
 
 @dataclass(frozen=True, slots=True)
 class MatrixRows:
-    """Rows of a sparse matrix of counts, with columns of values beside it; words are positions of terms, as digits."""
+    """Rows of a sparse matrix of counts, with columns of values; words are positions of terms, as digits."""
 
     matrix: Any
-    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[Any]]
 
     def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
         indptr, indices, data = self.matrix.indptr, self.matrix.indices, self.matrix.data
@@ -73,52 +73,44 @@ class MatrixRows:
 
 
 def is_table(value: Any) -> bool:
-    """Whether a value is a DataFrame or table in memory; not one of numbers alone, which may be a matrix of counts."""
+    """True for a DataFrame or table in memory, unless it has only numbers: that may be a matrix of counts."""
     return _library(value) is not None
 
 
-def columns_of_table(value: Any) -> list[Any] | None:
-    """The names of the columns of a table; None of all else."""
+def columns_of_table(value: Any) -> list[str] | None:
+    """The names of the columns of a table; None for any other value."""
     if not is_table(value):
         return None
-    return list(value.column_names if hasattr(value, "column_names") else value.columns)
+    return [str(name) for name in (value.column_names if hasattr(value, "column_names") else value.columns)]
 
 
 def records_in_memory(value: Any) -> list[Any] | None:
-    """The records of a table, as mappings in which None is missing, and those of a list of mappings; None of all else.
-
-    Parameters
-    ----------
-    value : object
-        Such as a pandas or polars DataFrame of texts, beside which there may be numbers, or a pyarrow Table.
+    """The records of a table (of pandas, polars or pyarrow) as mappings in which None is missing, or those of a list of
+    mappings; None for any other value.
 
     Raises
     ------
     InputError
         A table has two columns of one name.
     """
-    library = _library(value)
-    if library is not None:
-        names = [str(name) for name in columns_of_table(value) or ()]
-        twice = [name for name, n in Counter(names).items() if n > 1]
-        if twice:
+    names = columns_of_table(value)
+    if names is None:
+        mappings = isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping)
+        return list(value) if mappings else None
+    for name, n in Counter(names).items():
+        if n > 1:
             raise InputError(
-                f"names the column {twice[0]!r} twice",
-                place=f"the {type(value).__name__}",
-                remedy="rename one",
+                f"names the column {name!r} twice", place=f"the {type(value).__name__}", remedy="rename one"
             )
+    library = _library(value)
     if library == "pandas":
         return list(_rows(names, [column for _, column in value.items()]))
-    if library is not None:
-        records: list[Any] = value.to_dicts() if library == "polars" else value.to_pylist()
-        return records
-    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
-        return list(value)
-    return None
+    records: list[Any] = value.to_dicts() if library == "polars" else value.to_pylist()
+    return records
 
 
 def _rows(names: Sequence[str], columns: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Rows of columns of pandas, with Python's own numbers and strings, and None for all that is missing."""
+    """Rows of columns of pandas, with Python's own numbers and strings, and None for all missing values."""
     values = [column.astype(object).where(column.notna(), None).tolist() for column in columns]
     return (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
 
@@ -129,7 +121,7 @@ def _record_of(item: Any, fields: Fields) -> Record:
     if isinstance(item, str):
         if fields.responses:
             raise InputError(
-                f"must have the response {fields.responses[0]!r}, got a text alone",
+                f"must have the response {fields.responses[0]!r}, got only a text",
                 remedy="make the records pairs (text, response) or mappings",
             )
         return {text: item}
@@ -144,7 +136,7 @@ def _record_of(item: Any, fields: Fields) -> Record:
 
 
 def _library(value: Any) -> str | None:
-    # by the names of its modules, so that none of them need be loaded to say no
+    # by the names of modules, so that no library need be loaded
     for base in type(value).__mro__:
         library = base.__module__.partition(".")[0]
         if library in _LIBRARIES and hasattr(value, "columns") and hasattr(value, _LIBRARIES[library]):

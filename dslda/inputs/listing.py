@@ -29,8 +29,8 @@ def entries_of_folder(filesystem: AbstractFileSystem, path: str) -> Entries:
     InputError
         A folder cannot be listed.
     """
-    found = _strict(filesystem, lambda folder: not _hidden(folder, path)).find(path, detail=True)
-    return {name: info for name, info in found.items() if not _hidden(name, path)}
+    entries = _strict(filesystem, lambda folder: not _hidden(folder, path)).find(path, detail=True)
+    return {name: info for name, info in entries.items() if not _hidden(name, path)}
 
 
 def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
@@ -43,18 +43,12 @@ def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
     """
     if isinstance(filesystem, LocalFileSystem):
         _check_beginning(pattern)
-    found = _strict(filesystem, lambda folder: _leads_into(pattern, folder)).glob(pattern, detail=True)
-    return {name: info for name, info in found.items() if info["type"] != "directory"}
+    entries = _strict(filesystem, lambda folder: _leads_into(pattern, folder)).glob(pattern, detail=True)
+    return {name: info for name, info in entries.items() if info["type"] != "directory"}
 
 
 class _Strict(LocalFileSystem):
-    """The local file system, where a folder that must be listed and cannot be raises. fsspec passes over it in silence.
-
-    Parameters
-    ----------
-    needed : callable
-        Whether a folder must be listed.
-    """
+    """The local file system, but an error where a `needed` folder cannot be listed. fsspec silently passes over it."""
 
     cachable = False
 
@@ -72,16 +66,16 @@ class _Strict(LocalFileSystem):
     ) -> Iterator[Any]:
         """Walk as fsspec does, which calls this again for each folder."""
 
-        def tell(error: OSError) -> None:
-            # one that was removed meanwhile holds nothing
+        def refuse(error: OSError) -> None:
+            # a folder that was removed meanwhile holds nothing
             if self._needed(path) and not isinstance(error, FileNotFoundError):
                 raise _not_listed(path, error) from error
 
-        yield from super().walk(path, maxdepth, topdown, tell, **kwargs)
+        yield from super().walk(path, maxdepth, topdown, refuse, **kwargs)
 
 
 def _strict(filesystem: AbstractFileSystem, needed: Callable[[str], bool]) -> AbstractFileSystem:
-    # object stores have no folders, and say when they refuse
+    # object stores have no folders, and report a refusal
     return _Strict(needed) if isinstance(filesystem, LocalFileSystem) else filesystem
 
 

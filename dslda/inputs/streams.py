@@ -7,26 +7,15 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import IO, Any, Literal, TypeAlias
+from typing import IO, Any, Literal
 
 from dslda.exceptions import InputError
 from dslda.storage.errors import is_of_file_system, reason_of
 
-__all__ = [
-    "Compression",
-    "InputFile",
-    "Lines",
-    "compression_of",
-    "read_blocks",
-    "read_text",
-    "why_not_opened",
-]
-
-Compression: TypeAlias = Literal["gzip", "zstd"]
+__all__ = ["InputFile", "Lines", "read_blocks", "read_text", "why_not_opened"]
 
 MAX_LINE_BYTES = 64 << 20
-"""A line, or a text file that is one document, beyond this is refused: it would fill the memory before it
-failed."""
+"""Longer lines, and text files that are one document, are refused: they would fill the memory before they failed."""
 
 RAW_BLOCK_BYTES = 1 << 20
 COMPRESSED_BLOCK_BYTES = 1 << 16  # small, since a damaged or hostile block may inflate a thousandfold
@@ -46,20 +35,25 @@ class InputFile:
         Any URL fsspec opens.
     size : int
         Bytes as stored.
-    compression : {"gzip", "zstd"} or None
     options : mapping
         The storage options of fsspec.
     """
 
     url: str
     size: int
-    compression: Compression | None = None
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
         """The file as messages name it: a local path without its protocol, else the URL."""
         return self.url.removeprefix("file://")
+
+    @property
+    def compression(self) -> Literal["gzip", "zstd"] | None:
+        """The compression, by the file's ending."""
+        if self.url.endswith(".gz"):
+            return "gzip"
+        return "zstd" if self.url.endswith(".zst") else None
 
     def open(self) -> IO[bytes]:
         """Open for reading bytes as stored."""
@@ -86,22 +80,15 @@ def why_not_opened(name: str, error: Exception) -> str:
     return reason_of(error)
 
 
-def compression_of(url: str) -> Compression | None:
-    """Compression by the file's ending."""
-    if url.endswith(".gz"):
-        return "gzip"
-    return "zstd" if url.endswith(".zst") else None
-
-
 def read_blocks(file: InputFile, start: int = 0) -> Iterator[bytes]:
     """Blocks of the uncompressed content from byte `start` on.
 
-    A compressed file cannot be entered in the middle: what is before `start` is decompressed and dropped.
+    A compressed file cannot be entered in the middle: the bytes before `start` are decompressed and dropped.
 
     Raises
     ------
     InputError
-        The file cannot be opened, or is not what its ending says, damaged or cut short.
+        The file cannot be opened, is not what its ending says, is damaged, or is cut short.
     """
     with file.open() as raw:
         if file.compression is None:
@@ -124,23 +111,18 @@ def read_text(file: InputFile) -> str:
     Raises
     ------
     InputError
-        As :func:`read_blocks`; also when it is larger than 64 MB or not UTF-8.
+        As :func:`read_blocks`; or the file is larger than 64 MB, or not UTF-8.
     """
-    parts: list[bytes] = []
-    size = 0
+    data = bytearray()
     with closing(read_blocks(file)) as blocks:  # type: ignore[type-var]
         for block in blocks:
-            size += len(block)
-            if size > MAX_LINE_BYTES:
+            data += block
+            if len(data) > MAX_LINE_BYTES:
                 raise InputError(f"one document must be at most {MAX_LINE_BYTES >> 20} MB", place=file.name)
-            parts.append(block)
-    data = b"".join(parts)
-    marked = data.startswith(BYTE_ORDER_MARK)
     try:
-        return data[len(BYTE_ORDER_MARK) if marked else 0 :].decode("utf-8")
+        return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        bad = error.start + (len(BYTE_ORDER_MARK) if marked else 0)
-        raise _not_utf8(data[bad], bad).at(file.name) from None
+        raise _not_utf8(data[error.start], error.start).at(file.name) from None
 
 
 class Lines:
@@ -154,20 +136,20 @@ class Lines:
     start, stop : int, int or None
         Range of bytes; None goes to the end.
     first_line : int, optional
-        Number of the first line of the range, counted from 1, where known. Otherwise the line ends before it
-        are counted when an error has to name a line.
+        Number of the first line of the range, counted from 1, if known. Otherwise the lines before it are counted when an
+        error has to name a line.
 
     Attributes
     ----------
     count : int
-        Lines given so far.
+        Lines read so far.
     end : int
-        Byte after the last line given.
+        Byte after the last line that was read.
 
     Raises
     ------
     InputError
-        As :func:`read_blocks`; also for a line that is longer than 64 MB or not UTF-8, naming the line.
+        As :func:`read_blocks`; or a line is longer than 64 MB or not UTF-8, and the error names it.
     """
 
     def __init__(
@@ -187,24 +169,24 @@ class Lines:
             yield line
 
     def attempts(self) -> Iterator[tuple[str, InputError | None]]:
-        """The lines, and of those that are not UTF-8 the error, with question marks where it is not."""
+        """The lines, with the error of those that are not UTF-8, which have question marks for the wrong bytes."""
         for begin, content in self._contents():
             try:
-                decoded, refused = content.decode("utf-8"), None
+                line, refusal = content.decode("utf-8"), None
             except UnicodeDecodeError as error:
-                decoded = content.decode("utf-8", errors="replace")
-                refused = _not_utf8(content[error.start], begin + error.start).at(self.place(self.count))
-            yield decoded, refused
+                line = content.decode("utf-8", errors="replace")
+                refusal = _not_utf8(content[error.start], begin + error.start).at(self.place(self.count))
+            yield line, refusal
 
     def raw_records(self) -> Iterator[bytes]:
-        """The lines that are more than white space, as bytes."""
+        """The lines that are not blank, as bytes."""
         for _, content in self._contents():
-            # nearly all begin with a character that can be seen, so that few are decoded
+            # nearly all begin with a visible character, so few are decoded
             if b"!" <= content[:1] <= b"~" or content.decode("utf-8", errors="replace").strip():
                 yield content
 
     def _contents(self) -> Iterator[tuple[int, bytes]]:
-        """The lines, counted, without a byte order mark at the beginning of the file; each with the byte it begins at."""
+        """The lines, counted, each with the byte at which it begins, without the byte order mark of a file."""
         for line in self._raw_lines():
             begin = self.end
             self.count += 1
@@ -219,7 +201,7 @@ class Lines:
         return f"{self.file.name}, line {self.first_line + count - 1}"
 
     def _raw_lines(self) -> Iterator[bytes]:
-        # one byte early: only so one sees whether a line starts at `start` itself
+        # one byte early, to see whether a line starts at `start` itself
         position = max(self.start - 1, 0)
         skipping = self.start > 0
         held: list[bytes] = []
@@ -228,13 +210,12 @@ class Lines:
             for block in blocks:
                 at = 0
                 while True:
-                    # `position` is the byte the line began at, or would begin at
+                    # `position` is the byte at which the line began, or would begin
                     if not held and not skipping and self.stop is not None and position >= self.stop:
                         return
-                    found = block.find(b"\n", at)
-                    if found < 0:
+                    end = block.find(b"\n", at) + 1
+                    if not end:
                         break
-                    end = found + 1
                     line = block[at:end]
                     at = end
                     if held:
@@ -276,7 +257,7 @@ class Lines:
             lines += block.count(b"\n")
             position += len(block)
             last = block[-1:]
-        # a line that began before and goes on belongs to the range before
+        # a line that began before `start` and goes on belongs to the range before
         return lines if last == b"\n" else lines + 1
 
 
@@ -285,13 +266,12 @@ def _not_utf8(byte: int, offset: int) -> InputError:
     return InputError(
         f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file",
         remedy="convert the file to UTF-8: Excel saves it as 'CSV UTF-8', and "
-        f"'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is what it is in",
+        f"'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is its encoding",
     )
 
 
 def _decompressed(raw: IO[bytes], file: InputFile) -> Iterator[bytes]:
-    """Blocks of all members (gzip) or frames (zstd) of a compressed stream, refusing one that ends too
-    early."""
+    """Blocks of all members (gzip) or frames (zstd) of a compressed stream; one that ends too early is refused."""
     decoder = _decoder(file)
     inside = False
     while block := raw.read(COMPRESSED_BLOCK_BYTES):
@@ -310,7 +290,7 @@ def _decompressed(raw: IO[bytes], file: InputFile) -> Iterator[bytes]:
             if data:
                 yield data
             if decoder.eof:
-                # zeros after the last member are padding, as gzip itself takes them
+                # zeros after the last member are padding, which gzip skips too
                 rest = decoder.unused_data.lstrip(b"\0")
                 decoder, inside = _decoder(file), False
             block = rest

@@ -14,7 +14,7 @@ import msgspec
 from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError, InputChangedError, InputError
 from dslda.inputs.formats import FORMATS, FilePiece
-from dslda.inputs.streams import InputFile, compression_of, why_not_opened
+from dslda.inputs.streams import InputFile, why_not_opened
 from dslda.storage.errors import is_of_file_system
 from dslda.storage.typed_json import Count, json_sha256
 
@@ -85,7 +85,7 @@ class Input:
 
     def file(self, options: Mapping[str, Any]) -> InputFile:
         """The file to open."""
-        return InputFile(self.path, self.size or 0, compression_of(self.path), options)
+        return InputFile(self.path, self.size or 0, options)
 
     def looks_like(self, other: Input) -> bool:
         """Tell by size and time, or by the checksums of a partition, that it was not changed."""

@@ -19,7 +19,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import check_share
 from dslda.exceptions import InputError
 from dslda.families.categorical import Categorical
-from dslda.ingestion.collections import is_dask_collection
+from dslda.ingestion.document_sources import is_dask_collection
 from dslda.inputs.in_memory import is_table
 from dslda.model import Model
 from dslda.settings import Granularity, TopicEstimation

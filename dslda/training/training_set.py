@@ -18,7 +18,8 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.engine.data.fit_source import CorpusSource, FitSource, FutureSource, MemorySource
 from dslda.exceptions import InputError
-from dslda.ingestion.collections import blocks_from_bag, check_fields
+from dslda.ingestion.corpus_plan import blocks_from_bag
+from dslda.ingestion.document_sources import check_fields
 from dslda.inputs.fields import Fields
 from dslda.variational.design import CovariateColumn, Design
 
@@ -223,11 +224,12 @@ def training_set_of_bag(
             vocabulary=vocabulary,
             partition_tokens=partition_tokens,
         )
+        plan = blocks.plan
         source = FutureSource(
             blocks.futures,
-            n_terms=len(blocks.vocabulary),
-            n_documents=[p.n_documents for p in blocks.partitions],
-            n_entries=[p.n_entries for p in blocks.partitions],
+            n_terms=len(plan.terms.vocabulary),
+            n_documents=[p.n_documents for p in plan.partitions],
+            n_entries=[p.n_entries for p in plan.partitions],
             design=roles.design(response),
             documents=documents,
         )
@@ -238,13 +240,13 @@ def training_set_of_bag(
             response,
             blocks.responses[response] if complete else source.response_summary(),
             blocks.covariates,
-            blocks.levels,
-            blocks.vocabulary,
-            blocks.text_settings,
+            plan.levels,
+            plan.terms.vocabulary,
+            settings,
             fields={use: name for use, name in uses.items() if name is not None},
-            oov_share=blocks.oov_share,
-            new_share=blocks.new_share,
-            too_frequent=blocks.too_frequent,
+            oov_share=plan.terms.oov_share,
+            new_share=plan.terms.new_share,
+            too_frequent=plan.terms.too_frequent,
         )
 
     return counted

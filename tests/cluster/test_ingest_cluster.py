@@ -20,7 +20,7 @@ from distributed import Client, LocalCluster
 from dslda.cluster.runner import DaskRunner, merge_in_tree
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import DataWarning, InputError
-from dslda.ingestion.collections import blocks_from_bag
+from dslda.ingestion.corpus_plan import blocks_from_bag
 from dslda.ingestion.ingest import ingest
 from dslda.inputs import files
 from dslda.inputs.fields import Fields

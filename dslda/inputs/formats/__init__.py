@@ -1,4 +1,4 @@
-"""The input formats. A new one is a module with a subclass of ``FilePiece``, an import and a line here."""
+"""The input formats. A new one is a subclass of ``FilePiece`` in a module, with an import and a line here."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from dslda.inputs.formats.base import FilePiece, Piece
 from dslda.inputs.formats.csv import CsvLines
 from dslda.inputs.formats.jsonl import JsonLines
 from dslda.inputs.formats.ldac import LdacLines
-from dslda.inputs.formats.matrix_market import MatrixMarket
+from dslda.inputs.formats.matrix_market import MatrixMarket, UciBags
 from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.formats.text_files import TextFile
-from dslda.inputs.formats.uci import UciBags
 
 __all__ = ["FORMATS", "FilePiece", "Piece"]
 
-_FORMATS: tuple[type[FilePiece], ...] = (
+_PIECES: tuple[type[FilePiece], ...] = (
     JsonLines,
     CsvLines,
     ParquetRows,
@@ -25,5 +24,5 @@ _FORMATS: tuple[type[FilePiece], ...] = (
     UciBags,
 )
 
-FORMATS: Mapping[str, type[FilePiece]] = {piece.format: piece for piece in _FORMATS}
-"""By their names."""
+FORMATS: Mapping[str, type[FilePiece]] = {piece.format: piece for piece in _PIECES}
+"""The formats by their names."""

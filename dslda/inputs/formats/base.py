@@ -1,7 +1,7 @@
 """The contract of an input format: a class whose instances are pieces of a file.
 
-A piece is picklable, so that many tasks can read one file at once. It numbers its records, and turns a number
-into the place that a message names: lines are counted from 1, as editors do, rows and records from 0, as Python does.
+A piece is picklable, so that many tasks can read one file at once. It numbers its records, and turns a number into a place
+for messages: lines are counted from 1, as in editors, rows and records from 0, as in Python.
 """
 
 from __future__ import annotations
@@ -16,13 +16,22 @@ from dslda.exceptions import InputError
 from dslda.inputs.fields import Attempt, Fields, Record
 from dslda.inputs.streams import InputFile, Lines, read_blocks
 
-__all__ = ["FilePiece", "LinePiece", "Piece", "compressed_target", "sparse_borders"]
+__all__ = [
+    "MOST_DIGITS",
+    "FilePiece",
+    "LinePiece",
+    "Piece",
+    "compressed_target",
+    "is_whole",
+    "sparse_borders",
+]
 
 COMPRESSED_PIECES = 8
 MAX_COMPRESSED_PIECE_BYTES = 512 << 20
-"""A compressed file can only be entered at its start, so a piece costs decompressing all before it. With 8
-pieces that is 4 times the file in all, about a seventh of the work of tokenising it."""
-
+"""A compressed file can only be entered at its start, so a piece costs the decompression of all before it. With 8 pieces
+that is 4 times the file in all, about a seventh of the work of tokenising it."""
+MOST_DIGITS = 18
+"""No count or size has more, and Python refuses to read thousands of them."""
 
 Border = TypeVar("Border", bound=tuple[int, ...])
 
@@ -43,7 +52,7 @@ class Piece(Protocol):
 class FilePiece(ABC):
     """A piece of a file of one format.
 
-    A subclass is a format. Its class variables tell what the rest of the package asks of a format; its own fields, all
+    A subclass is a format. Its class variables are the facts that the rest of the package asks for; its own fields, all
     with defaults, are the range of the piece. With the defaults the piece is the whole file.
 
     Attributes
@@ -53,13 +62,13 @@ class FilePiece(ABC):
     title : str
         Name of its files in messages: "text files".
     about : str
-        Help of the command line, after the name; "" where the name says all.
+        Help of the command line, after the name; "" if the name says all.
     endings : tuple of str
         Endings of its files, in lower case.
     beginnings : tuple of str
-        How the names of its files begin, where the ending is that of another format.
+        Beginnings of the names of its files, if the ending is that of another format.
     own_fields : Fields or None
-        Fields of its records, where these have no names that a user could choose.
+        Fields of its records, if users cannot choose them.
     by_position : bool
         Words are positions in a vocabulary, as digits.
     one_document : bool
@@ -67,7 +76,7 @@ class FilePiece(ABC):
     streamable : bool
         Standard input can hold it.
     expansion : int
-        Bytes of text in a byte of the file, about.
+        Approximate bytes of text in a byte of the file.
     file : InputFile
     id : str
         Path of the file, relative to the folder that was named.
@@ -92,7 +101,7 @@ class FilePiece(ABC):
 
     @abstractmethod
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
-        """Numbered records; a record that is not readable, but can be skipped, gives its error.
+        """Numbered records; an unreadable record that can be skipped gives its error.
 
         Raises
         ------
@@ -108,25 +117,19 @@ class FilePiece(ABC):
     def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
         """Pieces of the whole file of about `target` bytes of text, with the bytes of each.
 
-        Files that say nothing of their inside are read through for it, which is quick beside tokenising and
-        finds a damaged file before long work.
+        Formats without an index are read through, which is quick beside tokenising and finds a damaged file before long
+        work.
         """
 
     def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
-        """Numbered records.
-
-        Raises
-        ------
-        InputError
-            A record cannot be read.
-        """
+        """Numbered records; the first that cannot be read raises its error."""
         for number, attempt in self.attempts(fields):
             if isinstance(attempt, InputError):
                 raise attempt
             yield number, attempt
 
     def raw_records(self) -> Iterator[object]:
-        """Something for each record, also for those that cannot be read one by one; not decoded, where that is quicker."""
+        """An object for each record, readable or not; not decoded, where that is quicker."""
         return self.attempts(self.own_fields or Fields())
 
     def field_names(self) -> Sequence[str] | None:
@@ -140,10 +143,10 @@ class FilePiece(ABC):
 
     def range(self) -> dict[str, Any]:
         """Begin and end of the piece, as JSON; empty for a whole file."""
-        own = [each for each in dataclasses.fields(self) if each.name not in FilePiece.__dataclass_fields__]
-        if all(getattr(self, each.name) == each.default for each in own):
+        own = [f for f in dataclasses.fields(self) if f.name not in FilePiece.__dataclass_fields__]
+        values = {f.name: getattr(self, f.name) for f in own}
+        if all(values[f.name] == f.default for f in own):
             return {}
-        values = {each.name: getattr(self, each.name) for each in own}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
@@ -172,15 +175,12 @@ class LinePiece(FilePiece):
 
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = self.lines()
-        for line, refused in lines.attempts():
+        for line, refusal in lines.attempts():
             if not line.strip():
-                continue
-            if refused is not None:
-                yield lines.count, refused
                 continue
             attempt: Attempt
             try:
-                attempt = self.record(line, lines.count)
+                attempt = refusal or self.record(line, lines.count)
             except InputError as error:
                 attempt = error.at(lines.place(lines.count))
             yield lines.count, attempt
@@ -201,10 +201,9 @@ class LinePiece(FilePiece):
             size = sum(len(block) for block in read_blocks(self.file))
             target = compressed_target(size, target)
         n = max(round(size / target), 1)
-        borders = [size * i // n for i in range(n + 1)]
         for i in range(n):
-            start, stop = borders[i], borders[i + 1] if i + 1 < n else None
-            yield dataclasses.replace(self, start=start, stop=stop), borders[i + 1] - start
+            start, stop = size * i // n, size * (i + 1) // n
+            yield dataclasses.replace(self, start=start, stop=stop if i + 1 < n else None), stop - start
 
 
 def compressed_target(size: int, target: int) -> int:
@@ -219,3 +218,8 @@ def sparse_borders(borders: Sequence[Border], target: int) -> list[Border]:
         if border[0] - chosen[-1][0] >= target:
             chosen.append(border)
     return chosen
+
+
+def is_whole(cell: str) -> bool:
+    """True for the digits of a whole number."""
+    return cell.isdecimal() and len(cell) <= MOST_DIGITS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Attempt, Fields
@@ -12,6 +13,9 @@ from dslda.inputs.formats.base import FilePiece, compressed_target, sparse_borde
 from dslda.inputs.streams import MAX_LINE_BYTES, Lines
 
 __all__ = ["CsvLines"]
+
+Rows: TypeAlias = Iterator[tuple[int, list[str] | InputError]]
+"""Cells of rows, or their errors, with the numbers of their first lines in the piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class CsvLines(FilePiece):
     first_line : int
         Number of the line at `start`.
     columns : tuple of str or None
-        The header, where `start` is behind it.
+        The header, if `start` is behind it.
     """
 
     format = "csv"
@@ -41,12 +45,9 @@ class CsvLines(FilePiece):
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = self.lines()
         rows = self._rows(lines)
-        columns = self.columns
+        columns = self.columns or _header(rows)
         if columns is None:
-            header = next(rows, None)
-            if header is None:
-                return
-            columns = tuple(_raised(header[1]))
+            return
         fields.check_present(columns, self.file.name)
         positions = {name: columns.index(name) for name in fields.named() if name in columns}
         for number, row in rows:
@@ -72,8 +73,7 @@ class CsvLines(FilePiece):
         return self.lines().place(number)
 
     def field_names(self) -> Sequence[str] | None:
-        header = next(self._rows(self.lines()), None)
-        return None if header is None else _raised(header[1])
+        return _header(self._rows(self.lines()))
 
     def lines(self) -> Lines:
         """The lines of the piece."""
@@ -83,10 +83,9 @@ class CsvLines(FilePiece):
         # a line end may be part of a cell, so the file is read through
         lines = self.lines()
         rows = self._rows(lines)
-        header = next(rows, None)
-        if header is None:
+        columns = _header(rows)
+        if columns is None:
             return
-        columns = tuple(_raised(header[1]))
         borders = [(lines.end, lines.count + 1)]
         for _, row in rows:
             _raised(row)
@@ -100,20 +99,20 @@ class CsvLines(FilePiece):
             if stop > start:
                 yield CsvLines(self.file, start, stop, line, columns), stop - start
 
-    def _rows(self, lines: Lines) -> Iterator[tuple[int, list[str] | InputError]]:
-        """Cells of every row that is not blank, or its error, with the number of its first line in the piece."""
+    def _rows(self, lines: Lines) -> Rows:
+        """All rows that are not blank."""
         csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
-        refused: list[InputError] = []
+        refusals: list[InputError] = []
 
         def decoded() -> Iterator[str]:
-            for line, error in lines.attempts():
-                if error is not None:
-                    refused.append(error)
+            for line, refusal in lines.attempts():
+                if refusal is not None:
+                    refusals.append(refusal)
                 yield line
 
         reader = csv.reader(decoded(), strict=True)
         while True:
-            first = lines.count + 1
+            first_line = lines.count + 1
             row: list[str] | InputError | None
             try:
                 row = next(reader, None)
@@ -121,16 +120,22 @@ class CsvLines(FilePiece):
                 # the reader goes on with the next line
                 row = InputError(
                     f"not CSV: {error}",
-                    place=lines.place(first),
+                    place=lines.place(first_line),
                     remedy="is a quote not closed, or not doubled inside a cell?",
                 )
             if row is None:
                 return
-            if refused:
-                row = refused[0]
-                refused.clear()
+            if refusals:
+                row = refusals[0]
+                refusals.clear()
             if row:
-                yield first, row
+                yield first_line, row
+
+
+def _header(rows: Rows) -> tuple[str, ...] | None:
+    """The names of the columns, None where there is no row."""
+    header = next(rows, None)
+    return None if header is None else tuple(_raised(header[1]))
 
 
 def _raised(row: list[str] | InputError) -> list[str]:

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields, Record
-from dslda.inputs.formats.base import LinePiece
+from dslda.inputs.formats.base import MOST_DIGITS, LinePiece, is_whole
 
 __all__ = ["LdacLines"]
-
-MOST_DIGITS = 18
-"""No count has more, and Python refuses to read thousands of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,7 @@ class LdacLines(LinePiece):
 
     def record(self, line: str, number: int) -> Record:
         cells = line.split()
-        if not _is_whole(cells[0]) or int(cells[0]) != len(cells) - 1:
+        if not is_whole(cells[0]) or int(cells[0]) != len(cells) - 1:
             raise InputError(
                 f"must be 'M term:count ...' with M the number of pairs, got M {cells[0]!r:.20} "
                 f"before {len(cells) - 1} pairs"
@@ -34,7 +31,7 @@ class LdacLines(LinePiece):
         words, counts = [], []
         for cell in cells[1:]:
             term, colon, count = cell.partition(":")
-            if not (colon and _is_whole(term) and _is_whole(count)):
+            if not (colon and is_whole(term) and is_whole(count)):
                 raise InputError(
                     f"must be pairs term:count of whole numbers, got {cell!r:.40}"
                     + (f"; they have at most {MOST_DIGITS} digits" if len(cell) > MOST_DIGITS else "")
@@ -47,7 +44,3 @@ class LdacLines(LinePiece):
             words.append(str(position))
             counts.append(int(count))
         return {"words": words, "counts": counts}
-
-
-def _is_whole(cell: str) -> bool:
-    return cell.isdecimal() and len(cell) <= MOST_DIGITS

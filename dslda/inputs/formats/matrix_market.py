@@ -1,4 +1,4 @@
-"""Matrix Market: counts of documents by terms, an entry a line, as ``scipy.io.mmwrite`` writes a sparse matrix.
+"""Sparse matrices, documents by terms, an entry per line: Matrix Market, as ``scipy.io.mmwrite`` writes it, and UCI bags.
 
 Entries must be sorted by document, so that one pass gives the documents in order, and a file can be cut between
 two of them. Rows without entries are empty documents.
@@ -10,22 +10,19 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Attempt, Fields
-from dslda.inputs.formats.base import FilePiece, compressed_target, sparse_borders
+from dslda.inputs.formats.base import FilePiece, compressed_target, is_whole, sparse_borders
 from dslda.inputs.streams import Lines
 
-__all__ = ["EntryLines", "MatrixMarket", "sizes_of"]
-
-MOST_DIGITS = 18
-"""No size has more, and Python refuses to read thousands of them."""
+__all__ = ["EntryLines", "MatrixMarket", "UciBags"]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryLines(FilePiece):
-    """A sparse matrix, documents by terms, with a line ``document term count`` for each entry, counted from 1.
+    """A sparse matrix with a line ``document term count`` for each entry, counted from 1.
 
     Attributes
     ----------
@@ -34,7 +31,7 @@ class EntryLines(FilePiece):
     first_line : int
         Number of the line at `start`.
     first_row, end_row : int, int or None
-        Documents, from 0; None for a whole file, whose header says it.
+        Documents, from 0; None for a whole file, whose header has the number.
     """
 
     own_fields = Fields(words="words", counts="counts")
@@ -48,24 +45,13 @@ class EntryLines(FilePiece):
 
     @abstractmethod
     def shape(self, lines: Iterator[str]) -> tuple[int, int, int]:
-        """Documents, terms and entries, from the header, which is taken off `lines`.
+        """Numbers of documents, terms and entries, from the header, which is taken off `lines`.
 
         Raises
         ------
         InputError
-            The header is not one. The error names no place.
+            The header is not valid. The error names no place.
         """
-
-    def entry(self, cells: list[str]) -> tuple[int, int, int]:
-        """Document and term, from 1, and count of an entry.
-
-        Raises
-        ------
-        InputError, ValueError
-            It is not one.
-        """
-        row, term, count = cells
-        return int(row), int(term), int(count)
 
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = self._lines()
@@ -85,10 +71,10 @@ class EntryLines(FilePiece):
             if document - 1 != row:
                 if not row < document <= end:
                     raise self._misplaced(document, lines)
-                for number in range(row, document - 1):
-                    yield number, {"words": words, "counts": counts}
+                while row < document - 1:
+                    yield row, {"words": words, "counts": counts}
                     words, counts = [], []
-                row = document - 1
+                    row += 1
             words.append(str(term - 1))
             counts.append(count)
         if n_expected is not None:
@@ -98,10 +84,8 @@ class EntryLines(FilePiece):
             words, counts = [], []
 
     def raw_records(self) -> Iterator[object]:
-        end = self.end_row
-        if end is None:
-            lines = self._lines()
-            end, _ = self._header(lines, iter(lines))
+        lines = self._lines()
+        end = self._header(lines, iter(lines))[0] if self.end_row is None else self.end_row
         yield from range(self.first_row, end)
 
     def place(self, number: int) -> str:
@@ -112,17 +96,17 @@ class EntryLines(FilePiece):
         content = iter(lines)
         end, n_expected = self._header(lines, content)
         borders = [(lines.end, lines.count + 1, 0)]
-        begin, n, before = lines.end, 0, ""
+        begin, n, previous = lines.end, 0, ""
         for line in content:
             if line.strip():
                 n += 1
-                if begin - borders[-1][0] >= target and before:
+                if begin - borders[-1][0] >= target and previous:
                     document, _, _ = self._entry(line, lines)
-                    if document != self._entry(before, lines)[0]:
+                    if document != self._entry(previous, lines)[0]:
                         if not borders[-1][2] < document <= end:
                             raise self._misplaced(document, lines)
                         borders.append((begin, lines.count, document - 1))
-                before = line
+                previous = line
             begin = lines.end
         self._check_complete(n, n_expected)
         if self.file.compression is not None:
@@ -137,7 +121,7 @@ class EntryLines(FilePiece):
         return Lines(self.file, self.start, self.stop, first_line=self.first_line)
 
     def _header(self, lines: Lines, content: Iterator[str]) -> tuple[int, int]:
-        """Documents and entries that the header promises."""
+        """Numbers of documents and entries, by the header."""
         try:
             n_documents, n_terms, n_entries = self.shape(content)
         except InputError as error:
@@ -151,7 +135,8 @@ class EntryLines(FilePiece):
 
     def _entry(self, line: str, lines: Lines) -> tuple[int, int, int]:
         try:
-            document, term, count = self.entry(line.split())
+            row, column, value = line.split()
+            document, term, count = int(row), int(column), _count(value)
         except ValueError:
             document, term, count = 0, 0, -1
         if document < 1 or term < 1 or count < 0:
@@ -183,9 +168,18 @@ class EntryLines(FilePiece):
             )
 
 
-def sizes_of(cells: Sequence[str], meaning: str) -> tuple[int, int, int]:
+def _count(cell: str) -> int:
+    """A whole number, also as a matrix of reals has it; -1 for any other number."""
+    try:
+        return int(cell)
+    except ValueError:
+        value = float(cell)
+        return int(value) if value.is_integer() else -1
+
+
+def _sizes(cells: Sequence[str], meaning: str) -> tuple[int, int, int]:
     """Three whole numbers of a header."""
-    if len(cells) != 3 or not all(cell.isdecimal() and len(cell) <= MOST_DIGITS for cell in cells):
+    if len(cells) != 3 or not all(map(is_whole, cells)):
         raise InputError(f"must be '{meaning}', got {' '.join(cells)!r:.60}")
     n_documents, n_terms, n_entries = map(int, cells)
     return n_documents, n_terms, n_entries
@@ -212,13 +206,21 @@ class MatrixMarket(EntryLines):
             )
         for line in lines:
             if line.strip() and not line.startswith("%"):
-                return sizes_of(line.split(), "rows columns entries")
+                return _sizes(line.split(), "rows columns entries")
         raise InputError("must have a line 'rows columns entries' after the comments, got none")
 
-    def entry(self, cells: list[str]) -> tuple[int, int, int]:
-        row, term, count = cells
-        try:
-            return int(row), int(term), int(count)
-        except ValueError:
-            value = float(count)  # a matrix of reals may hold counts
-            return int(row), int(term), int(value) if value.is_integer() else -1
+
+@dataclass(frozen=True, slots=True)
+class UciBags(EntryLines):
+    """A bag of words of the UCI repository: numbers of documents, terms and entries on three lines, then the entries.
+
+    The terms stand in another file, ``vocab.*.txt``. Both end as texts do; the beginnings of their names tell them apart.
+    """
+
+    format = "uci"
+    title = "UCI bags of words"
+    about = "bags of words of the UCI repository, docword.*.txt"
+    beginnings = ("docword.",)
+
+    def shape(self, lines: Iterator[str]) -> tuple[int, int, int]:
+        return _sizes([line.strip() for line in islice(lines, 3)], "documents, terms, entries")

@@ -23,7 +23,7 @@ class ParquetRows(FilePiece):
     Attributes
     ----------
     start, stop : int, int or None
-        Rows, counted within the row groups.
+        Range of rows, counted within the row groups.
     first_row : int
         Rows of the file before the row groups.
     row_groups : tuple of int or None
@@ -71,11 +71,11 @@ class ParquetRows(FilePiece):
                 ) from error
 
     def raw_records(self) -> Iterator[object]:
-        if self.stop is None:
+        stop = self.stop
+        if stop is None:
             with self.file.open() as raw:
-                yield from range(int(self._parquet(raw).metadata.num_rows))
-        else:
-            yield from range(self.start, self.stop)
+                stop = int(self._parquet(raw).metadata.num_rows)
+        yield from range(self.start, stop)
 
     def place(self, number: int) -> str:
         return f"{self.file.name}, row {self.first_row + number}"
@@ -101,7 +101,7 @@ class ParquetRows(FilePiece):
                 sizes.append((group.num_rows, n_bytes))
         first_row = 0
         for g, (rows, n_bytes) in enumerate(sizes):
-            # few, since a range decodes all rows of its group before it too
+            # few, since reading a range decodes all rows of its group before it
             n = min(max(round(n_bytes / target), 1), COMPRESSED_PIECES)
             borders = [rows * i // n for i in range(n + 1)]
             for start, stop in pairwise(borders):
@@ -109,7 +109,7 @@ class ParquetRows(FilePiece):
             first_row += rows
 
     def _parquet(self, raw: Any) -> Any:
-        """The open file, whose footer has been read."""
+        """The file with its footer, which has been read."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

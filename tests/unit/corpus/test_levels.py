@@ -20,7 +20,7 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
-from dslda.ingestion.collections import blocks_from_bag
+from dslda.ingestion.corpus_plan import blocks_from_bag
 from dslda.ingestion.ingest import ingest
 from dslda.inputs import files
 from dslda.inputs.fields import Fields
@@ -194,7 +194,7 @@ def test_blocks_of_a_bag_have_the_levels_of_the_corpus(reviews, expected):
     with Client(processes=False, n_workers=1, dashboard_address=":0", set_as_default=False) as client:
         bag = dask.bag.from_sequence(reviews, npartitions=4)
         found = blocks_from_bag(bag, client, fields=fields, settings=settings, partition_tokens=2500)
-        assert found.levels == expected.levels
+        assert found.plan.levels == expected.levels
         assert found.responses == expected.response_summaries
         assert found.covariates == expected.covariate_summaries
         for i, block in enumerate(client.gather(list(found.futures))):

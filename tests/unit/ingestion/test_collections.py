@@ -13,7 +13,8 @@ from distributed import Client
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
-from dslda.ingestion.collections import blocks_from_bag, is_dask_collection
+from dslda.ingestion.corpus_plan import blocks_from_bag
+from dslda.ingestion.document_sources import is_dask_collection
 from dslda.ingestion.ingest import ingest
 from dslda.inputs.fields import Fields
 from tests.helpers.files import write_records
@@ -45,18 +46,18 @@ def test_blocks_of_a_bag_are_the_partitions_of_the_store(client, reviews, tmp_pa
     corpus = ingest(
         tmp_path / "a.jsonl", text="text", response="rating", min_df=2, max_df=0.5, partition_tokens=800
     )
-    assert found.vocabulary == corpus.vocabulary
-    assert found.vocabulary.document_frequency.tolist() == corpus.vocabulary.document_frequency.tolist()
-    assert found.text_settings == corpus.text_settings
-    assert (found.n_documents, found.n_tokens) == (corpus.n_documents, corpus.n_tokens)
-    assert (found.oov_share, found.new_share) == (corpus.oov_share, corpus.new_share)
-    assert found.too_frequent == corpus.too_frequent
+    terms = found.plan.terms
+    assert terms.vocabulary == corpus.vocabulary
+    assert terms.vocabulary.document_frequency.tolist() == corpus.vocabulary.document_frequency.tolist()
+    assert (found.plan.n_documents, terms.n_tokens) == (corpus.n_documents, corpus.n_tokens)
+    assert (terms.oov_share, terms.new_share) == (corpus.oov_share, corpus.new_share)
+    assert terms.too_frequent == corpus.too_frequent
     assert found.responses == corpus.response_summaries
     assert len(found.futures) == corpus.n_partitions > 3
     for i, future in enumerate(found.futures):
         block, stored = future.result(), corpus.read(i)
-        assert block.n_documents == found.partitions[i].n_documents
-        assert len(block.terms) == found.partitions[i].n_entries
+        assert block.n_documents == found.plan.partitions[i].n_documents
+        assert len(block.terms) == found.plan.partitions[i].n_entries
         for name in ("indptr", "terms", "counts"):
             np.testing.assert_array_equal(getattr(block, name), getattr(stored, name), strict=True)
         np.testing.assert_array_equal(block.responses["rating"], stored.responses["rating"], strict=True)
@@ -85,7 +86,7 @@ def test_records_may_be_pairs_of_text_and_response(client, pair):
     bag = dask.bag.from_sequence(records, npartitions=2)
     found = blocks_from_bag(bag, client, fields=Fields(text="text", responses=("stars",)), settings=ALL)
     (block,) = client.gather(list(found.futures))
-    assert found.vocabulary.terms == ("apple", "fig", "pear")
+    assert found.plan.terms.vocabulary.terms == ("apple", "fig", "pear")
     np.testing.assert_array_equal(block.responses["stars"], [1, np.nan, 2.5])
 
 
@@ -96,7 +97,7 @@ def test_records_may_be_texts_or_counted_words(client):
     fields = Fields(words="w", counts="n")
     settings = TextSettings("counts", min_df=1, max_df=1.0)
     again = blocks_from_bag(counted, client, fields=fields, settings=settings)
-    assert again.vocabulary == found.vocabulary
+    assert again.plan.terms.vocabulary == found.plan.terms.vocabulary
     (a,), (b,) = client.gather([list(found.futures), list(again.futures)])
     assert a.terms.tolist() == b.terms.tolist() == [0, 2, 1]
     assert a.counts.tolist() == b.counts.tolist() == [2, 1, 1]
@@ -106,7 +107,7 @@ def test_a_given_vocabulary_is_taken_as_it_is(client):
     bag = dask.bag.from_sequence(["apple pear", "fig"], npartitions=1)
     vocabulary = Vocabulary(["pear", "kiwi"])
     found = blocks_from_bag(bag, client, fields=Fields(text="text"), settings=ALL, vocabulary=vocabulary)
-    assert found.vocabulary == vocabulary
+    assert found.plan.terms.vocabulary == vocabulary
     (block,) = client.gather(list(found.futures))
     assert block.indptr.tolist() == [0, 1, 1]
 
@@ -114,7 +115,7 @@ def test_a_given_vocabulary_is_taken_as_it_is(client):
 def test_empty_partitions_of_a_bag_do_no_harm(client):
     bag = dask.bag.from_sequence(["apple", "fig", "apple"], npartitions=3).filter(lambda t: t == "apple")
     found = blocks_from_bag(bag, client, fields=Fields(text="text"), settings=ALL)
-    assert found.n_documents == 2
+    assert found.plan.n_documents == 2
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_empty_partitions_of_a_bag_do_no_harm(client):
         (
             [("a text", 1), "b"],
             RATED,
-            r"bag partition 1, record 0: must have the response 'rating', got a text alone",
+            r"bag partition 1, record 0: must have the response 'rating', got only a text",
         ),
         ([("a text", 1), ("b", "high")], RATED, r"partition 1, record 0: response 'rating' must be a number"),
         ([("a text", 1)], Fields(text="text"), "a pair .* must have one name for its response"),
@@ -165,6 +166,6 @@ def test_a_dataframe_column_that_is_not_there_is_refused_before_reading(client):
         )
     with dask.config.set({"dataframe.convert-string": False}):
         kept = dask.dataframe.from_pandas(pd.concat([lists, lists.assign(rating=2.0)]), npartitions=1)
-    assert blocks_from_bag(kept, client, fields=counted, settings=ALL).n_tokens == 6
+    assert blocks_from_bag(kept, client, fields=counted, settings=ALL).plan.terms.n_tokens == 6
     assert is_dask_collection(frame)
     assert not is_dask_collection(pd.DataFrame())

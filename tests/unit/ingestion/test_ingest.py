@@ -109,7 +109,8 @@ def chunked(
     ]
     plan = plan_corpus(runner, counted, fields, settings=text_settings, partition_tokens=partition_tokens)
     parts = [assemble(p.pieces, [plan.blocks[b] for b in p.blocks]) for p in plan.partitions]
-    return plan.vocabulary, parts, (plan.n_all_tokens, plan.n_too_frequent_tokens, plan.too_frequent)
+    terms = plan.terms
+    return terms.vocabulary, parts, (terms.n_all_tokens, terms.n_too_frequent_tokens, terms.too_frequent)
 
 
 @settings(max_examples=80, deadline=None)

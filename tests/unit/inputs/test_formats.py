@@ -26,7 +26,7 @@ from dslda.inputs.formats.jsonl import JsonLines
 from dslda.inputs.formats.ldac import LdacLines
 from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.formats.text_files import TextFile
-from dslda.inputs.streams import InputFile, Lines, compression_of, read_blocks, read_text
+from dslda.inputs.streams import InputFile, Lines, read_blocks, read_text
 
 ENDINGS = ("", ".gz", ".zst")
 FIELDS = Fields(text="text")
@@ -40,7 +40,7 @@ def compress(data: bytes, ending: str) -> bytes:
 
 def write(path: Path, data: bytes) -> InputFile:
     path.write_bytes(data)
-    return InputFile(str(path), len(data), compression_of(path.name))
+    return InputFile(str(path), len(data))
 
 
 def texts(source, fields: Fields = FIELDS) -> list[str]:
@@ -345,7 +345,7 @@ def test_thousands_of_tiny_files_and_one_large_file_both_become_balanced_chunks(
 
 
 def test_messages_hold_no_storage_options():
-    file = InputFile("s3://bucket/a.jsonl", 0, None, {"secret": "hunter2"})
+    file = InputFile("s3://bucket/a.jsonl", 0, {"secret": "hunter2"})
     assert not re.search("hunter2", repr(JsonLines(file)))
 
 

@@ -16,9 +16,8 @@ import dslda
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import cut_file
-from dslda.inputs.formats.matrix_market import EntryLines, MatrixMarket
-from dslda.inputs.formats.uci import UciBags
-from dslda.inputs.streams import InputFile, compression_of
+from dslda.inputs.formats.matrix_market import EntryLines, MatrixMarket, UciBags
+from dslda.inputs.streams import InputFile
 
 N_TERMS = 5
 TERMS = [f"term{i}" for i in range(N_TERMS)]
@@ -45,7 +44,7 @@ def write(path: Path, matrix: np.ndarray) -> EntryLines:
     else:
         content = uci_lines(matrix).encode()
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    file = InputFile(str(path), path.stat().st_size, compression_of(path.name))
+    file = InputFile(str(path), path.stat().st_size)
     return (MatrixMarket if ".mtx" in path.name else UciBags)(file, n_terms=N_TERMS)
 
 
