@@ -130,14 +130,9 @@ def matrix_rows(matrix: Any, named: Mapping[str, Any], n_terms: int) -> tuple[Fi
 
 
 def check_appended_fields(corpus: Corpus, fields: Fields, unnamed: str | None) -> Fields:
-    """Check the fields of new documents against the columns of the corpus they are appended to, and order them alike.
+    """Refuse new documents with other columns than the corpus, and put the columns in its order.
 
     `unnamed` is the title of files without fields: their documents have words only, and miss the rest.
-
-    Raises
-    ------
-    InputError
-        They have other columns than the corpus.
     """
     if unnamed is not None:
         if corpus.has_weight:
@@ -177,20 +172,7 @@ def text_settings_of(
 ) -> TextSettings:
     """The settings that the caller has chosen, and the defaults where they are None; or those of the corpus `before`.
 
-    Parameters
-    ----------
-    kind : {"text", "counts"}
-        Kind of the documents.
-    chosen : mapping
-    filtered : bool
-        The vocabulary is chosen from the documents. One that is given is not filtered, and the corpus should not say so.
-    before : Corpus, optional
-        The corpus that documents are appended to.
-
-    Raises
-    ------
-    InputError
-        A setting is not valid, or not that of the corpus; or documents are not of its kind.
+    A given vocabulary is not `filtered`, and the corpus should not say that it was.
     """
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if before is None:

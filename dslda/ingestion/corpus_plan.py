@@ -90,17 +90,6 @@ class PlannedCorpus:
         """The block of each piece of each partition."""
         return [[self.blocks[b] for b in partition.blocks] for partition in self.partitions]
 
-    def sizes(self, *, identified: bool) -> dict[str, Any]:
-        """Sizes that the writer of a corpus asks for; `identified` documents have a field of identifiers."""
-        return {
-            "n_partitions": len(self.partitions),
-            "document_capacity": max(partition.n_documents for partition in self.partitions),
-            "entry_capacity": max(partition.n_entries for partition in self.partitions),
-            "id_capacity": max(partition.n_id_bytes for partition in self.partitions) if identified else None,
-            "n_all_tokens": self.terms.n_all_tokens,
-            "n_too_frequent_tokens": self.terms.n_too_frequent_tokens,
-        }
-
 
 def plan_corpus(
     runner: Runner,
@@ -112,20 +101,11 @@ def plan_corpus(
     partition_tokens: int | None = None,
     before: Corpus | None = None,
 ) -> PlannedCorpus:
-    """Turn counted chunks into a planned corpus.
+    """Turn handles of counted chunks into a planned corpus.
 
-    Parameters
-    ----------
-    runner : Runner
-    counted : list of handles of CountedChunk
-        Emptied here, so that counts can be freed once the blocks are made.
-    fields : Fields
-    settings : TextSettings
-    given : GivenVocabulary, optional
-        By default the filters of `settings` choose the terms.
-    partition_tokens : int, optional
-    before : Corpus, optional
-        The corpus that documents are appended to: its levels are theirs, and their positions follow its last.
+    The list `counted` loses them, so that counts can be freed once the blocks are made. Without a `given` vocabulary
+    the filters of `settings` choose the terms. Documents that are appended to a corpus `before` have its levels, and
+    their positions follow its last.
 
     Raises
     ------
@@ -204,12 +184,7 @@ def write_plan(
 ) -> None:
     """Write every partition where its blocks are, then the manifest; or leave nothing.
 
-    The plan loses its blocks, so that they can be freed once they are written. The `lock` is that on the corpus.
-
-    Raises
-    ------
-    OutputError
-        The corpus cannot be written, or the lock was lost.
+    The plan loses its blocks, so that they can be freed once they are written.
     """
     pieces = [partition.pieces for partition in plan.partitions]
     blocks = plan.blocks_of_partitions()
@@ -265,26 +240,8 @@ def blocks_from_bag(
 ) -> BagBlocks:
     """Count the documents of a Dask bag or DataFrame into balanced partitions that stay on the workers.
 
-    Vocabulary, partitions and documents are those of the corpus that :func:`~dslda.ingestion.ingest.ingest`
-    would write, so a model trained on either has the same bits. Nothing is written.
-
-    Parameters
-    ----------
-    bag : dask Bag or DataFrame
-        Records are texts, pairs (text, response), or mappings.
-    client : distributed.Client
-    fields : Fields
-        For texts and pairs only the name of the response is needed.
-    settings : TextSettings
-    vocabulary : Vocabulary, optional
-        Terms to count, as they are; by default the filters of `settings` choose.
-    partition_tokens, progress
-        As in :func:`~dslda.ingestion.ingest.ingest`.
-
-    Raises
-    ------
-    InputError
-        As :func:`~dslda.ingestion.ingest.ingest`.
+    Arguments and errors are those of :func:`~dslda.ingestion.ingest.ingest`. Vocabulary, partitions and documents
+    are those of the corpus that it would write, so a model trained on either has the same bits. Nothing is written.
     """
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
     check_fields(bag, fields)

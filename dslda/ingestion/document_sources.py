@@ -6,7 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.cluster.client import ClientLater
 from dslda.cluster.opening import worker_per_core
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DocumentSource", "check_fields", "count_collection", "document_source", "is_dask_collection"]
 
+Workers: TypeAlias = "Client | ClientLater | None"
+
 
 class DocumentSource(ABC):
     """Documents of one form, here in one object of Python.
@@ -56,30 +58,16 @@ class DocumentSource(ABC):
         self._inputs = inputs
 
     def fields(self, named: Mapping[str, Any], n_terms: int, before: Corpus | None) -> Fields:
-        """The fields that a caller has named, or those of the corpus that is appended to.
-
-        Raises
-        ------
-        InputError
-            They are not names of fields, or do not go together.
-        """
+        """The fields that a caller has named, or those of the corpus that is appended to."""
         fields = name_fields(named, before)
         # a bag of texts or pairs has no names
         return fields if fields.is_named else replace(fields, text="text")
 
     @abstractmethod
     def check(self, fields: Fields) -> None:
-        """Compare the fields with the documents, as far as that needs no work.
+        """Refuse absent fields, and inputs without documents, as far as that needs no work."""
 
-        Raises
-        ------
-        InputError
-            A field is absent, or there are no documents.
-        """
-
-    def client(
-        self, client: Client | ClientLater | None, *, in_process_bytes: int
-    ) -> Client | ClientLater | None:
+    def client(self, client: Workers, *, in_process_bytes: int) -> Workers:
         """The workers to count on. None is this process: moving documents out of memory would take longer than counting."""
         return None
 
@@ -94,13 +82,7 @@ class DocumentSource(ABC):
 
 
 def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any] | None) -> DocumentSource:
-    """The documents of the inputs of :func:`~dslda.ingestion.ingest.ingest`.
-
-    Raises
-    ------
-    InputError
-        The inputs have no form that ingest takes, or their files cannot be listed.
-    """
+    """The documents of the inputs of :func:`~dslda.ingestion.ingest.ingest`."""
     if hasattr(inputs, "tocsr"):
         return _MatrixSource(inputs)
     records = records_in_memory(inputs)
@@ -144,9 +126,7 @@ class _CollectionSource(DocumentSource):
     def check(self, fields: Fields) -> None:
         check_fields(self._inputs, fields)
 
-    def client(
-        self, client: Client | ClientLater | None, *, in_process_bytes: int
-    ) -> Client | ClientLater | None:
+    def client(self, client: Workers, *, in_process_bytes: int) -> Workers:
         return client or _current_client()
 
     def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
@@ -169,9 +149,7 @@ class _FileSource(DocumentSource):
     def check(self, fields: Fields) -> None:
         check_first_records(self._files, fields)
 
-    def client(
-        self, client: Client | ClientLater | None, *, in_process_bytes: int
-    ) -> Client | ClientLater | None:
+    def client(self, client: Workers, *, in_process_bytes: int) -> Workers:
         if any(is_in_memory(file.url) for file in self._files.files):
             return None
         if client is None and self._files.text_bytes > in_process_bytes:
@@ -210,13 +188,7 @@ def is_dask_collection(value: object) -> bool:
 
 
 def check_fields(collection: Any, fields: Fields) -> None:
-    """Refuse fields that a Dask DataFrame has no column for. Only the tasks of a bag see its records.
-
-    Raises
-    ------
-    InputError
-        A column is absent, or no field of texts is named.
-    """
+    """Refuse fields that a Dask DataFrame has no column for. Only the tasks of a bag see its records."""
     columns = getattr(collection, "columns", None)
     if columns is None:
         return

@@ -35,13 +35,7 @@ logger = logging.getLogger("dslda.output")
 
 
 def clear_leftovers(location: Location) -> None:
-    """Put back a corpus that a killed run was about to replace, and remove what is unfinished.
-
-    Parameters
-    ----------
-    location : Location
-        Of a corpus that nobody is writing: the caller has locked it.
-    """
+    """Put back a corpus that a killed run was about to replace, and remove what is unfinished. The caller holds the lock."""
     for old in location.hidden("old") if location.local else ():  # object stores have no renames
         # between its two renames, a run that replaces a corpus has nothing at its location
         if not location.holds() and _manifest(old) is not None:
@@ -137,21 +131,8 @@ class StoredDocuments:
 def find_stored(runner: Runner, blocks: Sequence[Any], corpus: Corpus) -> StoredDocuments:
     """Compare new documents with those of a corpus by their identifiers.
 
-    One worker holds the hashes of the new documents. A task reads the identifiers of one partition of the corpus, and the
-    rest of the partition if one is known.
-
-    Parameters
-    ----------
-    runner : Runner
-    blocks : sequence of handles of DocumentBlock
-        The new documents, with identifiers, over the vocabulary of the corpus.
-    corpus : Corpus
-        With identifiers.
-
-    Raises
-    ------
-    FormatError
-        A partition of the corpus is damaged.
+    One worker holds the hashes of the new documents, whose `blocks` are over the vocabulary of the corpus. A task reads
+    the identifiers of one partition of the corpus, and the rest of the partition if one is known.
     """
     new = merge_in_tree(runner, runner.map(_new_hashes, blocks), _merge)
     readers = [

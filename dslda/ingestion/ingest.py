@@ -267,18 +267,24 @@ def ingest(
                     return before
             # arrays beside a matrix have names of our own
             uses = {name: use for name, use in fields.named().items() if not name.startswith("\0")}
-            writing = {
-                **plan.sizes(identified=fields.id is not None),
+            id_bytes = max(partition.n_id_bytes for partition in plan.partitions)
+            writing: dict[str, Any] = {
+                "vocabulary": plan.terms.vocabulary,
+                "n_partitions": len(plan.partitions),
+                "document_capacity": max(partition.n_documents for partition in plan.partitions),
+                "entry_capacity": max(partition.n_entries for partition in plan.partitions),
+                "id_capacity": None if fields.id is None else id_bytes,
+                "n_all_tokens": plan.terms.n_all_tokens,
+                "n_too_frequent_tokens": plan.terms.n_too_frequent_tokens,
                 "provenance": {**source.provenance(), "fields": uses},
                 "storage_options": storage_options,
             }
             writer: CorpusWriter | CorpusAppender
             if before is not None:
-                writer = CorpusAppender(before, vocabulary=plan.terms.vocabulary, **writing)
+                writer = CorpusAppender(before, **writing)
             else:
                 writer = CorpusWriter(
                     target,
-                    vocabulary=plan.terms.vocabulary,
                     text_settings=settings,
                     responses=fields.responses,
                     covariates=fields.covariates,

@@ -131,11 +131,6 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
 
     `min_df` and `max_df` come first, as shares of all documents, empty ones too. Then the `max_features` terms with
     most occurrences stay; among equal ones, whose order scikit-learn leaves open, the alphabetically first.
-
-    Raises
-    ------
-    InputError
-        No term is left; the error says what each filter removed.
     """
     documents = table["documents"].to_numpy()
     tokens = table["tokens"].to_numpy()
@@ -204,17 +199,9 @@ def restrict(
     first_document: int,
     levels: Mapping[str, pa.LargeStringArray],
 ) -> DocumentBlock:
-    """Count a chunk over the vocabulary.
+    """Count a chunk over the terms with these :func:`term_keys` and the `levels` of the corpus.
 
-    Parameters
-    ----------
-    chunk : CountedChunk
-    keys : pyarrow array of large_string, length V
-        From :func:`term_keys`.
-    first_document : int
-        Position of the chunk's first document in the corpus; documents without an identifier are named by theirs.
-    levels : mapping of str to pyarrow array of large_string
-        The levels of each categorical column in the corpus.
+    Documents without an identifier are named by their positions, of which `first_document` is the chunk's first.
     """
     n = chunk.n_documents
     ids = pc.index_in(chunk.words, value_set=keys).fill_null(-1).to_numpy(zero_copy_only=False)

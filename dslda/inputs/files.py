@@ -102,14 +102,8 @@ def list_files(
 ) -> InputFiles:
     """List the files of paths, globs, folders and URLs.
 
-    Parameters
-    ----------
-    inputs : path or URL, or several
-        Folders are searched to their depths, without names that begin with ``.`` or ``_``.
-    format : str
-        Name of a format; "auto" goes by the files' names, which must agree.
-    storage_options : mapping, optional
-        For fsspec.
+    Folders are searched to their depths, without names that begin with ``.`` or ``_``. The `format` "auto" goes by the
+    files' names, which must agree.
 
     Raises
     ------
@@ -170,11 +164,6 @@ def check_first_records(
     A response may be absent from a JSON record, but not from all of the first thousand: then its name is wrong.
     `tolerant` leaves files that cannot be read, and inputs without a record, to the reader of the records; with
     `any_file` one file with the fields is enough.
-
-    Raises
-    ------
-    InputError
-        A field is absent, or no file has a record.
     """
     if inputs.piece.own_fields is not None:
         return
@@ -245,13 +234,7 @@ def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T
 
 
 def why_no_file(given: str | os.PathLike[str], options: Mapping[str, Any]) -> str | None:
-    """A message that a valid path, folder or pattern has no file; None if it has one.
-
-    Raises
-    ------
-    InputError
-        It is not valid, or cannot be read.
-    """
+    """A message that a valid path, folder or pattern has no file; None if it has one."""
     try:
         _expand(os.fspath(given), dict(options))
     except NoFileError as error:

@@ -22,25 +22,13 @@ WILDCARD = re.compile(r"[*?\[]")
 
 
 def entries_of_folder(filesystem: AbstractFileSystem, path: str) -> Entries:
-    """Entries of a folder and all folders below, without folders, and without names that begin with ``.`` or ``_``.
-
-    Raises
-    ------
-    InputError
-        A folder cannot be listed.
-    """
+    """Entries of a folder and all folders below, without folders, and without names that begin with ``.`` or ``_``."""
     entries = _strict(filesystem, lambda folder: not _hidden(folder, path)).find(path, detail=True)
     return {name: info for name, info in entries.items() if not _hidden(name, path)}
 
 
 def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
-    """Entries that a pattern matches, without folders.
-
-    Raises
-    ------
-    InputError
-        A folder that the pattern leads into cannot be listed, or the folder before its first wildcard is absent.
-    """
+    """Entries that a pattern matches, without folders. The folder before its first wildcard must be there."""
     if isinstance(filesystem, LocalFileSystem):
         _check_beginning(pattern)
     entries = _strict(filesystem, lambda folder: _leads_into(pattern, folder)).glob(pattern, detail=True)
@@ -80,7 +68,7 @@ def _strict(filesystem: AbstractFileSystem, needed: Callable[[str], bool]) -> Ab
 
 
 def _check_beginning(pattern: str) -> None:
-    """Refuse a pattern whose folder before the first wildcard cannot be listed, and a name in a folder without access."""
+    """Refuse a pattern if the folder before its first wildcard cannot be listed, and a name in a folder without access."""
     wildcard = WILDCARD.search(pattern)
     if wildcard is None:
         if os.path.islink(pattern) and not os.path.exists(pattern):

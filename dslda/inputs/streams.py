@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -187,65 +188,35 @@ class Lines:
 
     def _contents(self) -> Iterator[tuple[int, bytes]]:
         """The lines, counted, each with the byte at which it begins, without the byte order mark of a file."""
-        for line in self._raw_lines():
-            begin = self.end
-            self.count += 1
-            self.end += len(line)
-            content = line.removeprefix(BYTE_ORDER_MARK) if begin == 0 else line
-            yield self.end - len(content), content
+        # one byte early, to see whether a line starts at `start` itself
+        self.end = max(self.start - 1, 0)
+        with closing(read_blocks(self.file, self.end)) as blocks:  # type: ignore[type-var]
+            stream = io.BufferedReader(_BlockStream(blocks), RAW_BLOCK_BYTES)
+            skipping = self.start > 0
+            while skipping:
+                part = stream.readline(RAW_BLOCK_BYTES)
+                self.end += len(part)
+                skipping = bool(part) and not part.endswith(b"\n")
+            while self.stop is None or self.end < self.stop:
+                line = stream.readline(MAX_LINE_BYTES + 1)
+                if not line:
+                    return
+                if len(line) > MAX_LINE_BYTES:
+                    raise InputError(
+                        f"a line must be at most {MAX_LINE_BYTES >> 20} MB",
+                        place=self.place(self.count + 1),
+                        remedy="is this a file of one document a line?",
+                    )
+                content = line.removeprefix(BYTE_ORDER_MARK) if self.end == 0 else line
+                self.count += 1
+                self.end += len(line)
+                yield self.end - len(content), content
 
     def place(self, count: int) -> str:
         """Name the `count`-th line of the range, counted from 1, by file and line of the file."""
         if self.first_line is None:
             self.first_line = self._count_lines_before()
         return f"{self.file.name}, line {self.first_line + count - 1}"
-
-    def _raw_lines(self) -> Iterator[bytes]:
-        # one byte early, to see whether a line starts at `start` itself
-        position = max(self.start - 1, 0)
-        skipping = self.start > 0
-        held: list[bytes] = []
-        held_bytes = 0
-        with closing(read_blocks(self.file, position)) as blocks:  # type: ignore[type-var]
-            for block in blocks:
-                at = 0
-                while True:
-                    # `position` is the byte at which the line began, or would begin
-                    if not held and not skipping and self.stop is not None and position >= self.stop:
-                        return
-                    end = block.find(b"\n", at) + 1
-                    if not end:
-                        break
-                    line = block[at:end]
-                    at = end
-                    if held:
-                        line = b"".join([*held, line])
-                        held, held_bytes = [], 0
-                    position += len(line)
-                    if skipping:
-                        skipping = False
-                        self.end = position
-                    else:
-                        self._check_length(len(line))
-                        yield line
-                if at < len(block):
-                    held.append(block[at:])
-                    held_bytes += len(block) - at
-                    if skipping:
-                        position += held_bytes
-                        held, held_bytes = [], 0
-                    else:
-                        self._check_length(held_bytes)
-        if held:
-            yield b"".join(held)
-
-    def _check_length(self, n_bytes: int) -> None:
-        if n_bytes > MAX_LINE_BYTES:
-            raise InputError(
-                f"a line must be at most {MAX_LINE_BYTES >> 20} MB",
-                place=self.place(self.count + 1),
-                remedy="is this a file of one document a line?",
-            )
 
     def _count_lines_before(self) -> int:
         """Number of the first line that starts at or after `start`."""
@@ -259,6 +230,24 @@ class Lines:
             last = block[-1:]
         # a line that began before `start` and goes on belongs to the range before
         return lines if last == b"\n" else lines + 1
+
+
+class _BlockStream(io.RawIOBase):
+    """A stream of the bytes in blocks."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._rest or next(self._blocks, b"")
+        n = min(len(block), len(buffer))
+        buffer[:n] = block[:n]
+        self._rest = block[n:]
+        return n
 
 
 def _not_utf8(byte: int, offset: int) -> InputError:

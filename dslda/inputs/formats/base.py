@@ -101,13 +101,7 @@ class FilePiece(ABC):
 
     @abstractmethod
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
-        """Numbered records; an unreadable record that can be skipped gives its error.
-
-        Raises
-        ------
-        InputError
-            The rest of the piece cannot be read.
-        """
+        """Numbered records. An unreadable record that can be skipped gives its error; another raises it."""
 
     @abstractmethod
     def place(self, number: int) -> str:
@@ -165,13 +159,7 @@ class LinePiece(FilePiece):
 
     @abstractmethod
     def record(self, line: str, number: int) -> Record:
-        """The record of the `number`-th line of the piece, counted from 1.
-
-        Raises
-        ------
-        InputError
-            The line is not a record. The error names no place.
-        """
+        """The record of the `number`-th line of the piece, counted from 1; an error of it names no place."""
 
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = self.lines()

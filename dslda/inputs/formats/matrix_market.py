@@ -45,13 +45,7 @@ class EntryLines(FilePiece):
 
     @abstractmethod
     def shape(self, lines: Iterator[str]) -> tuple[int, int, int]:
-        """Numbers of documents, terms and entries, from the header, which is taken off `lines`.
-
-        Raises
-        ------
-        InputError
-            The header is not valid. The error names no place.
-        """
+        """Numbers of documents, terms and entries, from the header, which is taken off `lines`; an error names no place."""
 
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = self._lines()
