@@ -27,15 +27,16 @@ from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.model_store import model_checksum, read_model, write_model
-from dslda.prediction.alignment import CountedBlock, no_documents
 from dslda.prediction.predict import (
+    WITHOUT_PREDICTION,
+    Predictions,
     check_is_a_sum,
     contributions,
     predict_block,
     predict_nothing,
     training_proportions,
 )
-from dslda.prediction.record_counting import PredictOptions, counted_documents
+from dslda.prediction.record_counting import CountedBlock, PredictOptions, counted_documents, no_documents
 from dslda.prediction.responses import (
     observed_and_predicted,
     observed_responses,
@@ -43,7 +44,6 @@ from dslda.prediction.responses import (
     responses_of_records,
     share_right,
 )
-from dslda.prediction.results import WITHOUT_PREDICTION, Predictions
 from dslda.wording import check_keywords, number_of
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ class Model:
         -------
         pyarrow.Table
             One row a document: `id`, `prediction`, `known_tokens`, `oov_share` (share of tokens that the model does not know;
-            :class:`~dslda.prediction.results.Predictions` defines a token), `flag` ("empty", "no_known_word", "not_converged"
+            :class:`~dslda.prediction.predict.Predictions` defines a token), `flag` ("empty", "no_known_word", "not_converged"
             or ""), `probability_<class>` for each class or level of the response, and `topic_0`, `topic_1`, ... as in
             :meth:`transform` (docs/scoring.md computes predictions from them).
         """

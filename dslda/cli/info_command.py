@@ -135,7 +135,9 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"
         intervals = "none"
         if (bounds := reference.residuals) is not None:
-            intervals = f"{1.0 - 2.0 * reference.LEFT_OUT:.0%}, prediction {bounds[0]:+.4g} to {bounds[1]:+.4g}"
+            intervals = (
+                f"{1.0 - 2.0 * reference.LEFT_OUT:.0%}, prediction {bounds[0]:+.4g} to {bounds[1]:+.4g}"
+            )
         yield "intervals", intervals
     yield "iterations", f"{training.n_iterations} ({'' if training.converged else 'not '}converged)"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"

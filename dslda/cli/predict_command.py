@@ -195,7 +195,7 @@ def _write(
     tables: Iterable[pa.Table], stream: IO[str], name: str, *, nothing: pa.Table, without: Collection[str]
 ) -> None:
     """Write tables as one CSV file with the header of the empty table `nothing`; report what was flagged."""
-    from dslda.prediction.results import FLAG_MEANING
+    from dslda.prediction.predict import FLAG_MEANING
     from dslda.scoring.tables import csv_lines, safe_cell, safe_rows
 
     flags: Counter[str] = Counter()

@@ -1,8 +1,9 @@
-"""Covariates, exposure and trials of documents that a model predicts."""
+"""Covariates, exposure and trials of the documents that a model predicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,11 +31,11 @@ __all__ = [
 Columns = Mapping[str, NDArray[np.float64]]
 
 UNKNOWN = -1.0
-"""The code of a name that training did not see."""
+"""Code of a name that training did not see."""
 
 
 def wanted_columns(record: ModelRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the columns that predictions need, and of optional ones: exposure, trials, event."""
+    """Names of the columns that predictions need, and of the optional ones: exposure, trials, event."""
     design = record.design
     needed = tuple(dict.fromkeys(column.name for column in design.covariates))
     used = [design.exposure, design.auxiliary]
@@ -47,10 +48,7 @@ def columns_of_corpus(
     corpus_levels: Mapping[str, Sequence[str]],
     rows: Sequence[int] | NDArray[np.int64],
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns of documents of a corpus, the codes of names changed to those of the model.
-
-    `rows` are the numbers of the documents in the corpus, for messages.
-    """
+    """Columns of documents of a corpus with the model's codes of names; `rows` number the documents, for messages."""
 
     def place(row: int) -> str:
         return f"document {rows[row]}"
@@ -62,20 +60,14 @@ def columns_of_corpus(
             wanted, got = ("names", "numbers") if theirs is None else ("numbers", "names")
             raise InputError(f"covariate {name!r} must hold {wanted}, as in training, got {got}")
         if names is not None and theirs is not None and tuple(theirs) != tuple(names):
-            held = [None if np.isnan(code) else theirs[int(code)] for code in codes.tolist()]
-            columns[name] = _codes(held, names, name, place)
+            values = [None if np.isnan(code) else theirs[int(code)] for code in codes.tolist()]
+            columns[name] = _codes(values, names, name, place)
     _check_values(columns, record, place)
     return columns
 
 
 def check_columns(corpus: Corpus, record: ModelRecord) -> tuple[str, ...]:
-    """The columns of the corpus to read.
-
-    Raises
-    ------
-    InputError
-        A covariate of the model is not in the corpus.
-    """
+    """Names of the columns of the corpus to read; a corpus without a covariate of the model is refused."""
     needed, used = wanted_columns(record)
     missing = [name for name in needed if name not in corpus.covariate_names]
     if missing:
@@ -90,7 +82,7 @@ def check_columns(corpus: Corpus, record: ModelRecord) -> tuple[str, ...]:
 def columns_of_arrays(
     arrays: Mapping[str, ArrayLike] | None, record: ModelRecord, n_documents: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns out of arrays by name."""
+    """Columns from arrays by name."""
     from dslda.array_inputs import response_array
 
     arrays = {} if arrays is None else arrays
@@ -99,7 +91,11 @@ def columns_of_arrays(
             f"must be a mapping of name to array, got {type(arrays).__name__}", parameter="covariates"
         )
     needed, used = wanted_columns(record)
-    _check_names(set(arrays), needed, used)
+    missing = [name for name in needed if name not in arrays]
+    if unfit := missing or sorted(set(arrays) - {*needed, *used}):
+        names = ", ".join(map(repr, (*needed, *used))) or "none"
+        wrong = f"{'without' if missing else 'got'} {', '.join(map(repr, unfit))}"
+        raise InputError(f"must be those of the model ({names}), {wrong}", parameter="covariates")
     columns: dict[str, NDArray[np.float64]] = {}
     for name, values in arrays.items():
         if name in record.levels:
@@ -120,9 +116,9 @@ def columns_of_arrays(
 def columns_of_records(
     batch: Iterable[tuple[int, Any]], record: ModelRecord, place: Callable[[int], str]
 ) -> dict[str, NDArray[np.float64]]:
-    """Columns out of the documents themselves, where they are mappings: NaN where a document has no value.
+    """Columns from documents that are mappings, NaN where a document lacks a value.
 
-    Without the field of an exposure or trials a document has 1; with an empty one it lacks a value.
+    The exposure and trials of a document without such a field are 1; an empty field is a missing value.
     """
     needed, used = wanted_columns(record)
     columns: dict[str, list[float]] = {name: [] for name in (*needed, *used)}
@@ -130,8 +126,9 @@ def columns_of_records(
     for position, document in batch:
         positions.append(position)
         if needed and not isinstance(document, Mapping):
+            shown = first_few([repr(name) for name in needed], 5)
             raise InputError(
-                f"must be a mapping with the covariates of the model ({_shown(needed)}) beside the words, got words alone",
+                f"must be a mapping with the covariates of the model ({shown}) beside the words, got only words",
                 place=place(position),
                 remedy=("give such records", "give arrays with {covariates=}"),
             )
@@ -149,20 +146,9 @@ def columns_of_records(
 def undetermined(
     record: ModelRecord, columns: Columns, n_documents: int, *, with_event: bool = False
 ) -> NDArray[np.object_]:
-    """Reasons why documents have no linear predictor, as :class:`~dslda.prediction.results.Predictions` flags them; else "".
+    """Flags of the documents without a linear predictor, as :class:`~dslda.prediction.predict.Predictions` has them; else "".
 
-    Parameters
-    ----------
-    record : ModelRecord
-    columns : mapping of str to ndarray of float64, shape (D,)
-    n_documents : int
-        D.
-    with_event : bool, default False
-        Require the event of a duration too, as beside a response.
-
-    Returns
-    -------
-    ndarray of str, shape (D,)
+    `with_event` requires the event of a duration too, as training does.
     """
     flags = np.full(n_documents, "", dtype=object)
     needed, used = wanted_columns(record)
@@ -180,15 +166,8 @@ def extras_of(
 ) -> NDArray[np.float64] | None:
     """Covariates, offsets and weights of documents as inference takes them; None where the model has none.
 
-    `y` holds the responses where they are known, and is left out for predictions.
-
-    Raises
-    ------
-    InputError
-        A response is outside the domain of the family.
+    `y` holds the responses where they are known; one outside the domain of the family is refused.
     """
-    from dataclasses import replace
-
     design = record.design
     # inference takes no weight of a document; nor, without a response, its class or event
     plain = replace(design, weight=None)
@@ -228,17 +207,6 @@ def _check_values(columns: Columns, record: ModelRecord, place: Callable[[int], 
             raise InputError(f"{role} {name!r} must be {rule}, got {columns[name][row]:g}", place=place(row))
 
 
-def _check_names(names: set[str], needed: Sequence[str], used: Sequence[str]) -> None:
-    missing = [name for name in needed if name not in names]
-    unknown = sorted(names - {*needed, *used})
-    if missing or unknown:
-        have = ", ".join(map(repr, (*needed, *used))) or "none"
-        wrong = (
-            f"without {', '.join(map(repr, missing))}" if missing else f"got {', '.join(map(repr, unknown))}"
-        )
-        raise InputError(f"must be those of the model ({have}), {wrong}", parameter="covariates")
-
-
 def _value(value: Any, record: ModelRecord, name: str, place: str) -> float:
     if value is None or value == "" or value != value:
         return np.nan
@@ -265,8 +233,3 @@ def _codes(
         ],
         dtype=np.float64,
     )
-
-
-def _shown(names: Sequence[str]) -> str:
-    """The first few of the names."""
-    return first_few([repr(name) for name in names], 5)

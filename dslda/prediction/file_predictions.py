@@ -1,4 +1,4 @@
-"""Predictions for documents in files, one batch in memory at a time."""
+"""Predictions for documents in files, with one batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dslda.exceptions import InputError
 from dslda.ingestion.arguments import given_vocabulary
 from dslda.inputs.fields import Fields, Record
 from dslda.inputs.files import InputFiles, check_first_records, list_files, whole_files
-from dslda.inputs.formats import Piece
+from dslda.inputs.formats import FilePiece
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import wanted_columns
 from dslda.prediction.predict import predict_block
@@ -39,43 +39,40 @@ def predict_files(
     vocabulary: str | os.PathLike[str] | Sequence[str] | Vocabulary | Corpus | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[pa.Table]:
-    """Score tables of the documents in files, in their order, as :meth:`~dslda.model.Model.score_table` has them.
+    """Score documents in files, in their order.
 
     Parameters
     ----------
     record : ModelRecord
-        As documents are scored with it: :attr:`~dslda.model.Model.scoring_record`.
+        As :attr:`~dslda.model.Model.scoring_record`.
     inputs : path, glob or URL, or several; InputFiles
         Files and folders as :func:`dslda.ingest` reads them; or files that are listed already, with their format.
     format : str
         Name of a format; "auto" goes by the files' names.
     text, words, counts : str, optional
-        Field of the text, or those of the words and their counts. By default those of the documents trained
-        on.
+        Field of the text, or those of the words and their counts; by default those of the documents trained on.
     id : str, optional
-        Field of the identifier. By default that of the documents trained on where these records have it, else
+        Field of the identifier; by default that of the documents trained on where these records have it, else
         documents are numbered from "0".
     vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
-        Terms of files that hold positions of terms, and not words.
+        Terms of files that hold positions of terms instead of words.
     storage_options : mapping, optional
         For fsspec.
 
     Yields
     ------
     pyarrow.Table
-        Of up to 1,024 documents.
+        Of up to 1,024 documents, as from :meth:`~dslda.model.Model.score_table`.
 
     Raises
     ------
     InputError
-        A file cannot be read or a record is not a document, naming file and line. The first records are
+        A file cannot be read, or a record is not a document; the error names file and line. The first records are
         checked before this function returns.
     """
-    files = (
-        inputs
-        if isinstance(inputs, InputFiles)
-        else list_files(inputs, format, storage_options=storage_options)
-    )
+    files = inputs
+    if not isinstance(files, InputFiles):
+        files = list_files(files, format, storage_options=storage_options)
     terms = input_terms(files, vocabulary, storage_options)
     fields = fields_of_records(record, files, text=text, words=words, counts=counts, id=id, terms=terms)
     check_first_records(files, fields)
@@ -83,49 +80,30 @@ def predict_files(
 
 
 def _tables(record: ModelRecord, files: InputFiles, fields: Fields) -> Iterator[pa.Table]:
-    reader = _Reader(files, fields)
-    batches = blocks_of_documents(reader.records(), record, (fields,), id=fields.id, place=reader.place)
-    for counted in batches:
+    origins: deque[tuple[int, FilePiece, int]] = deque(maxlen=2 * BATCH_DOCUMENTS)
+
+    def records() -> Iterator[Record]:
+        for source, _ in whole_files(files, n_terms=len(fields.terms or ())):
+            for number, document in source.records(fields):
+                origins.append((origins[-1][0] + 1 if origins else 0, source, number))
+                yield document
+
+    def place(position: int) -> str:
+        _, source, number = origins[position - origins[0][0]]
+        return source.place(number)
+
+    for counted in blocks_of_documents(records(), record, (fields,), id=fields.id, place=place):
         yield predict_block(record, counted, counted.block.doc_id or ()).table()
-
-
-class _Reader:
-    """Records of all files; remembers where the last ones came from."""
-
-    def __init__(self, files: InputFiles, fields: Fields) -> None:
-        self._files = files
-        self._fields = fields
-        self._origins: deque[tuple[int, Piece, int]] = deque(maxlen=2 * BATCH_DOCUMENTS)
-
-    def records(self) -> Iterator[Record]:
-        position = 0
-        for source, _ in whole_files(self._files, n_terms=len(self._fields.terms or ())):
-            for number, record in source.records(self._fields):
-                self._origins.append((position, source, number))
-                yield record
-                position += 1
-
-    def place(self, position: int) -> str:
-        for known, source, number in self._origins:
-            if known == position:
-                return source.place(number)
-        return f"document {position}"
 
 
 def input_terms(
     files: InputFiles, vocabulary: Any, storage_options: Mapping[str, Any] | None
 ) -> tuple[str, ...] | None:
-    """The terms of files that hold positions in a vocabulary; None where they hold words.
-
-    Raises
-    ------
-    InputError
-        Files that hold positions have no vocabulary, or others have one.
-    """
+    """Terms of files that hold positions in a vocabulary, which they need; None for files of words, which may have none."""
     if vocabulary is not None and not files.piece.by_position:
         raise InputError(f"must be left out: {files.piece.title} hold words", parameter="vocabulary")
-    given = given_vocabulary(vocabulary, files.piece.by_position, storage_options, None)
-    return None if given is None else tuple(given.vocabulary.terms)
+    loaded = given_vocabulary(vocabulary, files.piece.by_position, storage_options, None)
+    return None if loaded is None else tuple(loaded.vocabulary.terms)
 
 
 def fields_of_records(
@@ -138,13 +116,7 @@ def fields_of_records(
     id: str | None,
     terms: Sequence[str] | None,
 ) -> Fields:
-    """Fields to read: those given, else those of the training records.
-
-    Raises
-    ------
-    InputError
-        They do not go together, or the files have none of a document.
-    """
+    """Fields to read: those named here, else those of the training records; files without fields accept no names."""
     own = files.piece.own_fields
     if own is not None:
         named = {"text": text, "words": words, "counts": counts, "id": id}

@@ -1,11 +1,12 @@
-"""Predictions for counted documents.
+"""Predictions for counted documents, with flags for those without a full one.
 
-Every document is inferred by itself, so its prediction does not depend on its neighbours.
+Every document is inferred on its own, so its prediction does not depend on its neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,37 +14,122 @@ from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
-from dslda.prediction.alignment import CountedBlock, no_documents
 from dslda.prediction.columns import extras_of, undetermined
-from dslda.prediction.results import Predictions
+from dslda.prediction.record_counting import CountedBlock, no_documents
 from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
 from dslda.wording import number_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dslda.families.base import Family
     from dslda.variational.estep import DocumentPosterior
 
 __all__ = [
+    "FLAG_MEANING",
+    "WITHOUT_PREDICTION",
+    "Predictions",
     "check_is_a_sum",
     "contributions",
-    "inferred",
-    "linear_predictor",
     "predict_block",
     "predict_nothing",
+    "topic_columns",
     "topic_proportions",
     "training_proportions",
 ]
 
 
-def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
-    """Predictions for a block of documents, their responses left out."""
+WITHOUT_PREDICTION = ("no_covariate", "unknown_level")
+"""Flags of documents without a prediction."""
 
+FLAG_MEANING = {
+    "no_covariate": "lack a covariate of the model: they have no prediction",
+    "unknown_level": "have a level of a covariate that training did not see: they have no prediction",
+    "empty": "are empty: their prediction is the base rate",
+    "no_known_word": "have no word that the model knows: their prediction is the base rate",
+    "not_converged": "stopped at the sweep cap of the model: their prediction is not final",
+}
+"""Predicates of the documents with each flag, for messages."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """Predictions of documents, in their order.
+
+    Attributes
+    ----------
+    doc_id : tuple of str, length D
+    prediction : ndarray of float64 or str, shape (D,)
+        Expected response in the user's units, or the name of the most probable class; NaN or None without a prediction, as
+        are the `probabilities`.
+    tokens, known_tokens : ndarray of int64, shape (D,)
+        Tokens of each document, and those of terms that the model knows; the prediction rests on the latter.
+    oov_share : ndarray of float64, shape (D,)
+        Share of a document's tokens that the model does not know; NaN without tokens. The tokens of a text are all that
+        the tokeniser makes, n-grams included, except stop words; so words that `min_df`, `max_df` and `max_features` keep
+        out of the vocabulary are unknown, common ones too. The tokens of pairs (words, counts) are all words except stop
+        words. A corpus or matrix has only the tokens counted in it, since its own ingestion dropped the others; so the
+        share is 0 for the corpus trained on.
+    flag : tuple of str, length D
+        "empty" (no token, in the same sense) or "no_known_word": the prediction is the base rate, which is the mean
+        response of training adjusted for covariates and exposure, and the topics are those of the prior;
+        "not_converged": inference stopped at its sweep cap; "" otherwise. "no_covariate" (a covariate of the model is
+        missing, or an exposure or trials that others have) and "unknown_level" (training did not see this level of a
+        covariate) come before all these: there is no prediction.
+    topic_proportions : ndarray of float64, shape (D, K)
+        Posterior means of theta: the shares of the known words by topic, drawn towards the prior.
+    probabilities : ndarray of float64, shape (D, C), or None
+        Of the classes or levels, where the response has any.
+    classes : tuple of str
+    """
+
+    doc_id: tuple[str, ...]
+    prediction: NDArray[Any]
+    tokens: NDArray[np.int64]
+    known_tokens: NDArray[np.int64]
+    oov_share: NDArray[np.float64]
+    flag: tuple[str, ...]
+    topic_proportions: NDArray[np.float64]
+    probabilities: NDArray[np.float64] | None = None
+    classes: tuple[str, ...] = ()
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of :meth:`table` without the topics."""
+        import pyarrow as pa
+
+        columns: dict[str, Any] = {
+            "id": pa.array(self.doc_id, pa.string()),
+            "prediction": pa.array(
+                self.prediction, pa.string() if self.prediction.dtype == object else None, from_pandas=True
+            ),
+            "known_tokens": self.known_tokens,
+            "oov_share": pa.array(self.oov_share, from_pandas=True),
+            "flag": pa.array(self.flag, pa.string()),
+        }
+        if self.probabilities is not None:
+            columns |= {
+                f"probability_{name}": pa.array(np.ascontiguousarray(column), from_pandas=True)
+                for name, column in zip(self.classes, self.probabilities.T, strict=True)
+            }
+        return columns
+
+    def table(self) -> pa.Table:
+        """One row a document, with a column ``probability_<class>`` for each class, and ``topic_0``, ``topic_1``, ..."""
+        import pyarrow as pa
+
+        return pa.table(self.columns() | topic_columns(self.topic_proportions))
+
+
+def topic_columns(proportions: NDArray[np.float64]) -> dict[str, Any]:
+    """The columns ``topic_0``, ``topic_1``, ... of a table."""
+    return {f"topic_{k}": np.ascontiguousarray(column) for k, column in enumerate(proportions.T)}
+
+
+def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
+    """Predict a block of documents without their responses."""
     block, parameters = counted.block, record.parameters
     family = record.family
-    posterior, extras = inferred(record, counted, family)
-    omega, variance = linear_predictor(record, posterior, extras)
+    posterior, extras = _inferred(record, counted)
+    omega, variance = _linear_predictor(record, posterior, extras)
     mean = family.mean(omega, variance, parameters.delta)
     probabilities = family.probabilities(omega, variance, parameters.delta)
     classes = record.classes
@@ -94,27 +180,28 @@ def predict_nothing(record: ModelRecord) -> Predictions:
     return predict_block(record, no_documents(), ())
 
 
-def inferred(
-    record: ModelRecord, counted: CountedBlock, family: Family
+def _inferred(
+    record: ModelRecord, counted: CountedBlock, y: NDArray[np.float64] | None = None
 ) -> tuple[DocumentPosterior, NDArray[np.float64] | None]:
-    """Posterior of documents without their responses, and the columns that inference has used beside their words."""
+    """Posterior of documents, as in training where their responses `y` are given, and the columns beside their words."""
     from dslda.variational.estep import infer
 
-    block = counted.block
-    extras = extras_of(record, counted.columns, block.n_documents)
+    block, design = counted.block, record.design
+    extras = extras_of(record, counted.columns, block.n_documents, y=y)
     posterior = infer(
         block.indptr,
         block.terms,
         block.counts,
-        record.parameters,
+        record.parameters if y is None else design.weighed(record.parameters, back=True),
         spec=record.spec,
-        family=family,
+        y=None if y is None else design.to_model(y),
+        family=record.family,
         extras=extras,
     )
     return posterior, extras
 
 
-def linear_predictor(
+def _linear_predictor(
     record: ModelRecord, posterior: DocumentPosterior, extras: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and variance of the linear predictor; those of the base rate where no word is known."""
@@ -143,53 +230,22 @@ def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:
 def training_proportions(
     record: ModelRecord, counted: Sequence[CountedBlock], observed: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Topic proportions of documents whose responses are known, as the E-step of training has them.
+    """Topic proportions of documents with known responses, as the E-step of training has them, shape (D, K).
 
-    Parameters
-    ----------
-    record : ModelRecord
-        Record that documents are scored with: :attr:`~dslda.model.Model.scoring_record`.
-    counted : sequence of CountedBlock
-    observed : ndarray of float64, shape (D,)
-        Responses of all documents, from :func:`~dslda.prediction.responses.observed_responses`.
-
-    Returns
-    -------
-    ndarray of float64, shape (D, K)
+    `observed` holds the responses of all documents, as :func:`~dslda.prediction.responses.observed_responses` returns them.
     """
-    from dslda.variational.estep import infer
-
-    parameters = record.design.weighed(record.parameters, back=True)
-    family = record.family
     parts, first = [np.zeros((0, record.parameters.n_topics))], 0
     for documents in counted:
-        block = documents.block
-        own = observed[first : first + block.n_documents]
-        lacking = undetermined(record, documents.columns, block.n_documents, with_event=True) != ""
-        own = np.where(lacking, np.nan, own)
-        posterior = infer(
-            block.indptr,
-            block.terms,
-            block.counts,
-            parameters,
-            spec=record.spec,
-            y=record.design.to_model(own),
-            family=family,
-            extras=extras_of(record, documents.columns, block.n_documents, y=own),
-        )
+        n = documents.block.n_documents
+        lacking = undetermined(record, documents.columns, n, with_event=True) != ""
+        posterior, _ = _inferred(record, documents, np.where(lacking, np.nan, observed[first : first + n]))
         parts.append(topic_proportions(posterior))
-        first += block.n_documents
+        first += n
     return np.concatenate(parts)
 
 
 def check_is_a_sum(record: ModelRecord) -> None:
-    """Refuse a response whose linear predictors are no sum over topics.
-
-    Raises
-    ------
-    InputError
-        It has a predictor for each class.
-    """
+    """Refuse a response with a linear predictor for each class, which is no sum over topics."""
     if record.parameters.n_classes is not None:
         raise InputError(
             f"contributions are for responses with one linear predictor, got family {record.spec.family}, which has one for "
@@ -199,13 +255,12 @@ def check_is_a_sum(record: ModelRecord) -> None:
 
 
 def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> pa.Table:
-    """Contributions to the linear predictors of a block; see :meth:`dslda.model.Model.contributions`."""
+    """Contributions to the linear predictors of a block, as :meth:`dslda.model.Model.contributions` describes them."""
     import pyarrow as pa
 
-    parameters, design, scaling = record.parameters, record.design, record.scaling
-    family = record.family
-    posterior, extras = inferred(record, counted, family)
-    omega, _ = linear_predictor(record, posterior, extras)
+    parameters, design, scaling, family = record.parameters, record.design, record.scaling, record.family
+    posterior, extras = _inferred(record, counted)
+    omega, _ = _linear_predictor(record, posterior, extras)
     known = posterior.n_known_tokens[:, np.newaxis]
     # gamma is alpha and the sum of phi over the words
     shares = np.full(posterior.gamma.shape, np.nan)
@@ -223,17 +278,10 @@ def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
             beside["log_exposure"] = extras[:, OFFSET]
     without = undetermined(record, counted.columns, counted.block.n_documents) != ""
     sums = np.where(without, np.nan, family.coefficients_to_user(omega, scaling.center, scaling.scale))
-    columns = {
-        "linear_predictor": sums,
-        **{f"topic_{k}": column for k, column in enumerate(topics.T)},
-        **{name: np.where(without, np.nan, column) for name, column in beside.items()},
-    }
-    return pa.table(
-        {
-            "id": pa.array(doc_id, pa.string()),
-            **{
-                name: pa.array(np.ascontiguousarray(column), from_pandas=True)
-                for name, column in columns.items()
-            },
-        }
-    )
+    columns: dict[str, NDArray[Any]] = {"linear_predictor": sums}
+    columns |= {f"topic_{k}": column for k, column in enumerate(topics.T)}
+    columns |= {name: np.where(without, np.nan, column) for name, column in beside.items()}
+    table: dict[str, Any] = {"id": pa.array(doc_id, pa.string())}
+    for name, values in columns.items():
+        table[name] = pa.array(np.ascontiguousarray(values), from_pandas=True)
+    return pa.table(table)

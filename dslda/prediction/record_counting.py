@@ -1,39 +1,72 @@
-"""Documents in any form that a caller holds, counted over the vocabulary of a model."""
+"""Documents in any form that a caller holds, counted over the vocabulary of a model.
+
+Terms of other vocabularies are matched by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda.array_inputs import matrix_block, vocabulary_of
 from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.corpus.levels import encodable
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import Analyzer, Document, TextSettings, count_documents
-from dslda.exceptions import InputError
+from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.inputs.fields import DocumentFields
 from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
-from dslda.prediction.alignment import CountedBlock, aligned_block, blocks_of_matrix, corpus_alignment
 from dslda.prediction.columns import check_columns, columns_of_arrays, columns_of_corpus, columns_of_records
 
 __all__ = [
     "BATCH_DOCUMENTS",
+    "CountedBlock",
     "PredictOptions",
+    "aligned_block",
     "blocks_of_documents",
     "chosen_blocks",
+    "corpus_alignment",
     "count_batch",
     "counted_documents",
     "fields_of_documents",
     "identifier_of",
+    "no_documents",
     "settings_of_texts",
 ]
 
 BATCH_DOCUMENTS = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedBlock:
+    """Documents counted over the vocabulary of a model.
+
+    Attributes
+    ----------
+    block : DocumentBlock
+    n_unknown : ndarray of int64, shape (D,)
+        Tokens of each document outside the vocabulary.
+    columns : mapping of str to ndarray of float64, shape (D,)
+        Covariates of the documents, in the codes of the model.
+    """
+
+    block: DocumentBlock
+    n_unknown: NDArray[np.int64]
+    columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+def no_documents() -> CountedBlock:
+    """A block without documents, for results that have columns but no rows."""
+    nothing = np.zeros(0, dtype=np.int32)
+    return CountedBlock(
+        DocumentBlock(np.zeros(1, dtype=np.int64), nothing, nothing), np.zeros(0, dtype=np.int64)
+    )
 
 
 class PredictOptions(TypedDict, total=False):
@@ -51,15 +84,9 @@ class PredictOptions(TypedDict, total=False):
 def chosen_blocks(
     corpus: Corpus, documents: ArrayLike | None, **columns: Any
 ) -> Iterator[tuple[NDArray[np.int64], DocumentBlock]]:
-    """Chosen documents of a corpus and their row numbers, a partition at a time; partitions without any are not read.
+    """Yield the row numbers and the block of the chosen documents (all with None) of each partition that has any.
 
-    Parameters
-    ----------
-    corpus : Corpus
-    documents : array-like or None
-        As :func:`~dslda.corpus.block.document_mask` takes them; None chooses all.
-    **columns
-        Columns to read, as :meth:`~dslda.corpus.store.Corpus.read` takes them.
+    `columns` are those to read, as :meth:`~dslda.corpus.store.Corpus.read` takes them.
     """
     mask = None if documents is None else document_mask(documents, corpus.n_documents)
     offsets = corpus.document_offsets.tolist()
@@ -73,9 +100,9 @@ def chosen_blocks(
 def counted_documents(
     data: Any, record: ModelRecord, **options: Unpack[PredictOptions]
 ) -> Iterator[tuple[CountedBlock, tuple[str, ...]]]:
-    """Documents over the model's vocabulary, a batch or partition at a time, with their identifiers.
+    """Count documents, a batch or partition at a time, and yield them with their identifiers.
 
-    Parameters and errors are those of :meth:`dslda.model.Model.predict`, beside the record of the model.
+    Data, options and errors are those of :meth:`dslda.model.Model.predict`.
     """
     if isinstance(data, Corpus):
         yield from _blocks_of_corpus(data, record, **options)
@@ -93,8 +120,8 @@ def counted_documents(
     records = records_in_memory(data)
     covariates = options.get("covariates")
     if records is None and getattr(data, "ndim", 0) == 2:
-        for counted in blocks_of_matrix(data, record, terms=options.get("terms"), covariates=covariates):
-            yield counted, tuple(map(str, range(counted.block.n_documents)))
+        counted = _counted_matrix(data, record, options.get("terms"), covariates)
+        yield counted, tuple(map(str, range(counted.block.n_documents)))
         return
     fields = fields_of_documents(record, options.get("text"), options.get("words"), options.get("counts"))
     for counted in blocks_of_documents(
@@ -126,10 +153,10 @@ def blocks_of_documents(
     covariates: Mapping[str, ArrayLike] | None = None,
     place: Callable[[int], str] = "document {}".format,
 ) -> Iterator[CountedBlock]:
-    """Count texts, (words, counts) pairs or mappings that hold them in `fields`, a batch at a time; `place` names one.
+    """Count texts, (words, counts) pairs, or mappings that hold one of these in `fields`, a batch at a time.
 
-    Covariates come from the arrays, or else from the mappings. Identifiers come from the field `id`, or that of the
-    training records.
+    Covariates come from the arrays, or else from the mappings. Identifiers come from the field `id`, by default that of the
+    training records. `place` names a document by its position.
     """
     settings = settings_of_texts(record)
     if not isinstance(documents, Iterable) or getattr(documents, "ndim", 1) == 0:
@@ -138,7 +165,6 @@ def blocks_of_documents(
             parameter="data",
         )
     named = record.fields.get("id") if id is None else id
-    # its regular expression is compiled once for all batches
     analyze = Analyzer(settings)
     arrays = None
     if covariates is not None:
@@ -157,19 +183,13 @@ def blocks_of_documents(
 
 
 def settings_of_texts(record: ModelRecord) -> TextSettings:
-    """Text settings of a model.
-
-    Raises
-    ------
-    InputError
-        It was trained on a matrix without terms.
-    """
+    """Text settings of a model; a model trained on a matrix without terms has none and is refused."""
     if record.vocabulary is None or record.text_settings is None:
         raise InputError(
             "this model was trained on a matrix without terms, it cannot count texts or words",
             remedy=(
-                f"give a count matrix with {record.parameters.n_terms} columns (or predict with the scikit-learn pipeline, "
-                "if it is of one)",
+                f"give a count matrix with {record.parameters.n_terms} columns (or predict with the scikit-learn pipeline "
+                "that the model is part of)",
                 "train with {terms=}",
             ),
         )
@@ -177,7 +197,7 @@ def settings_of_texts(record: ModelRecord) -> TextSettings:
 
 
 def identifier_of(document: Any, name: str | None, position: int) -> str:
-    """Identifier of a document: its field of that name, or its position where that is missing."""
+    """Identifier of a document: its field `name`, or its position where the field is missing or empty."""
     value = document.get(name) if name is not None and isinstance(document, Mapping) else None
     missing = value is None or value == "" or value != value
     return str(position) if missing else encodable(str(value))
@@ -186,7 +206,7 @@ def identifier_of(document: Any, name: str | None, position: int) -> str:
 def fields_of_documents(
     record: ModelRecord, text: str | None, words: str | None, counts: str | None
 ) -> tuple[DocumentFields, ...]:
-    """Fields that may hold the documents of mappings: those with a name here, else those of the training records."""
+    """Fields that may hold the documents of mappings: those named here, else those of the training records."""
     uses = record.fields
     both = DocumentFields(
         words=words or uses.get("words", "words"), counts=counts or uses.get("counts", "counts")
@@ -205,34 +225,22 @@ def count_batch(
     *,
     new_words: Callable[[str, int], None] | None = None,
 ) -> CountedBlock:
-    """Count documents over the vocabulary of a model, without their columns.
+    """Count numbered documents over the vocabulary of a model, without their columns.
 
-    Parameters
-    ----------
-    batch : sequence of (int, document)
-        Numbered documents.
-    record : ModelRecord
-        Of a model with a vocabulary.
-    analyze : Analyzer
-        Of its text settings.
-    fields : sequence of DocumentFields
-        Those that a document may have, where it is a mapping; the first of them that it has hold it.
-    place : callable
-        Names a document by its number.
-    new_words : callable, optional
-        As in :func:`~dslda.corpus.text.count_documents`.
+    A mapping holds its document in the first of the `fields` that it has. `place` names a document by its number, and
+    `new_words` is as in :func:`~dslda.corpus.text.count_documents`.
 
     Raises
     ------
     InputError
-        One is no document, naming its place.
+        An item of the batch is no document; the error names its place.
     """
     assert record.vocabulary is not None
 
     def documents() -> Iterator[Document]:
-        for position, given in batch:
+        for position, item in batch:
             try:
-                document = _document(given, fields)
+                document = _document(item, fields)
             except InputError as error:
                 raise error.at(place(position)) from None
             if isinstance(document, str) and analyze.settings.kind == "counts":
@@ -254,16 +262,15 @@ def count_batch(
 
 
 def _document(document: Any, fields: Sequence[DocumentFields]) -> Document:
-    """A text or a (words, counts) pair, taken out of a mapping where it is one; a missing one is empty."""
+    """The text or (words, counts) pair in a mapping, empty where it is missing; anything else as it is."""
     if not isinstance(document, Mapping):
-        given: Document = document  # whether it is one is seen when it is counted
-        return given
+        return document  # type: ignore[no-any-return]  # counting checks it
     for choice in fields:
         if choice.in_record(document):
-            found = choice.document(document)
-            if found is None:
+            content = choice.document(document)
+            if content is None:
                 return "" if choice.text is not None else ((), ())
-            return found
+            return content
     listed = ", or ".join(
         repr(choice.text) if choice.text is not None else f"{choice.words!r} and {choice.counts!r}"
         for choice in fields
@@ -272,3 +279,76 @@ def _document(document: Any, fields: Sequence[DocumentFields]) -> Document:
         f"must have the field {listed}, got {', '.join(map(repr, document)) or 'none'}",
         remedy="name its fields with {text=}, or {words=} and {counts=}",
     )
+
+
+def _counted_matrix(
+    matrix: Any,
+    record: ModelRecord,
+    terms: Iterable[str] | None,
+    covariates: Mapping[str, ArrayLike] | None,
+) -> CountedBlock:
+    """Count the rows of a matrix, its columns in the model's order or named by `terms`."""
+    shape = np.shape(matrix)
+    alignment = None
+    if terms is None and record.vocabulary is not None:
+        # the columns of a DataFrame are matched by name where they are terms
+        names = list(getattr(matrix, "columns", ()))
+        if any(isinstance(name, str) and name in record.vocabulary.index for name in names):
+            terms = [str(name) for name in names]
+    if terms is None:
+        if len(shape) == 2 and shape[1] != record.parameters.n_terms:
+            raise VocabularyMismatchError(
+                f"the matrix has {shape[1]} columns, the model has {record.parameters.n_terms} terms",
+                remedy="name its columns with {terms=}, so that they are matched",
+            )
+    else:
+        theirs = vocabulary_of(terms)
+        if record.vocabulary is None:
+            raise InputError("this model was trained on a matrix without terms, so terms cannot be matched")
+        if len(shape) == 2 and shape[1] != len(theirs):
+            raise InputError(
+                f"must name the {shape[1]} columns of the matrix, got {len(theirs)} terms", parameter="terms"
+            )
+        alignment = record.vocabulary.alignment(theirs)
+    # whole: slices would convert the matrix again and again
+    block = matrix_block(matrix)
+    columns = columns_of_arrays(covariates, record, block.n_documents)
+    return replace(aligned_block(block, alignment), columns=columns)
+
+
+def corpus_alignment(corpus: Corpus, record: ModelRecord, *, realign: bool) -> NDArray[np.int32] | None:
+    """The model's ids of a corpus's terms, None where the vocabularies are the same.
+
+    Raises
+    ------
+    VocabularyMismatchError
+        The vocabularies differ and `realign` is False, or the model has none.
+    """
+    ours = record.vocabulary
+    if ours is None:
+        raise VocabularyMismatchError(
+            "this model was trained on a matrix without terms, so it cannot be matched with a corpus",
+            remedy="train with {terms=}",
+        )
+    if ours.sha256 == corpus.vocabulary_sha256:
+        return None
+    if not realign:
+        raise VocabularyMismatchError(
+            f"{corpus.path} is counted over another vocabulary than the model's ({corpus.n_terms} terms, "
+            f"hash {corpus.vocabulary_sha256[:12]}; the model has {len(ours)}, hash {ours.sha256[:12]})",
+            remedy=("ingest it with the model's vocabulary", "match the terms by name with {realign=True}"),
+        )
+    return ours.alignment(corpus.vocabulary)
+
+
+def aligned_block(block: DocumentBlock, alignment: NDArray[np.int32] | None) -> CountedBlock:
+    """Rename the terms of a block; terms without a new name count as unknown."""
+    if alignment is None:
+        return CountedBlock(block, np.zeros(block.n_documents, dtype=np.int64))
+    rows = np.repeat(np.arange(block.n_documents), np.diff(block.indptr))
+    terms = alignment[block.terms]
+    known = terms >= 0
+    unknown = np.bincount(rows[~known], weights=block.counts[~known], minlength=block.n_documents)
+    aligned = DocumentBlock.from_entries(rows[known], terms[known], block.counts[known], block.n_documents)
+    aligned = replace(aligned, responses=block.responses, doc_id=block.doc_id)
+    return CountedBlock(aligned, unknown.astype(np.int64))

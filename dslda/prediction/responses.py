@@ -1,4 +1,4 @@
-"""Known responses of documents, to compare with predictions."""
+"""Known responses of documents, for comparison with predictions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,20 @@ __all__ = [
 
 
 def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray[np.float64]:
-    """Responses of other documents than those of training, as the design takes them: numbers, or codes of names.
+    """Responses of new documents as the design takes them: numbers, or codes of names.
 
     Raises
     ------
     InputError
-        One is no number, or none of the classes.
+        A response is no number, or none of the classes.
     """
     from dslda.array_inputs import response_array
+
+    def unknown(value: str, row: int) -> InputError:
+        expected = first_few([repr(name) for name in record.classes or ()], 5)
+        return InputError(
+            f"must be one of the classes of training ({expected}), got {value} in row {row}", parameter="y"
+        )
 
     classes, numbers = record.classes, record.design.classes
     listed = y.tolist() if hasattr(y, "tolist") else y
@@ -50,10 +56,7 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
             strange = ~np.isin(observed, allowed) & ~np.isnan(observed)
             if strange.any():
                 row = int(np.argmax(strange))
-                raise InputError(
-                    f"must be one of the classes of training ({_known(classes)}), got {observed[row]:g} in row {row}",
-                    parameter="y",
-                )
+                raise unknown(f"{observed[row]:g}", row)
         return observed
     if isinstance(y, str) or len(listed) != n_documents:
         raise InputError(
@@ -66,16 +69,13 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
         if name is None:
             continue
         if name not in codes:
-            raise InputError(
-                f"must be one of the classes of training ({_known(classes)}), got {value!r:.60} in row {row}",
-                parameter="y",
-            )
+            raise unknown(f"{value!r:.60}", row)
         observed[row] = codes[name]
     return observed
 
 
 def responses_of_corpus(corpus: Corpus, response: str, documents: ArrayLike | None = None) -> list[Any]:
-    """The responses of all documents of a corpus, NaN or None where missing; only those of `documents` are read."""
+    """Responses of all documents of a corpus, NaN or None where missing; only those of `documents` are read."""
     if response not in corpus.response_names:
         raise InputError(f"must be given: {corpus.path} has no response {response!r}", parameter="y")
     values = np.full(corpus.n_documents, np.nan)
@@ -86,13 +86,7 @@ def responses_of_corpus(corpus: Corpus, response: str, documents: ArrayLike | No
 
 
 def responses_of_records(documents: Any, response: str | None) -> list[Any]:
-    """The field of the response in documents that are mappings, None where one has none.
-
-    Raises
-    ------
-    InputError
-        No document has the field.
-    """
+    """Responses in documents that are mappings, None where missing; refused where no document has the field."""
     in_memory = records_in_memory(documents)
     documents = documents if in_memory is None else in_memory
     # a mapping is one document, which predict refuses with advice
@@ -108,16 +102,12 @@ def responses_of_records(documents: Any, response: str | None) -> list[Any]:
 
 
 def observed_and_predicted(observed: NDArray[np.float64], predicted: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mask of the documents with a response and a prediction: no NaN, and no None among classes."""
-    there = [value is not None and value == value for value in predicted]
-    return ~np.isnan(observed) & np.array(there, dtype=np.bool_)
+    """Mask of the documents with a response and a prediction, which is neither NaN nor None."""
+    is_predicted = [value is not None and value == value for value in predicted]
+    return ~np.isnan(observed) & np.array(is_predicted, dtype=np.bool_)
 
 
 def share_right(record: ModelRecord, observed: NDArray[np.float64], predicted: NDArray[Any]) -> float:
-    """Share of right predictions: names of classes against the numbers trained on."""
+    """Share of right predictions, which are names of classes; `observed` holds the numbers trained on."""
     codes = record.design.to_model(observed).astype(np.int64)
     return float(np.mean(np.array(record.classes, dtype=object)[codes] == predicted))
-
-
-def _known(classes: Sequence[str]) -> str:
-    return first_few([repr(name) for name in classes], 5)

@@ -1,4 +1,4 @@
-"""Tables of a model's topics, classes and covariates, and the notes that a reader of them needs."""
+"""Tables of a model's topics, classes and covariates, with the notes that a reader needs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SCALES = {
     "cumulative logit": "Coefficients are log odds of lying above the lowest level.",
     "softmax": "Coefficients are log odds, of the class that a topic speaks for most; {class_topics()} has all.",
 }
-"""The scale of coefficients by the link of the family, where it is not that of the response."""
+"""Scale of the coefficients by the family's link, where it is not the scale of the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """Rows with named columns; ``pandas.DataFrame(table.rows, columns=table.columns)`` makes a DataFrame."""
+    """Rows with named columns, as ``pandas.DataFrame(table.rows, columns=table.columns)`` takes them."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -42,13 +42,13 @@ class ReportTable:
 
 def topic_table(model: Model, *, top: int = 10) -> ReportTable:
     """The topics from the lowest coefficient to the highest, each with its `top` most probable words."""
-    in_classes = model.record.parameters.n_classes is not None
+    class_column = _class_column(model)
     return ReportTable(
-        ("topic", *_class_column(model), "coefficient", "standard_error", "prevalence", "words"),
+        ("topic", *class_column, "coefficient", "standard_error", "prevalence", "words"),
         tuple(
             (
                 topic.topic,
-                *([topic.class_name] * in_classes),
+                *([topic.class_name] * len(class_column)),
                 topic.coefficient,
                 topic.standard_error,
                 topic.prevalence,
@@ -60,7 +60,7 @@ def topic_table(model: Model, *, top: int = 10) -> ReportTable:
 
 
 def class_table(model: Model, *, top: int = 10) -> ReportTable:
-    """Every class with every topic, from those that raise it most to those that lower it."""
+    """Every class with every topic, from the one that raises it most to the one that lowers it most."""
     words = {topic.topic: " ".join(topic.words) for topic in model.topics(top=top)}
     return ReportTable(
         ("class", "topic", "coefficient", "standard_error", "words"),
@@ -73,16 +73,16 @@ def class_table(model: Model, *, top: int = 10) -> ReportTable:
 
 
 def covariate_table(model: Model) -> ReportTable:
-    """The coefficients of the covariates; a level stands beside the level it is compared with."""
-    in_classes = model.record.parameters.n_classes is not None
+    """The coefficients of the covariates; each level stands beside its reference level."""
+    class_column = _class_column(model)
     return ReportTable(
-        ("covariate", "level", "against", *_class_column(model), "coefficient", "standard_error"),
+        ("covariate", "level", "against", *class_column, "coefficient", "standard_error"),
         tuple(
             (
                 row.covariate,
                 row.level,
                 None if row.level is None else model.record.levels[row.covariate][0],
-                *([row.class_name] * in_classes),
+                *([row.class_name] * len(class_column)),
                 row.coefficient,
                 row.standard_error,
             )
@@ -92,7 +92,7 @@ def covariate_table(model: Model) -> ReportTable:
 
 
 def notes(model: Model, *, by_class: bool = False) -> list[Note]:
-    """Sentences that a reader of the topics' table, or of the classes', must know."""
+    """Sentences that a reader of the topics' table, or of the classes' table, must know."""
     name = model.response or "the response"
     sentences = []
     if not model.classes:
@@ -121,23 +121,20 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
 
 def raising_words(topics: Sequence[Coefficient]) -> str:
     """The topics that raise a class, with their coefficients and standard errors; "no topic" for none."""
-    return (
-        ", ".join(
-            f"topic {row.topic} {row.coefficient:+.2f}"
-            + ("" if math.isnan(row.standard_error) else f" ± {row.standard_error:.2f}")
-            for row in topics
-        )
-        or "no topic"
-    )
+    shown = []
+    for row in topics:
+        error = "" if math.isnan(row.standard_error) else f" ± {row.standard_error:.2f}"
+        shown.append(f"topic {row.topic} {row.coefficient:+.2f}{error}")
+    return ", ".join(shown) or "no topic"
 
 
 def covariate_name(row: CovariateCoefficient) -> str:
-    """A column of the covariates: ``age``, or ``party=R`` for a level."""
+    """Name of a covariate's coefficient: ``age``, or ``party=R`` for a level."""
     return row.covariate if row.level is None else f"{row.covariate}={row.level}"
 
 
 def pearson_words(model: Model) -> str | None:
-    """The Pearson dispersion of a model, or the reason why it has none; None for families without one."""
+    """The Pearson dispersion of a model, or the reason why it is missing; None for families without one."""
     if not has_pearson(model.family, trials=model.record.design.trials):
         return None
     if model.record.pearson is None:

@@ -12,9 +12,9 @@ from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles, list_files, why_no_file
 from dslda.model import Model, load_model
-from dslda.prediction.alignment import corpus_alignment
 from dslda.prediction.columns import check_columns
 from dslda.prediction.file_predictions import fields_of_records, input_terms
+from dslda.prediction.record_counting import corpus_alignment
 from dslda.scoring.part import Scorer
 from dslda.scoring.run_folder import MANIFEST, RunFolder
 from dslda.scoring.run_plan import state_now

@@ -17,16 +17,16 @@ from dslda.ingestion.counting import hashes_of
 from dslda.inputs.fields import DocumentFields, Fields, Record
 from dslda.inputs.formats import FilePiece
 from dslda.persistence.model_record import ModelRecord
-from dslda.prediction.alignment import CountedBlock, aligned_block
 from dslda.prediction.columns import columns_of_corpus, columns_of_records
-from dslda.prediction.predict import predict_block, predict_nothing
+from dslda.prediction.predict import Predictions, predict_block, predict_nothing
 from dslda.prediction.record_counting import (
     BATCH_DOCUMENTS,
+    CountedBlock,
+    aligned_block,
     count_batch,
     identifier_of,
     settings_of_texts,
 )
-from dslda.prediction.results import Predictions
 from dslda.scoring.scoring_units import Input, check_unchanged, reason_of, sha256_of
 from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
 from dslda.scoring.tally import Tally

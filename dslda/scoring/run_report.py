@@ -8,7 +8,7 @@ from typing import Any
 
 from dslda.exceptions import InputError
 from dslda.model import Model
-from dslda.prediction.results import FLAG_MEANING
+from dslda.prediction.predict import FLAG_MEANING
 from dslda.scoring.drift import drift_figures, drift_report
 from dslda.scoring.run_folder import Part, RunFolder, RunState
 from dslda.scoring.run_plan import log_unreadable, part_key

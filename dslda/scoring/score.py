@@ -17,8 +17,8 @@ from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.exceptions import DsldaError, EngineError, InputError
 from dslda.inputs.files import InputFiles, check_first_records, listed
 from dslda.model import Model
-from dslda.prediction.alignment import corpus_alignment
 from dslda.prediction.columns import check_columns
+from dslda.prediction.record_counting import corpus_alignment
 from dslda.scoring.job import Job, checked_topics, is_skip
 from dslda.scoring.part import CorpusPart, FilePart, score_part
 from dslda.scoring.prometheus import MetricsFile

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.prediction.results import Predictions
+from dslda.prediction.predict import Predictions
 from dslda.storage.location import Location
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dslda.corpus.levels import encodable
 from dslda.corpus.summary import oov_share
 from dslda.ingestion.counting import hashes_of
 from dslda.persistence.model_record import Reference
-from dslda.prediction.results import Predictions
+from dslda.prediction.predict import Predictions
 from dslda.scoring.tables import rows_of_ids
 from dslda.storage.location import Location
 

@@ -23,8 +23,8 @@ from dslda.exceptions import DsldaError
 from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.persistence.model_record import N_BINS, HeldOut, ModelRecord, Reference
-from dslda.prediction.alignment import CountedBlock
 from dslda.prediction.predict import predict_block
+from dslda.prediction.record_counting import CountedBlock
 from dslda.prediction.responses import observed_and_predicted, share_right
 from dslda.wording import number_of
 

@@ -260,9 +260,7 @@ def test_arrays_of_covariates_are_checked(model: Model, given: Any, message: str
 
 
 def test_texts_alone_are_not_enough(model: Model) -> None:
-    with pytest.raises(
-        InputError, match=r"document 0: must be a mapping .*\('age', 'party'\) .* words alone"
-    ):
+    with pytest.raises(InputError, match=r"document 0: must be a mapping .*\('age', 'party'\) .* only words"):
         model.predict(["good fine"])
 
 

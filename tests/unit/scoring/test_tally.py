@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dslda.persistence.model_record import Reference
-from dslda.prediction.results import Predictions
+from dslda.prediction.predict import Predictions
 from dslda.scoring.drift import drift_figures
 from dslda.scoring.tally import FrequentWords, RunTally, Tally
 
