@@ -1,20 +1,20 @@
-"""Scoring of a part on a worker. Its rows become one file, which takes its name when it is complete."""
+"""Scoring of a part on a worker; its rows become one file, which takes its name when it is complete."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.corpus.levels import encodable
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputChangedError, InputError
 from dslda.ingestion.counting import hashes_of
-from dslda.inputs.fields import DocumentFields, Fields, Record
+from dslda.inputs.fields import Fields, Record
 from dslda.inputs.formats import FilePiece
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import columns_of_corpus, columns_of_records
@@ -28,7 +28,7 @@ from dslda.prediction.record_counting import (
     settings_of_texts,
 )
 from dslda.scoring.scoring_units import Input, check_unchanged, reason_of, sha256_of
-from dslda.scoring.tables import OutputFormat, Topics, score_table, table_writer
+from dslda.scoring.tables import OUTPUT_FORMATS, OutputFormat, Topics, score_table
 from dslda.scoring.tally import Tally
 from dslda.storage.location import Location
 from dslda.storage.output import replacing, writing
@@ -43,33 +43,23 @@ if TYPE_CHECKING:
 __all__ = ["CorpusPart", "FilePart", "Scorer", "score_part"]
 
 Batch: TypeAlias = list[tuple[int, Record]]
-"""Records by their positions."""
+"""Records with their positions in the whole input."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scorer:
-    """Model and output settings, sent to each worker once.
-
-    Attributes
-    ----------
-    record : ModelRecord
-        As documents are scored with it.
-    family : type of Family
-        Of the model, which may be one of the user's own.
-    topics : int, "all" or "none"
-    output_format : {"parquet", "csv", "jsonl"}
-    skip : bool
-        Leave out records that cannot be scored.
-    terms : tuple of str or None
-        Terms of files that hold positions of terms.
-    """
+    """Model and output settings, sent to each worker once."""
 
     record: ModelRecord
+    """As :attr:`~dslda.model.Model.scoring_record`."""
     family: type[Family]
+    """Workers do not know a family of the user's own."""
     topics: Topics
     output_format: OutputFormat
     skip: bool
-    terms: tuple[str, ...] | None = None
+    """Leave out records that cannot be scored."""
+    terms: tuple[str, ...] | None
+    """Terms of files that hold positions of terms."""
 
     def table(self, scored: Predictions) -> pa.Table:
         """The rows of scored documents."""
@@ -80,21 +70,7 @@ class Scorer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilePart:
-    """Pieces of files to be scored one after the other.
-
-    Attributes
-    ----------
-    sources : tuple of FilePiece
-    rows : tuple of int
-        Records that each had when it was scanned.
-    inputs : tuple of Input
-        The files they are of.
-    fields : Fields
-    first_row : int
-        Records before these.
-    options : mapping
-        Storage options.
-    """
+    """Pieces of files to score one after the other, with the records that each piece had when it was scanned."""
 
     sources: tuple[FilePiece, ...]
     rows: tuple[int, ...]
@@ -105,7 +81,7 @@ class FilePart:
 
     @property
     def label(self) -> str:
-        """As messages name it."""
+        """Name of the part in messages."""
         more = f" and {number_of(len(self.inputs) - 1, 'file')} more" if len(self.inputs) > 1 else ""
         return (
             f"{self.inputs[0].label}{more}, {number_of(sum(self.rows), 'record')} from {self.first_row:,} on"
@@ -113,53 +89,102 @@ class FilePart:
 
     def check(self) -> None:
         """Refuse files that were changed since they were scanned."""
-        for one in self.inputs:
-            check_unchanged(one, self.options)
+        for file in self.inputs:
+            check_unchanged(file, self.options)
 
     def scored(self, scorer: Scorer, tally: Tally) -> Iterator[Predictions]:
-        """Scores of the records, a batch at a time; the tally counts those that are skipped."""
-        settings = settings_of_texts(scorer.record)
+        """Score the records, a batch at a time; the tally counts those that are skipped."""
+        record = scorer.record
+        analyze = Analyzer(settings_of_texts(record))
         fields = (replace(self.fields, terms=scorer.terms),)
-        analyze = Analyzer(settings)
-        too_frequent = frozenset(scorer.record.too_frequent)
-        first = self.first_row
-        for source, rows in zip(self.sources, self.rows, strict=True):
-            records = _Records(source, first, rows, self.fields, tally if scorer.skip else None)
-            while batch := records.batch():
-                count = partial(
-                    _count, record=scorer.record, analyze=analyze, fields=fields, place=records.place
-                )
-                try:
-                    counted, words = count(batch)
-                except InputError:
-                    if not scorer.skip:
-                        raise
-                    batch = _accepted(batch, count, tally, records.place)
-                    if not batch:
-                        continue
-                    counted, words = count(batch)
-                for word, n in words.items():
-                    if word in too_frequent:  # ingestion has left it out
-                        tally.n_too_frequent += n
+        too_frequent = frozenset(record.too_frequent)
+
+        def counted(batch: Batch, place: Callable[[int], str]) -> tuple[CountedBlock, Counter[str]]:
+            """Count documents, and the words outside the vocabulary of the model."""
+            words: Counter[str] = Counter()
+
+            def new_word(word: str, n: int) -> None:
+                words[word] += n
+
+            columns = columns_of_records(batch, record, place)
+            block = count_batch(batch, record, analyze, fields, place, new_words=new_word)
+            return replace(block, columns=columns), words
+
+        for batch, place in self._batches(tally if scorer.skip else None):
+            try:
+                block, words = counted(batch, place)
+            except InputError:
+                if not scorer.skip:
+                    raise
+                accepted = []
+                for position, document in batch:
+                    try:
+                        counted([(position, document)], place)
+                    except InputError as error:
+                        tally.skip(place(position), reason_of(error, place(position)))
                     else:
-                        tally.words.add(word, n)
-                yield predict_block(scorer.record, counted, [records.ids[i] for i, _ in batch])
-            first += rows
+                        accepted.append((position, document))
+                if not accepted:
+                    continue
+                batch = accepted
+                block, words = counted(batch, place)
+            for word, n in words.items():
+                if word in too_frequent:  # ingestion has left it out
+                    tally.n_too_frequent += n
+                else:
+                    tally.words.add(word, n)
+            doc_id = [identifier_of(document, self.fields.id, position) for position, document in batch]
+            yield predict_block(record, block, doc_id)
+
+    def _batches(self, skipping: Tally | None) -> Iterator[tuple[Batch, Callable[[int], str]]]:
+        """Yield batches of records, with a function that names the place of one.
+
+        Records that cannot be read are counted by the tally `skipping`; without one they are errors.
+        """
+        first = self.first_row
+        for source, n_expected in zip(self.sources, self.rows, strict=True):
+            batch: Batch = []
+            numbers: dict[int, int] = {}
+
+            def place(position: int, source: FilePiece = source, numbers: Mapping[int, int] = numbers) -> str:
+                return source.place(numbers[position])
+
+            n = 0
+            try:
+                for number, document in source.attempts(self.fields):
+                    n += 1
+                    if not isinstance(document, InputError):
+                        batch.append((first + n - 1, document))
+                        numbers[first + n - 1] = number
+                    elif skipping is None:
+                        raise document
+                    else:
+                        skipping.skip(source.place(number), reason_of(document, source.place(number)))
+                    if len(batch) == BATCH_DOCUMENTS:
+                        yield batch, place
+                        batch = []
+                        numbers.clear()
+            except InputError as error:
+                if skipping is None:
+                    raise
+                name = source.file.name
+                lost = max(n_expected - n, 0)
+                skipping.lose(encodable(name), encodable(reason_of(error, name)), lost)
+            else:
+                if n != n_expected:
+                    raise InputChangedError(
+                        f"must have {n_expected:,} records as when it was read first, got {n:,}: it was changed meanwhile",
+                        place=source.place(0),
+                        remedy="run again when nothing writes to it any more",
+                    )
+            if batch:
+                yield batch, place
+            first += n_expected
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusPart:
-    """A partition of a corpus.
-
-    Attributes
-    ----------
-    corpus : Corpus
-    partition : int
-    covariates : tuple of str
-        Columns that the model needs.
-    alignment : ndarray of int32, shape (V,), or None
-        The model's terms by those of the corpus, where they are others.
-    """
+    """A partition of a corpus to score, with the columns that the model needs, and its ids of the corpus's terms."""
 
     corpus: Corpus
     partition: int
@@ -168,14 +193,14 @@ class CorpusPart:
 
     @property
     def label(self) -> str:
-        """As messages name it."""
+        """Name of the part in messages."""
         return f"{self.corpus.path}, partition {self.partition}"
 
     def check(self) -> None:
-        """Nothing: what is read agrees with its checksum, or is refused."""
+        """Do nothing: reading compares checksums."""
 
     def scored(self, scorer: Scorer, tally: Tally) -> Iterator[Predictions]:
-        """Scores of the documents, a batch at a time."""
+        """Score the documents, a batch at a time."""
         corpus = self.corpus
         block = corpus.read(self.partition, responses=(), covariates=self.covariates, doc_id=True)
         first = int(corpus.document_offsets[self.partition])
@@ -196,19 +221,9 @@ class CorpusPart:
 def score_part(
     scorer: Scorer, part: FilePart | CorpusPart, target: Location, ids: Location
 ) -> dict[str, Any]:
-    """Score a part and write its file.
+    """Write the rows of a part to `target`, and the sorted hashes of their identifiers to `ids`.
 
-    Parameters
-    ----------
-    scorer : Scorer
-    part : FilePart or CorpusPart
-    target, ids : Location
-        Where to write the rows, and the hashes of their identifiers, ascending.
-
-    Returns
-    -------
-    dict
-        Note of the part, as JSON: :meth:`Tally.to_json`, with the size and hash of its file.
+    Returns the note of the part: the size and hash of its file, and :meth:`Tally.to_json`.
 
     Raises
     ------
@@ -226,7 +241,7 @@ def score_part(
     part.check()
     with replacing(target) as stream:
         with writing(target.url):
-            writer = table_writer(stream, scorer.output_format, scorer.table(predict_nothing(record)))
+            writer = OUTPUT_FORMATS[scorer.output_format](stream, scorer.table(predict_nothing(record)))
         try:
             for scored in part.scored(scorer, tally):
                 tally.add(scored)
@@ -240,106 +255,14 @@ def score_part(
         except BaseException:
             writer.abandon()
             raise
-    distinct = np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes]))
+    in_order = np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes]))
     with replacing(ids) as stream, writing(ids.url):
-        stream.write(distinct.astype("<u8").tobytes())
+        stream.write(in_order.astype("<u8").tobytes())
     return {"bytes": size, "sha256": sha256, **tally.to_json()}
 
 
-class _Records:
-    """Records of a source in batches; remembers the origin of those in the last batch."""
-
-    def __init__(
-        self, source: FilePiece, first: int, rows: int, fields: Fields, skipping: Tally | None
-    ) -> None:
-        self._source = source
-        self._first = first
-        self._expected = rows
-        self._fields = fields
-        self._skipping = skipping
-        self._attempts = enumerate(source.attempts(fields), first)
-        self._n = 0
-        self._numbers: dict[int, int] = {}
-        self.ids: dict[int, str] = {}
-
-    def batch(self) -> Batch:
-        """The next records, by their position in the whole input; none at the end."""
-        self._numbers.clear()
-        self.ids.clear()
-        batch: Batch = []
-        while len(batch) < BATCH_DOCUMENTS:
-            try:
-                attempt = next(self._attempts, None)
-            except InputError as error:
-                if self._skipping is None:
-                    raise
-                name = self._source.file.name
-                self._skipping.lose(name, reason_of(error, name), max(self._expected - self._n, 0))
-                self._attempts = enumerate(iter(()))
-                self._expected = self._n
-                continue
-            if attempt is None:
-                if self._n != self._expected:
-                    raise InputChangedError(
-                        f"must have {self._expected:,} records as when it was read first, got {self._n:,}: it was changed "
-                        "meanwhile",
-                        place=self._source.place(0),
-                        remedy="run again when nothing writes to it any more",
-                    )
-                break
-            position, (number, record) = attempt
-            self._n += 1
-            if isinstance(record, InputError):
-                if self._skipping is None:
-                    raise record
-                place = self._source.place(number)
-                self._skipping.skip(place, reason_of(record, place))
-                continue
-            self._numbers[position] = number
-            self.ids[position] = identifier_of(record, self._fields.id, position)
-            batch.append((position, record))
-        return batch
-
-    def place(self, position: int) -> str:
-        return self._source.place(self._numbers[position])
-
-
-def _count(
-    batch: Batch,
-    *,
-    record: ModelRecord,
-    analyze: Analyzer,
-    fields: Sequence[DocumentFields],
-    place: Callable[[int], str],
-) -> tuple[CountedBlock, Counter[str]]:
-    """Documents counted over the vocabulary of the model, with their columns, and the words that are not in it."""
-    words: Counter[str] = Counter()
-
-    def new_word(word: str, n: int) -> None:
-        words[word] += n
-
-    columns = columns_of_records(batch, record, place)
-    counted = count_batch(batch, record, analyze, fields, place, new_words=new_word)
-    return replace(counted, columns=columns), words
-
-
-def _accepted(
-    batch: Batch, count: Callable[[Batch], object], tally: Tally, place: Callable[[int], str]
-) -> Batch:
-    """The documents of a batch that can be counted; the tally counts the others as skipped."""
-    accepted = []
-    for position, record in batch:
-        try:
-            count([(position, record)])
-        except InputError as error:
-            tally.skip(place(position), reason_of(error, place(position)))
-        else:
-            accepted.append((position, record))
-    return accepted
-
-
 def _measured(stream: IO[bytes]) -> tuple[int, str]:
-    """Size and SHA-256 of the file."""
+    """Size and SHA-256 of a file."""
     stream.flush()
     stream.seek(0)
     sha256 = sha256_of(stream)

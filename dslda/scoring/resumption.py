@@ -1,12 +1,12 @@
-"""Resumption of earlier runs on a folder: inputs are compared with those scored, and parts with what was written."""
+"""Resumption of earlier runs: inputs are compared with those that were scored, and parts with what was written."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dslda.scoring.scoring_units import (
     sha256_of,
     state_of,
 )
-from dslda.scoring.tables import rows_of_ids
+from dslda.scoring.tables import identifiers_in
 from dslda.storage.location import Location
 from dslda.wording import first_few, number_of
 
@@ -34,17 +34,8 @@ __all__ = ["Comparison", "compare", "drop_changed", "forget_damaged", "known_sta
 logger = logging.getLogger("dslda.score")
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Comparison of the current inputs with those of a manifest.
-
-    Attributes
-    ----------
-    state : RunState
-        State of the manifest without the inputs and parts that cannot stay.
-    new : tuple of int
-        Positions of the current inputs that must be planned.
-    """
+class Comparison(NamedTuple):
+    """A state without the inputs and parts that cannot stay, and the positions of the current inputs to plan."""
 
     state: RunState
     new: tuple[int, ...]
@@ -53,22 +44,13 @@ class Comparison:
 def known_state(
     before: Mapping[str, Any], identity: Mapping[str, Any], versions: Mapping[str, str], url: str
 ) -> RunState:
-    """The state of a manifest, if it is of this model and these settings.
-
-    Raises
-    ------
-    InputError
-        It is not.
-    """
+    """The state of a manifest; one of another model or with other settings is refused."""
     state = RunState.from_json(before, f"{url}/{MANIFEST}")
-    for what in ("model", "settings"):
-        theirs, ours = state.identity[what], identity[what]
-        if theirs != ours:
-            differences = ", ".join(
-                f"{name} {before!r:.80}, not {now!r:.80}" for name, before, now in _differing(theirs, ours)
-            )
+    for name, ours in identity.items():
+        if state.identity[name] != ours:
+            differences = ", ".join(_differences(state.identity[name], ours))
             raise InputError(
-                f"{url} must be a run of this model with these settings, it has the {what} with {differences}",
+                f"{url} must be a run of this model with these settings, it has the {name} with {differences}",
                 remedy="choose another folder",
             )
     if dict(state.versions) != dict(versions):
@@ -81,29 +63,26 @@ def known_state(
     return state
 
 
-def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Fields that differ, with both values; inner fields in place of those that hold them."""
-    for name in [*ours, *(name for name in theirs if name not in ours)]:
+def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
+    """The fields that differ, and the inner ones of nested fields, each with both values."""
+    for name in dict.fromkeys([*ours, *theirs]):
         before, now = theirs.get(name), ours.get(name)
         if isinstance(before, Mapping) and isinstance(now, Mapping):
-            yield from ((f"{name} {inner}", *both) for inner, *both in _differing(before, now))
+            yield from (f"{name} {difference}" for difference in _differences(before, now))
         elif before != now:
-            yield name, before, now
+            yield f"{name} {before!r:.80}, not {now!r:.80}"
 
 
 def taken_up(unfinished: RunState, complete: RunState, now: Sequence[Input]) -> RunState:
-    """The state to go on from: the unfinished one if all its open inputs are there unchanged, else the complete one.
-
-    A run that was given up then takes nothing from the complete one.
-    """
-    current = {one.key: one for one in now}
-    planned = [one for one in unfinished.inputs if not one.verified]
-    if all(one.key in current and current[one.key].looks_like(one) for one in planned):
+    """The state to continue from: the unfinished one if all its open inputs are there unchanged, else the complete one."""
+    current = {each.key: each for each in now}
+    planned = [each for each in unfinished.inputs if not each.verified]
+    if all(each.key in current and current[each.key].looks_like(each) for each in planned):
         return unfinished
-    scored = {one.key for one in complete.inputs}
-    for one in planned:
-        if one.key not in current and one.key not in scored:
-            _log_missing(one)
+    scored = {each.key for each in complete.inputs}
+    for each in planned:
+        if each.key not in current and each.key not in scored:
+            _log_missing(each)
     return complete
 
 
@@ -120,19 +99,19 @@ class Fate(Enum):
 
     STAYS = auto()
     GONE = auto()
-    """Its rows are final, and it is not among the inputs now."""
+    """Its rows are final, and it is no longer among the inputs."""
     MISSING = auto()
-    """It waits to be scored, and is not among the inputs now."""
+    """It waits to be scored, and is no longer among the inputs."""
     TOUCHED = auto()
-    """It has the bytes that were scored, and another time."""
+    """Its time has changed, but not its bytes."""
     CHANGED = auto()
-    """It has other bytes than those that were scored."""
+    """Its bytes have changed since they were scored."""
     REPLANNED = auto()
-    """None of its rows are final, and it may have changed: it is planned anew."""
+    """None of its rows are final, and it may have changed: it is planned again."""
 
 
 def _fate(known: Input, current: Input | None, options: Mapping[str, Any]) -> Fate:
-    """Fate of an input by its present state, which is None where it is not among the inputs."""
+    """Fate of an input by its present state, None if it is no longer among the inputs."""
     if current is None:
         return Fate.GONE if known.verified else Fate.MISSING
     never_read = bool(known.unreadable) and not known.sha256
@@ -157,64 +136,51 @@ def compare(
 ) -> Comparison:
     """Find new inputs, and those that cannot stay.
 
-    Inputs of a complete run stay. With `rescore_changed`, changed ones leave with their parts and come again after all
-    others; inputs that could not be opened before and can be now are new. Inputs of an open run may change: then all of
-    them are planned anew, since none of their rows are final. New inputs come in the `order` in which they were planned
-    before, so that finished parts keep their numbers.
+    Inputs of a complete run stay. With `rescore_changed`, changed inputs leave with their parts and come again after all
+    others. Inputs that could not be opened before and can be opened now are new. If inputs of an open run have changed, all
+    its open inputs are planned again, since none of their rows are final. New inputs come in the `order` in which they were
+    planned before, so that finished parts keep their numbers.
 
     Raises
     ------
     InputError
         Inputs of a complete run were changed.
     """
-    places = {current.key: i for i, current in enumerate(now)}
-    current = [now[places[known.key]] if known.key in places else None for known in state.inputs]
-    fates = [_fate(known, at, options) for known, at in zip(state.inputs, current, strict=True)]
-    for known, fate in zip(state.inputs, fates, strict=True):
+    current = {each.key: each for each in now}
+    fates = {known.key: _fate(known, current.get(known.key), options) for known in state.inputs}
+    inputs = []
+    for known in state.inputs:
+        fate = fates[known.key]
         if fate is Fate.MISSING:
             _log_missing(known)
-    _log_gone(fates.count(Fate.GONE))
-    reopened = {i for i, fate in enumerate(fates) if fate is Fate.REPLANNED}
-    if changed := {i for i, fate in enumerate(fates) if fate is Fate.CHANGED}:
-        _report_changed([state.inputs[i] for i in sorted(changed)], rescore=rescore_changed)
-        reopened |= _sharing_parts(state, changed, places.keys())
-    inputs = [
-        replace(known, size=at.size, modified=at.modified)
-        if at is not None and fate is Fate.TOUCHED
-        else known
-        for known, at, fate in zip(state.inputs, current, fates, strict=True)
-    ]
-    for i in reopened:
-        inputs[i] = replace(inputs[i], verified=False)
+        elif fate is Fate.TOUCHED:
+            known = replace(known, size=current[known.key].size, modified=current[known.key].modified)
+        elif fate is Fate.REPLANNED:
+            known = replace(known, verified=False)
+        inputs.append(known)
+    if n_gone := [*fates.values()].count(Fate.GONE):
+        are = "is not among the inputs now: its" if n_gone == 1 else "are not among the inputs now: their"
+        logger.info("%s scored before %s rows stay", number_of(n_gone, "input"), are)
+    if changed := {i for i, known in enumerate(inputs) if fates[known.key] is Fate.CHANGED}:
+        _report_changed([inputs[i].label for i in sorted(changed)], rescore=rescore_changed)
+        for i in _sharing_parts(state, changed, current):
+            inputs[i] = replace(inputs[i], verified=False)
     stays = replace(state, inputs=tuple(inputs))
-    if reopened or Fate.MISSING in fates:
+    if changed or not {Fate.REPLANNED, Fate.MISSING}.isdisjoint(fates.values()):
         stays = _without_open(stays)
-    scored = {known.key for known in stays.inputs}
-    planned_before = [places[known.key] for known in (*inputs, *order) if known.key in places]
+    positions = {each.key: i for i, each in enumerate(now)}
+    planned_before = [positions[known.key] for known in (*inputs, *order) if known.key in positions]
     following = dict.fromkeys([*planned_before, *range(len(now))])
+    scored = {known.key for known in stays.inputs}
     return Comparison(stays, tuple(i for i in following if now[i].key not in scored))
 
 
-def _log_gone(n: int) -> None:
-    if n:
-        logger.info(
-            "%s scored before %s not among the inputs now: %s rows stay",
-            number_of(n, "input"),
-            "is" if n == 1 else "are",
-            "its" if n == 1 else "their",
-        )
-
-
-def _sharing_parts(state: RunState, changed: set[int], there: Collection[tuple[str, int | None]]) -> set[int]:
-    """The changed inputs, and those that have rows in a part with one of them.
-
-    Raises
-    ------
-    InputError
-        One of them is not there.
-    """
+def _sharing_parts(
+    state: RunState, changed: set[int], current: Mapping[tuple[str, int | None], Input]
+) -> set[int]:
+    """The changed inputs, and those with rows in a part of one of them; refused if one of these is gone."""
     together = changed.union(*(part.inputs for part in state.parts if part.inputs & changed))
-    if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in there]:
+    if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in current]:
         raise InputError(
             "that share a part with one that changed must be there to be scored again, "
             f"{number_of(len(missing), 'of them is', 'of them are')} not: {first_few(missing, SHOWN)}",
@@ -225,32 +191,22 @@ def _sharing_parts(state: RunState, changed: set[int], there: Collection[tuple[s
 
 
 def _without_open(state: RunState) -> RunState:
-    """Without the inputs that are not verified, and their parts."""
+    """The state without the inputs that are not verified, and without their parts."""
     staying = [i for i, known in enumerate(state.inputs) if known.verified]
-    places = {old: new for new, old in enumerate(staying)}
-    parts = tuple(
-        Part(
-            part.number,
-            part.first_row,
-            tuple(ScoringUnit(places[piece.input], piece.rows, piece.range) for piece in part.pieces),
-        )
-        for part in state.parts
-        if part.inputs <= places.keys()
-    )
-    return replace(state, inputs=tuple(state.inputs[i] for i in staying), parts=parts, complete=False)
+    positions = {old: new for new, old in enumerate(staying)}
+    parts = []
+    for part in state.parts:
+        if part.inputs <= positions.keys():
+            pieces = (ScoringUnit(positions[piece.input], piece.rows, piece.range) for piece in part.pieces)
+            parts.append(Part(part.number, part.first_row, tuple(pieces)))
+    inputs = tuple(state.inputs[i] for i in staying)
+    return replace(state, inputs=inputs, parts=tuple(parts), complete=False)
 
 
-def _report_changed(inputs: Sequence[Input], *, rescore: bool) -> None:
-    """Warn of inputs that are scored again.
-
-    Raises
-    ------
-    InputError
-        They may not be.
-    """
-    labels = [one.label for one in inputs]
+def _report_changed(labels: Sequence[str], *, rescore: bool) -> None:
+    """Warn of changed inputs that are scored again, or refuse them."""
     shown = first_few(labels, SHOWN)
-    what = f"{number_of(len(inputs), 'input')} that {'was' if len(inputs) == 1 else 'were'} scored before"
+    what = number_of(len(labels), "input that was scored before", "inputs that were scored before")
     if not rescore:
         raise InputError(
             f"must stay as they were scored, {what} changed since: {shown}",
@@ -263,16 +219,16 @@ def _report_changed(inputs: Sequence[Input], *, rescore: bool) -> None:
     logger.warning(
         "%s changed since, and %s scored again: %s",
         what,
-        "is" if len(inputs) == 1 else "are",
+        "is" if len(labels) == 1 else "are",
         shown,
-        extra={"event": "changed_inputs", "count": len(inputs), "first": labels[:SHOWN]},
+        extra={"event": "changed_inputs", "count": len(labels), "first": labels[:SHOWN]},
     )
 
 
 def drop_changed(folder: RunFolder, state: RunState, options: Mapping[str, Any]) -> tuple[Input, ...]:
-    """Remove the parts of files that have changed since they were scanned; the files."""
+    """Remove the parts of files that have changed since they were scanned, and return the files."""
     different = [i for i in _open_files(state) if not _looks_same(state.inputs[i], options)]
-    _remove(folder, state, set(different))
+    _remove_parts(folder, state, set(different))
     return tuple(state.inputs[i] for i in different)
 
 
@@ -290,17 +246,15 @@ def verified(
     Raises
     ------
     InputChangedError
-        A file has not; its parts are removed.
+        A file has changed; its parts are removed.
     """
     files = _open_files(state)
     rows = [(state.inputs[i], options) for i in files]
-    different: set[int] = set()
-    for n, same in runner.stream(_is_same, rows, n=len(rows), stage="check"):
-        if not same:
-            different.add(files[n])
+    checks = runner.stream(_is_same, rows, n=len(rows), stage="check")
+    different = {files[n] for n, is_same in checks if not is_same}
     if different:
-        _remove(folder, state, different)
-        # content alone may differ, where somebody has set the time back: they are read anew the next time
+        _remove_parts(folder, state, different)
+        # size and time may be the same where somebody has set the time back: the next run must read the files again
         inputs = [replace(x, modified="") if i in different else x for i, x in enumerate(state.inputs)]
         folder.write_unfinished(replace(state, inputs=tuple(inputs)), counting)
         raise changed(state.inputs[min(different)])
@@ -322,25 +276,15 @@ def forget_damaged(
     current: Sequence[Input],
     job: Job,
 ) -> None:
-    """Read all finished parts again, and mark those as open that are not what was written.
+    """Read all finished parts of a state again, and reopen those that are not what was written.
 
-    Parameters
-    ----------
-    runner : Runner
-    folder : RunFolder
-    state : RunState
-        State with the parts that stay.
-    before : mapping
-        Manifest in the folder.
-    current : sequence of Input
-        The inputs as they are now.
-    job : Job
+    `before` is the manifest in the folder, and `current` has the inputs as they are now.
 
     Raises
     ------
     InputError
-        Such a part cannot be scored again, since an input of it is gone or was changed, or nothing can be written. All stays
-        as it is.
+        A damaged part cannot be scored again, since one of its inputs is gone or was changed, or nothing can be written. All
+        parts stay as they are.
     """
     hashes = {entry["part"]: entry.get("sha256") for entry in before["parts"]}  # None in an open run
     finished, damaged = [], []
@@ -356,13 +300,12 @@ def forget_damaged(
         (folder.part_file(part.number), folder.ids_file(part.number), output_format, sha256)
         for part, sha256 in finished
     ]
-    for i, whole in runner.stream(_is_whole, rows, n=len(rows), stage="verify"):
-        if not whole:
-            damaged.append(finished[i][0])
+    checks = runner.stream(_is_whole, rows, n=len(rows), stage="verify")
+    damaged += [finished[i][0] for i, is_whole in checks if not is_whole]
     damaged.sort(key=lambda part: part.number)
     names = [folder.part_name(part.number) for part in damaged]
     needed = {i: name for part, name in zip(damaged, names, strict=True) for i in part.inputs}
-    keys = {one.key for one in current}
+    keys = {each.key for each in current}
     for i in sorted(needed):
         scored = state.inputs[i]
         if not (_is_same(scored, job.options) if scored.partition is None else scored.key in keys):
@@ -379,7 +322,7 @@ def forget_damaged(
         outcome = "all are what was written" if finished else "none was finished"
         logger.info("%s read again: %s", number_of(len(finished), "part"), outcome)
         return
-    subject = "1 part is" if len(damaged) == 1 else f"{len(damaged):,} parts are"
+    subject = number_of(len(damaged), "part is", "parts are")
     job.check_writable(f"{subject} not what was written: {first_few(names, SHOWN)}")
     logger.warning(
         "%s not what was written, damaged or lost, and %s scored again: %s",
@@ -393,13 +336,13 @@ def forget_damaged(
 
 
 def _is_whole(file: Location, ids: Location, output_format: str, sha256: str) -> bool:
-    """Tell whether the rows of a part, and the hashes of their identifiers, are what was written."""
+    """True if the rows of a part, and the hashes of their identifiers, are what was written."""
     try:
         fs, path = file.file_system()
         with fs.open(path, "rb") as stream:
             if sha256_of(stream) != sha256:
                 return False
-        expected = np.sort(hashes_of(name.encode() for name in rows_of_ids(file, output_format)))
+        expected = np.sort(hashes_of(name.encode() for name in identifiers_in(file, output_format)))
         fs, path = ids.file_system()
         return bytes(fs.cat_file(path)) == expected.astype("<u8").tobytes()
     except FileNotFoundError:
@@ -420,8 +363,8 @@ def _open_files(state: RunState) -> list[int]:
     ]
 
 
-def _remove(folder: RunFolder, state: RunState, different: set[int]) -> None:
-    """Remove the parts that have rows of these inputs."""
+def _remove_parts(folder: RunFolder, state: RunState, different: set[int]) -> None:
+    """Remove the parts with rows of these inputs."""
     for part in state.parts:
         if part.inputs & different:
             folder.remove_part(part.number)
@@ -435,9 +378,7 @@ def _looks_same(scored: Input, options: Mapping[str, Any]) -> bool:
 
 
 def _is_same(scored: Input, options: Mapping[str, Any]) -> bool:
-    if not _looks_same(scored, options):
-        return False
     try:
-        return content_sha256(scored.file(options)) == scored.sha256
+        return _looks_same(scored, options) and content_sha256(scored.file(options)) == scored.sha256
     except InputError:
         return False

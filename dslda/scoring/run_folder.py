@@ -1,4 +1,4 @@
-"""The folder of a run: its parts, a note on each, and the manifest that says which belong together."""
+"""The folder of a run: its parts, a note on each, and the manifest that says which parts belong to the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from dslda.exceptions import DsldaError, FormatError, OutputExistsError
 from dslda.scoring.scoring_units import Input, ScoringUnit
-from dslda.scoring.tables import ENDINGS
+from dslda.scoring.tables import OUTPUT_FORMATS
 from dslda.storage.errors import reaching
 from dslda.storage.location import Location
 from dslda.storage.lock import UNLOCKED, Lock
@@ -27,36 +27,32 @@ ENCODING_TYPE = "dslda-scores"
 ENCODING_VERSION = "1"
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished.json"
-"""State of an open run beside the manifest of a complete one, whose rows count until the next is complete."""
+"""State of an open run beside the manifest of a complete one, whose rows count until the next run is complete."""
 
 PARTS = "parts"
 ANOTHER_FOLDER = "choose another folder"
 
-PART_FILE = re.compile(r"part-\d{6,}\.(parquet|csv|jsonl)")
+ENDINGS = "|".join(re.escape(writer.ending) for writer in OUTPUT_FORMATS.values())
+PART_FILE = re.compile(rf"part-\d{{6,}}({ENDINGS})")
 PART_NOTE = re.compile(r"\d{6,}\.(json|ids)")
 TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}\.(partial|probe)")
-"""Files that are being written, and probes of whether the folder can be written to."""
+"""Files that are being written, and probes for the right to write."""
+FOLDERS = (("", PART_FILE), (f"{PARTS}/", PART_NOTE))
+"""Folders of a run, with the names of its files there."""
 
 
 class Part(msgspec.Struct, frozen=True, rename={"number": "part"}):
-    """A unit of work: pieces of inputs whose rows become one file.
-
-    Attributes
-    ----------
-    number : int
-        Of the part; never given to another one.
-    first_row : int
-        Records before it.
-    pieces : tuple of ScoringUnit
-    """
+    """A unit of work: pieces of inputs whose rows become one file."""
 
     number: Count
+    """Never given to another part."""
     first_row: Count
+    """Number of records before the part."""
     pieces: tuple[ScoringUnit, ...]
 
     @property
     def rows(self) -> int:
-        """Records in it."""
+        """Number of records."""
         return sum(piece.rows for piece in self.pieces)
 
     @property
@@ -66,50 +62,35 @@ class Part(msgspec.Struct, frozen=True, rename={"number": "part"}):
 
     def to_json(self) -> dict[str, Any]:
         """The fields as a JSON object."""
-        return {
-            "part": self.number,
-            "first_row": self.first_row,
-            "pieces": msgspec.to_builtins(list(self.pieces)),
-        }
+        pieces = msgspec.to_builtins(list(self.pieces))
+        return {"part": self.number, "first_row": self.first_row, "pieces": pieces}
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """State of a run in its manifest, from which the next one goes on.
-
-    Attributes
-    ----------
-    identity : mapping
-        Model and settings, which may not change from one run on a folder to the next.
-    versions : mapping
-        Versions of the programs that scored last.
-    inputs : tuple of Input
-    parts : tuple of Part
-        In their order.
-    next_part, next_row : int
-        Numbers of the first part and record to come.
-    complete : bool
-        All parts are done, and the manifest has what was counted.
-    """
+    """State of a run in its manifest, from which the next run continues."""
 
     identity: Mapping[str, Any]
+    """Model and settings, which all runs on a folder share."""
     versions: Mapping[str, str]
+    """Versions of the programs that scored last."""
     inputs: tuple[Input, ...] = ()
     parts: tuple[Part, ...] = ()
     next_part: int = 0
     next_row: int = 0
     complete: bool = False
+    """All parts are done, and the manifest has all counts."""
 
     @property
     def following(self) -> tuple[int, int]:
-        """Numbers of the next part and record, after all that the folder has ever held."""
+        """Numbers of the next part and record, after all that the folder ever held."""
         return (
             max([self.next_part, *(part.number + 1 for part in self.parts)]),
             max([self.next_row, *(part.first_row + part.rows for part in self.parts)]),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest of an open run, or the state beside the manifest of a complete one."""
+        """The fields that an open run writes."""
         return {
             "encoding-type": ENCODING_TYPE,
             "encoding-version": ENCODING_VERSION,
@@ -124,26 +105,19 @@ class RunState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], place: str) -> RunState:
-        """The reverse of :meth:`to_json`; counts of a complete run are passed over.
+        """The state that :meth:`to_json` wrote; the counts of a complete run are ignored.
 
         Raises
         ------
         FormatError
             A field is missing or not valid.
         """
-        stored = decode(data, _StoredState, place=place, remedy=ANOTHER_FOLDER)
-        return cls(
-            identity={"model": stored.model, "settings": stored.settings},
-            versions=stored.versions,
-            inputs=stored.inputs,
-            parts=stored.parts,
-            next_part=stored.next_part,
-            next_row=stored.next_row,
-            complete=stored.status == "complete",
-        )
+        fields = vars(decode(data, _StoredState, place=place, remedy=ANOTHER_FOLDER))
+        identity = {name: fields.pop(name) for name in ("model", "settings")}
+        return cls(identity, complete=fields.pop("status") == "complete", **fields)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _StoredState:
     """Fields of a manifest that make a state."""
 
@@ -162,31 +136,23 @@ class _StoredState:
 
 
 class RunFolder:
-    """Reads and writes the files of a run; every file is replaced as a whole.
-
-    Parameters
-    ----------
-    location : Location
-    output_format : {"parquet", "csv", "jsonl"}
-    lock : Lock
-        On the folder, asked before anything in it is replaced or removed.
-    """
+    """Reads and writes the files of a run; every file is replaced as a whole, and only while `lock` is not lost."""
 
     def __init__(self, location: Location, output_format: str, lock: Lock = UNLOCKED) -> None:
         self.location = location
         self._lock = lock
-        self._ending = ENDINGS[output_format]
-
-    def part_file(self, number: int) -> Location:
-        """The file of the rows of a part."""
-        return self.location.child(self.part_name(number))
+        self._ending = OUTPUT_FORMATS[output_format].ending
 
     def part_name(self, number: int) -> str:
-        """Its name in the folder."""
+        """Name of the file with the rows of a part."""
         return f"part-{number:06d}{self._ending}"
 
+    def part_file(self, number: int) -> Location:
+        """The file with the rows of a part."""
+        return self.location.child(self.part_name(number))
+
     def ids_file(self, number: int) -> Location:
-        """The file of the hashes of the identifiers of a part."""
+        """The file with the hashes of the identifiers of a part."""
         return self.location.child(_ids(number))
 
     def read_manifest(self) -> dict[str, Any] | None:
@@ -195,14 +161,14 @@ class RunFolder:
         Raises
         ------
         OutputExistsError
-            Something else is there.
+            The folder is not empty and holds no run.
         FormatError
             The manifest is damaged, edited, or of another version.
         """
         raw = self._read(MANIFEST)
         path = f"{self.location.url}/{MANIFEST}"
         if raw is None:
-            if others := [name for name in self._names("") if not name.startswith(".")]:
+            if others := [name for name in self._entries("") if not name.startswith(".")]:
                 raise OutputExistsError(
                     f"{self.location.url} is there and is no run of dslda score ({others[0]} is in it, and no {MANIFEST}), "
                     "so nothing is written there",
@@ -232,7 +198,7 @@ class RunFolder:
         return data
 
     def complete_manifest(self) -> dict[str, Any] | None:
-        """The manifest of a complete run; None where there is none that can be read."""
+        """The manifest of a complete run; None where the folder has none, or it cannot be read."""
         with contextlib.suppress(DsldaError, OSError):
             manifest = self.read_manifest()
             if manifest is not None and manifest.get("status") == "complete":
@@ -240,25 +206,21 @@ class RunFolder:
         return None
 
     def check_kinds(self) -> None:
-        """Refuse a folder where a file of the run must be, and a file where its folder must be.
-
-        Raises
-        ------
-        FormatError
-        """
-        for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
+        """Refuse a folder in place of a file of the run, and a file in place of its folder."""
+        for folder, pattern in FOLDERS:
             for name, kind in self._entries(folder).items():
-                if not folder and name == PARTS:
-                    is_right, must, is_now = kind != "file", "a folder", "a file"
-                else:
-                    is_ours = ours.fullmatch(name) or (not folder and name == UNFINISHED)
-                    is_right = kind != "directory" or not is_ours
+                path = f"{folder}{name}"
+                is_ours = pattern.fullmatch(name) or path == UNFINISHED
+                if path == PARTS and kind == "file":
+                    must, is_now = "a folder", "a file"
+                elif is_ours and kind == "directory":
                     must, is_now = "a file", "a folder"
-                if not is_right:
-                    raise FormatError(
-                        f"{self.location.url}/{folder}{name} must be {must} of the run, it is {is_now}",
-                        remedy=("move that away, and the missing rows are scored again", ANOTHER_FOLDER),
-                    )
+                else:
+                    continue
+                raise FormatError(
+                    f"{self.location.url}/{path} must be {must} of the run, it is {is_now}",
+                    remedy=("move that away, and the missing rows are scored again", ANOTHER_FOLDER),
+                )
 
     def write_manifest(self, data: Mapping[str, Any]) -> None:
         """Replace the manifest, with its checksum."""
@@ -267,8 +229,8 @@ class RunFolder:
     def read_unfinished(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
         """State of an open run beside the manifest of a complete one; None where there is none.
 
-        A state that is damaged, or follows another manifest than this one, counts for none: a run that was killed just
-        after it was complete leaves such a one, and the manifest and the inputs hold all that is in it.
+        A state that is damaged or follows another manifest is ignored: a run that was killed just after it was complete
+        leaves such a state, and the manifest and the inputs hold everything in it.
         """
         if manifest.get("status") != "complete":
             return None
@@ -278,12 +240,8 @@ class RunFolder:
     def write_unfinished(self, state: RunState, counting: Mapping[str, Any] | None) -> None:
         """Write the state of an open run.
 
-        Parameters
-        ----------
-        state : RunState
-        counting : mapping or None
-            Manifest of a complete run, which stays; None where there is none, or where rows of it are lost. Then the
-            manifest says that nothing counts.
+        The manifest `counting` of a complete run stays. With None, since there is none or it has lost rows, the manifest
+        then says that nothing counts.
         """
         if counting is None:
             self.write_manifest(state.to_json())
@@ -292,25 +250,29 @@ class RunFolder:
             self._write_checked(UNFINISHED, state.to_json() | {"follows": counting[MANIFEST_CHECKSUM]})
 
     def tidy(self, parts: Sequence[int]) -> None:
-        """Remove all but these parts of a complete run, after an open one that was completed or given up."""
+        """Remove all parts except those of a complete run, after an open run that was completed or given up."""
         if self.size(self.location.child(UNFINISHED)) is not None:
             self.clear(parts)
-            self._remove(UNFINISHED)  # at last: while it is there, other files may be left too
+            self._remove(UNFINISHED)  # last: while it is there, other files may be left too
 
     def read_note(self, part: Part, key: str) -> dict[str, Any] | None:
-        """The note of a finished part; None where it is open, or its files or its key are others."""
+        """The note of a finished part; None where the part is open, or has other files or another key."""
         note = self._read_checked(_note(part.number))
         is_of_part = note is not None and note.get("key") == key and self.has_files(part.number, note)
         return note if is_of_part else None
 
     def has_files(self, number: int, done: Mapping[str, Any]) -> bool:
-        """Tell whether the files of a part are there, with the sizes that they had when it was finished."""
+        """True if the files of a part are there, with the sizes that they had when it was finished."""
         sizes = [self.size(file) for file in (self.part_file(number), self.ids_file(number))]
         has_note = self.size(self.location.child(_note(number))) is not None
         return has_note and sizes == [done.get("bytes"), 8 * done.get("rows", -1)]
 
+    def has_all_files(self, parts: Sequence[Mapping[str, Any]]) -> bool:
+        """True if the files of all these parts of a manifest are there."""
+        return all(self.has_files(entry["part"], entry) for entry in parts)
+
     def write_note(self, part: Part, note: Mapping[str, Any]) -> None:
-        """Write the note of a finished part, with a checksum."""
+        """Write the note of a finished part, with its checksum."""
         self._write_checked(_note(part.number), note, indent=None)
 
     def size(self, file: Location) -> int | None:
@@ -333,17 +295,17 @@ class RunFolder:
     def clear(self, parts: Sequence[int]) -> None:
         """Remove temporary files of killed runs, and parts whose numbers are not among these."""
         staying = {name for n in parts for name in (self.part_name(n), _note(n), _ids(n))}
-        for folder, ours in (("", PART_FILE), (f"{PARTS}/", PART_NOTE)):
+        for folder, pattern in FOLDERS:
             for name, kind in self._entries(folder).items():
                 is_temporary = kind != "directory" and TEMPORARY.fullmatch(name)
-                if is_temporary or (ours.fullmatch(name) and f"{folder}{name}" not in staying):
+                if is_temporary or (pattern.fullmatch(name) and f"{folder}{name}" not in staying):
                     self._remove(f"{folder}{name}")
 
     def clear_unfinished(self) -> None:
         """Remove files that workers were writing when they ended; object stores have none."""
         if self.location.local:
-            for folder in ("", f"{PARTS}/"):
-                for name in filter(TEMPORARY.fullmatch, self._names(folder)):
+            for folder, _ in FOLDERS:
+                for name in filter(TEMPORARY.fullmatch, self._entries(folder)):
                     with contextlib.suppress(OSError):  # the failure that ended the run matters more
                         self._remove(f"{folder}{name}")
 
@@ -352,7 +314,7 @@ class RunFolder:
         self._remove(_note(number))
 
     def remove_part(self, number: int) -> None:
-        """Remove a part, its note first: a removal that is cut short then leaves no part that seems finished."""
+        """Remove a part, its note first: a removal that is cut short must not leave a part that seems finished."""
         for name in (_note(number), _ids(number), self.part_name(number)):
             self._remove(name)
 
@@ -363,11 +325,8 @@ class RunFolder:
                 with contextlib.suppress(OSError):
                     os.rmdir(folder)
 
-    def _names(self, folder: str) -> list[str]:
-        return list(self._entries(folder))
-
     def _entries(self, folder: str) -> dict[str, str]:
-        """Names in a folder with their kind: "file", "directory", or another word of the file system."""
+        """Names in a folder with their kind: "file", "directory", or another kind of the file system."""
         fs, root = self.location.file_system()
         path = f"{root}/{folder}".rstrip("/")
         if not self.location.local:
@@ -396,7 +355,7 @@ class RunFolder:
             ) from None
 
     def _read_checked(self, name: str) -> dict[str, Any] | None:
-        """Content of a file of :meth:`_write_checked`; None where it is damaged, since sums over it would be wrong."""
+        """Content that :meth:`_write_checked` wrote; None where it is missing or damaged."""
         try:
             data = parse_json(self._read(name) or b"")
         except ValueError:
@@ -416,10 +375,8 @@ class RunFolder:
 
 
 def _note(number: int) -> str:
-    """Name of the note of a part."""
     return f"{PARTS}/{number:06d}.json"
 
 
 def _ids(number: int) -> str:
-    """Name of the file of hashes of its identifiers."""
     return f"{PARTS}/{number:06d}.ids"

@@ -1,11 +1,11 @@
-"""Parts of a run: new files are read once, for their hashes and records, and cut where the files alone decide."""
+"""Plan of a run: new files are read once, for their hashes and records, and cut in places that depend only on the files."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from dslda.cluster.runner import Runner
 from dslda.exceptions import InputError
@@ -20,17 +20,17 @@ from dslda.inputs.files import (
     whole_files,
 )
 from dslda.inputs.formats import FilePiece
-from dslda.inputs.streams import InputFile
 from dslda.scoring.run_folder import Part, RunState
 from dslda.scoring.scoring_units import Input, ScoringUnit, changed, content_sha256, reason_of, state_of
 from dslda.storage.typed_json import json_sha256
-from dslda.wording import first_few
+from dslda.wording import first_few, number_of
 
-__all__ = ["Scanned", "log_unreadable", "part_key", "plan_files", "plan_partitions", "scan", "state_now"]
+__all__ = ["SHOWN", "Scanned", "log_unreadable", "part_key", "plan_files", "plan_partitions", "scan"]
 
 logger = logging.getLogger("dslda.score")
 
 SHOWN = 5
+"""Names in a message."""
 
 T = TypeVar("T")
 
@@ -44,9 +44,9 @@ def plan_files(
     skip: bool,
     n_terms: int = 0,
 ) -> RunState:
-    """Read new files once, and cut them into parts that follow those there.
+    """Read new files once, and append their parts to the plan.
 
-    Large files are cut, and small ones put together, to about the same bytes of text. The cuts depend on the files alone.
+    Large files are cut, and small ones put together, to about the same bytes of text.
 
     Raises
     ------
@@ -71,26 +71,25 @@ def plan_files(
 
 
 def _report_same(inputs: Sequence[Input], n_known: int) -> None:
-    """Warn of new files with the bytes of another one, such as a renamed one: their rows are there twice."""
-    first: dict[str, str] = {}
-    same: list[tuple[str, str]] = []
-    for i, one in enumerate(inputs):
-        if not one.rows:
-            continue
-        other = first.setdefault(one.sha256, one.label)
-        if i >= n_known and other != one.label:
-            same.append((one.label, other))
-    if same:
+    """Warn of new files with the bytes of another file, such as a renamed one: their rows are there twice."""
+    labels: dict[str, str] = {}
+    pairs: list[str] = []
+    for i, file in enumerate(inputs):
+        if file.rows:
+            other = labels.setdefault(file.sha256, file.label)
+            if i >= n_known and other != file.label:
+                pairs.append(f"{file.label} that of {other}")
+    if pairs:
         logger.warning(
             "%s the content of another, so the rows are there twice: %s",
-            "1 input has" if len(same) == 1 else f"{len(same):,} inputs have",
-            first_few([f"{path} that of {other}" for path, other in same], SHOWN),
-            extra={"event": "same_content", "count": len(same)},
+            number_of(len(pairs), "input has", "inputs have"),
+            first_few(pairs, SHOWN),
+            extra={"event": "same_content", "count": len(pairs)},
         )
 
 
 def log_unreadable(path: str, reason: str) -> None:
-    """Warn of a file that is left out, all of it or from some point on."""
+    """Warn of a file that is left out, wholly or from some point on."""
     logger.warning(
         "%s cannot be scored, or not to its end: %s",
         path,
@@ -102,7 +101,7 @@ def log_unreadable(path: str, reason: str) -> None:
 def plan_partitions(state: RunState, partitions: Sequence[Input]) -> RunState:
     """Make a part of each partition that has documents."""
     first = len(state.inputs)
-    groups = [(ScoringUnit(first + i, one.rows, {}),) for i, one in enumerate(partitions) if one.rows]
+    groups = [(ScoringUnit(first + i, each.rows),) for i, each in enumerate(partitions) if each.rows]
     return _with_parts(replace(state, inputs=(*state.inputs, *partitions)), groups)
 
 
@@ -117,7 +116,7 @@ def _with_parts(state: RunState, groups: Sequence[tuple[ScoringUnit, ...]]) -> R
 
 
 def part_key(part: Part, inputs: Sequence[Input], identity: Mapping[str, Any]) -> str:
-    """Hash of all that decides the rows of a part: two with the same key have the same rows."""
+    """Hash of everything that the rows of a part depend on: parts with the same key have the same rows."""
     pieces = [
         [inputs[p.input].sha256, inputs[p.input].name, inputs[p.input].partition, p.rows, dict(p.range)]
         for p in part.pieces
@@ -125,80 +124,33 @@ def part_key(part: Part, inputs: Sequence[Input], identity: Mapping[str, Any]) -
     return json_sha256([part.first_row, pieces, identity])
 
 
-def state_now(file: InputFile, name: str, *, skip: bool) -> Input:
-    """The present state of a file, unread."""
-    try:
-        size, modified = state_of(file)
-    except InputError:
-        if not skip:
-            raise
-        return Input(file.url, name)
-    return Input(file.url, name, None, size, modified)
-
-
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """A file that was read once: its state and its cuts.
-
-    Attributes
-    ----------
-    input : Input
-    pieces : tuple of (mapping, int, int)
-        Range, records and approximate bytes of text of each piece.
-    """
+class Scanned(NamedTuple):
+    """A file that was read once, with the range, the records and the approximate bytes of text of each piece."""
 
     input: Input
     pieces: tuple[tuple[Mapping[str, Any], int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A large file that is cut and not yet read to its end.
+class Cut(NamedTuple):
+    """A large file that is cut and not yet read to its end, with the approximate bytes of text of the whole and the pieces.
 
-    Attributes
-    ----------
-    source : FilePiece
-        The whole file.
-    cost : int
-        Its approximate bytes of text.
-    size : int
-    modified : str
-        As :func:`state_of` gives both, before it was cut.
-    pieces : tuple of (FilePiece, int)
-        Pieces with their bytes of text.
+    `size` and `modified` are from before the cut.
     """
 
     source: FilePiece
     cost: int
     size: int
     modified: str
-    pieces: tuple[tuple[FilePiece, int], ...]
-
-    def scanned(self, sha256: str, counts: Iterable[int]) -> Scanned:
-        """The file with its hash and the records of each piece.
-
-        Raises
-        ------
-        InputChangedError
-            The file was changed since it was cut.
-        """
-        pieces = tuple(
-            (piece.range(), n, n_bytes) for n, (piece, n_bytes) in zip(counts, self.pieces, strict=True)
-        )
-        n_records = sum(n for _, n, _ in pieces)
-        scanned = Input(self.source.file.url, "", None, self.size, self.modified, sha256, n_records)
-        if state_of(self.source.file) != (self.size, self.modified):
-            raise changed(scanned)
-        return Scanned(scanned, pieces)
+    pieces: list[tuple[FilePiece, int]]
 
 
 def scan(
     runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip: bool, n_terms: int = 0
 ) -> list[Scanned]:
-    """Read files once, small ones together.
+    """Read files once, small ones together; those in the result have the order of the files.
 
-    The hash of a large file and the records of each of its pieces are tasks of their own: in one task, all other workers
-    would wait for the one that reads the only large file.
+    The hash of a large file and the records of each of its pieces are tasks of their own, so that all workers share the
+    reading of a single large file.
 
     Parameters
     ----------
@@ -207,22 +159,17 @@ def scan(
     skip : bool
         Leave a file that cannot be read to its end in one piece, and score its readable part.
 
-    Returns
-    -------
-    list of Scanned
-        In the order of the files.
-
     Raises
     ------
     InputError
         A file cannot be read.
     InputChangedError
-        One changes while it is read.
+        A file changes while it is read.
     """
     sized = [((source, cost), cost) for source, cost in whole_files(files, n_terms=n_terms)]
     groups = group_sources(sized, target)
-    files_of_groups = _values(runner, scan_group, [(group, fields, target, skip) for group in groups])
-    results = [file for group in files_of_groups for file in group]
+    scanned_groups = _values(runner, scan_group, [(group, fields, target, skip) for group in groups])
+    results = [file for group in scanned_groups for file in group]
     counted = iter(_counted(runner, [file for file in results if isinstance(file, Cut)], skip=skip))
     return [next(counted) if isinstance(file, Cut) else file for file in results]
 
@@ -230,13 +177,21 @@ def scan(
 def scan_group(
     sources: Sequence[tuple[FilePiece, int]], fields: Fields, target: int, skip: bool
 ) -> list[Scanned | Cut]:
-    """Read small files, and cut large ones, which are read only as far as that needs."""
-    return [
-        _cut(source, cost, fields, target, skip)
-        if needs_cutting(source, cost, target)
-        else scan_whole(source, cost, skip)
-        for source, cost in sources
-    ]
+    """Read small files, and cut large ones, which are read only as far as the cuts need."""
+    results: list[Scanned | Cut] = []
+    for source, cost in sources:
+        if needs_cutting(source, cost, target):
+            try:
+                size, modified = state_of(source.file)
+                pieces = cut_file(source, fields, target)
+            except InputError:
+                if not skip:
+                    raise
+            else:
+                results.append(Cut(source, cost, size, modified, pieces))
+                continue
+        results.append(scan_whole(source, cost, skip))
+    return results
 
 
 def scan_whole(source: FilePiece, cost: int, skip: bool) -> Scanned:
@@ -262,39 +217,31 @@ def scan_whole(source: FilePiece, cost: int, skip: bool) -> Scanned:
     return Scanned(scanned, (({}, n, cost),))
 
 
-def _cut(source: FilePiece, cost: int, fields: Fields, target: int, skip: bool) -> Scanned | Cut:
-    try:
-        size, modified = state_of(source.file)
-        pieces = cut_file(source, fields, target)
-    except InputError:
-        if not skip:
-            raise
-        return scan_whole(source, cost, skip)
-    return Cut(source, cost, size, modified, tuple(pieces))
-
-
 def _counted(runner: Runner, large: Sequence[Cut], *, skip: bool) -> list[Scanned]:
-    """Large files with their hashes, and the records of their pieces."""
+    """Large files with their hashes and the records of their pieces; unreadable ones are read again in one piece."""
     # hashes first: each takes as long as its whole file
     tasks: list[tuple[FilePiece, bool, bool]] = [(cut.source, True, skip) for cut in large]
     tasks += [(piece, False, skip) for cut in large for piece, _ in cut.pieces]
     figures: list[Any] = _values(runner, hash_or_count, tasks)
     hashes, counts = figures[: len(large)], iter(figures[len(large) :])
-    whole: dict[int, tuple[FilePiece, int, bool]] = {}
-    scanned: dict[int, Scanned] = {}
-    for i, (cut, sha256) in enumerate(zip(large, hashes, strict=True)):
-        numbers = [next(counts) for _ in cut.pieces]
-        if isinstance(sha256, str) and None not in numbers:
-            scanned[i] = cut.scanned(sha256, numbers)
-        else:
-            whole[i] = (cut.source, cut.cost, skip)
-    again = _values(runner, scan_whole, list(whole.values()))
-    scanned |= zip(whole, again, strict=True)
-    return [scanned[i] for i in range(len(large))]
+    scanned: list[Scanned | None] = []
+    for cut, sha256 in zip(large, hashes, strict=True):
+        pieces = tuple((piece.range(), next(counts), n_bytes) for piece, n_bytes in cut.pieces)
+        if sha256 is None or any(n is None for _, n, _ in pieces):
+            scanned.append(None)
+            continue
+        n_records = sum(n for _, n, _ in pieces)
+        file = Input(cut.source.file.url, "", None, cut.size, cut.modified, sha256, n_records)
+        if state_of(cut.source.file) != (cut.size, cut.modified):
+            raise changed(file)
+        scanned.append(Scanned(file, pieces))
+    unread = [(cut.source, cut.cost, skip) for cut, file in zip(large, scanned, strict=True) if file is None]
+    again = iter(_values(runner, scan_whole, unread))
+    return [next(again) if file is None else file for file in scanned]
 
 
 def hash_or_count(source: FilePiece, hashing: bool, skip: bool) -> str | int | None:
-    """The hash of the file, or the number of records of the piece; with `skip` None where it cannot be read."""
+    """The hash of a file, or the number of records of a piece; None where it cannot be read and `skip` is True."""
     try:
         return content_sha256(source.file) if hashing else _records(source)
     except InputError:
@@ -304,13 +251,13 @@ def hash_or_count(source: FilePiece, hashing: bool, skip: bool) -> str | int | N
 
 
 def _values(runner: Runner, function: Callable[..., T], rows: Sequence[tuple[Any, ...]]) -> list[T]:
-    """The function's values in the order of the rows."""
+    """Values of the function in the order of the rows."""
     values = dict(runner.stream(function, rows, n=len(rows), stage="scan"))
     return [values[i] for i in range(len(rows))]
 
 
 def _records(source: FilePiece, *, skip: bool = False) -> int:
-    """Number of records of a piece, also of those with an error; with `skip`, up to where the piece cannot be read."""
+    """Number of records of a piece, wrong ones included; with `skip`, up to the place where it cannot be read."""
     n = 0
     try:
         for _ in source.raw_records():

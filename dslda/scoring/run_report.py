@@ -1,22 +1,27 @@
-"""The manifest of a complete run, and its log."""
+"""Reports of a run: the manifest when it is complete, its log, and metrics for Prometheus' textfile collector."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslda.exceptions import InputError
 from dslda.model import Model
 from dslda.prediction.predict import FLAG_MEANING
-from dslda.scoring.drift import drift_figures, drift_report
 from dslda.scoring.run_folder import Part, RunFolder, RunState
 from dslda.scoring.run_plan import log_unreadable, part_key
 from dslda.scoring.scoring_units import Input
-from dslda.scoring.tally import RunTally, find_duplicates
+from dslda.scoring.tally import Tally, drift_figures, drift_report, find_duplicates
+from dslda.storage.location import Location, check_not_in_store
+from dslda.storage.output import check_writable, is_among, writing
 from dslda.wording import first_few, number_of
 
 __all__ = [
+    "MetricsFile",
     "final_manifest",
     "log_all_unreadable",
     "log_complete",
@@ -28,24 +33,43 @@ __all__ = [
 
 logger = logging.getLogger("dslda.score")
 
+PREFIX = "dslda_score"
+FIRST_LINE = b"# HELP dslda_"
+"""Beginning of every file of metrics."""
+
+LAST_SUCCESS = "last_success_timestamp_seconds"
+
+HELP = {
+    "success": "1 if the last run was complete, 0 if it failed.",
+    LAST_SUCCESS: "When a run was complete last.",
+    "seconds": "Seconds that the last run took.",
+    "new_parts": "Parts that the last run has scored.",
+    "rows": "Rows of the complete run in the folder.",
+    "skipped_rows": "Records that were left out.",
+    "unreadable_inputs": "Inputs that could not be scored, or not to their end.",
+    "duplicate_ids": "Rows whose identifier another row has.",
+    "flagged_rows": "Rows with a flag.",
+    "oov_share": "Share of the tokens that the model does not know.",
+    "training_oov_share": "Share of the tokens of the corpus trained on that the vocabulary does not have.",
+    "new_share": "Share of the tokens that are neither in the vocabulary nor left out of it as too frequent.",
+    "training_new_share": "The same share of the corpus trained on.",
+    "prediction_mean": "Mean prediction.",
+    "prediction_psi": "Population stability index of the predictions against training.",
+    "largest_topic_psi": "Largest population stability index of a topic against training.",
+}
+
 
 def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str, Any]:
-    """Add up all parts, in their order.
-
-    Raises
-    ------
-    InputError
-        Nothing could be scored, all was skipped.
-    """
-    tally = RunTally(model.n_topics, model.record.reference)
-    for one in state.inputs:
-        if one.unreadable:
-            tally.lose(one.label, one.unreadable, 0)  # its records were never counted
+    """Add up all parts, in their order; a run that skipped all records is refused."""
+    tally = Tally(model.n_topics, model.record.reference)
+    for each in state.inputs:
+        if each.unreadable:
+            tally.lose(each.label, each.unreadable, 0)  # its records were never counted
     parts = []
     for part in state.parts:
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
         assert note is not None
-        tally.add(note)
+        tally.add_note(note)
         file = folder.part_name(part.number)
         done = {"file": file, "rows": note["rows"], "bytes": note["bytes"], "sha256": note["sha256"]}
         parts.append(part.to_json() | done)
@@ -58,9 +82,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         )
     files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
-    duplicates = find_duplicates(files, output_format, tally.n_rows)
-    of_texts = all(one.partition is None for one in state.inputs)
-    drift = drift_report(tally, model.record, of_texts=of_texts)
+    of_texts = all(each.partition is None for each in state.inputs)
     return state.to_json() | {
         "parts": parts,
         "rows_in": sum(part.rows for part in state.parts),
@@ -70,20 +92,20 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         "tokens": tally.tokens,
         "known_tokens": tally.known_tokens,
         "oov_share": tally.oov_share,
-        "duplicate_ids": {"count": duplicates.count, "first": list(duplicates.first)},
+        "duplicate_ids": find_duplicates(files, output_format, tally.n_rows),
         "predictions": {
             "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
             "mean": tally.mean_prediction,
             "training_mean": None if model.classes is not None else model.response_summary.mean,
             "classes": dict(sorted(tally.classes.items())),
         },
-        "drift": drift,
+        "drift": drift_report(tally, model.record, of_texts=of_texts),
         "new_words": {"words": tally.new_words(), "error": tally.words.error},
     }
 
 
 def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
-    """Warn of inputs that could not be read, or not to their end."""
+    """Warn of inputs that could not be read to their end."""
     unreadable = manifest["skipped"]["unreadable_inputs"]
     if unreadable:
         logger.warning(
@@ -98,7 +120,7 @@ def log_lost(names: Sequence[str]) -> None:
     """Warn of parts of a complete run whose files are gone or damaged."""
     logger.warning(
         "%s lost or cut, and %s scored again: %s",
-        "1 part of a complete run was" if len(names) == 1 else f"{len(names):,} parts of a complete run were",
+        number_of(len(names), "part of a complete run was", "parts of a complete run were"),
         "is" if len(names) == 1 else "are",
         first_few(names, 3),
         extra={"event": "lost_parts", "count": len(names), "first": names[:3]},
@@ -117,16 +139,13 @@ def log_part(part: Part, note: Mapping[str, Any]) -> None:
 
 
 def what_is_left(n_parts: int, dropped: Sequence[Input]) -> str:
-    """Note on what the same command will do; nobody knows yet how many parts a changed input becomes."""
+    """Note on what the same command will do; the number of parts of a changed input is not known yet."""
     if dropped:
         return (
             "no part with rows of a changed input is kept, and the same command reads that again from its start: "
-            f"{first_few([one.label for one in dropped], 3)}"
+            f"{first_few([each.label for each in dropped], 3)}"
         )
-    return (
-        f"the same command goes on with the {number_of(n_parts, 'part')} that "
-        f"{'is' if n_parts == 1 else 'are'} left"
-    )
+    return f"the same command goes on with the {number_of(n_parts, 'part that is', 'parts that are')} left"
 
 
 def log_run(manifest: Mapping[str, Any]) -> None:
@@ -142,18 +161,15 @@ def log_run(manifest: Mapping[str, Any]) -> None:
         logger.warning(
             "%s skipped",
             number_of(skipped["count"], "record"),
-            extra={"event": "skipped_in_all"} | {"count": skipped["count"]},
+            extra={"event": "skipped_in_all", "count": skipped["count"]},
         )
     log_all_unreadable(manifest)
     repeated = manifest["duplicate_ids"]
     if repeated["count"]:
-        named = ", ".join(f"{name!r:.60}" for name in repeated["first"][:3])
         logger.warning(
             "%s of another (the first: %s)",
-            "1 document has the identifier"
-            if repeated["count"] == 1
-            else f"{repeated['count']:,} documents have the identifiers",
-            named,
+            number_of(repeated["count"], "document has the identifier", "documents have the identifiers"),
+            ", ".join(f"{name!r:.60}" for name in repeated["first"][:3]),
             extra={"event": "duplicate_ids"} | repeated,
         )
     if manifest["drift"]:
@@ -161,7 +177,7 @@ def log_run(manifest: Mapping[str, Any]) -> None:
 
 
 def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
-    """Log the last event of a run, also of one with nothing to do: programs wait for it."""
+    """Log the last event of a run, also where there was nothing to do: programs wait for it."""
     logger.info(
         "complete: %s of %s%s",
         number_of(manifest["rows_out"], "row"),
@@ -181,18 +197,17 @@ def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
 def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
     limit = drift["new_share_warned_above"]
     if limit is not None and drift["new_share"] > limit:
-        named = ", ".join(f"{each['word']!r:.60}" for each in new_words["words"][:5])
         logger.warning(
             "%.1f%% of the tokens are neither in the vocabulary nor left out of it as too frequent; in the corpus trained on "
             "it was %.1f%%; the most frequent: %s",
             100 * drift["new_share"],
             100 * drift["training_new_share"],
-            named,
+            ", ".join(f"{each['word']!r:.60}" for each in new_words["words"][:5]),
             extra={"event": "drift", "of": "words"}
             | {name: drift[name] for name in ("new_share", "training_new_share")},
         )
     of_training = drift["reference"] == "trained on"
-    # against the documents trained on everything new is far off, and nobody heeds an alarm that always rings
+    # compared with the documents trained on everything new is far off, and nobody heeds an alarm that always rings
     level = logging.INFO if of_training else logging.WARNING
     caution = (
         "; an overfitted model shows this for everything new: train with 250 documents or more held out to know better"
@@ -214,9 +229,127 @@ def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
         logger.log(
             level,
             "%s moved far from the documents %s: %s%s",
-            "1 topic has" if len(moved) == 1 else f"{len(moved)} topics have",
+            number_of(len(moved), "topic has", "topics have"),
             drift["reference"],
             first_few([f"topic {each['topic']} ({each['psi']:.2f})" for each in moved], 5),
             caution,
             extra={"event": "drift", "of": "topics", "topics": [each["topic"] for each in moved]},
         )
+
+
+class MetricsFile:
+    """Metrics file that is replaced at the end of a run, whether the run failed or not.
+
+    Parameters
+    ----------
+    path : str or path
+        By custom with the ending ``.prom``, in the folder that node_exporter reads.
+    run : str
+        Folder of the run, the label of all metrics.
+    inputs : sequence of path, glob, URL or corpus
+        Inputs of the run.
+
+    Raises
+    ------
+    InputError
+        prometheus_client is not installed; or the file cannot be written, is of another program, is an input, or lies in a
+        folder of inputs, a model or a corpus.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], run: str, inputs: Sequence[Any]) -> None:
+        try:
+            import prometheus_client  # noqa: F401 - refuse a missing extra before the work
+        except ImportError:
+            raise InputError(
+                "needs prometheus_client, which is not installed",
+                parameter="metrics",
+                remedy="install it with pip install 'dslda[metrics]'",
+            ) from None
+        self._location = Location.of(path)
+        folder = os.path.dirname(self._location.url)
+        wanted = None
+        if not self._location.local or os.path.isdir(self._location.url) or not os.path.isdir(folder):
+            wanted = "a local file in a folder that is there"
+        elif f"{folder}/".startswith(f"{run}/"):
+            wanted = "a file outside of the folder of the run"
+        if wanted is not None:
+            raise InputError(f"must name {wanted}, got {os.fspath(path)!r:.80}", parameter="metrics")
+        _check_ours(self._location.url)
+        _check_no_input(self._location.url, inputs)
+        check_not_in_store(self._location)
+        check_writable(self._location)
+        self._run = run.encode(errors="replace").decode()
+        self._began = time.time()
+
+    def write(self, manifest: Mapping[str, Any] | None, n_new_parts: int, *, failed: bool = False) -> None:
+        """Replace the file; the time of the last success survives a run that has `failed`.
+
+        `manifest` is that of the complete run in the folder now, or None.
+        """
+        from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+        now = time.time()
+        values: dict[str, float | None] = {
+            "success": not failed,
+            "seconds": now - self._began,
+            "new_parts": n_new_parts,
+            LAST_SUCCESS: self._last_success() if failed else now,
+        }
+        flags: Mapping[str, int] = {}
+        if manifest is not None:
+            values |= {
+                "rows": manifest["rows_out"],
+                "skipped_rows": manifest["skipped"]["count"],
+                "unreadable_inputs": len(manifest["skipped"]["unreadable_inputs"]),
+                "duplicate_ids": manifest["duplicate_ids"]["count"],
+                **drift_figures(manifest),
+            }
+            flags = manifest["flags"]
+        registry = CollectorRegistry()
+        for name, text in HELP.items():
+            if name == "flagged_rows" and flags:
+                gauge = Gauge(f"{PREFIX}_{name}", text, ["run", "flag"], registry=registry)
+                for flag, count in flags.items():
+                    gauge.labels(self._run, flag).set(count)
+            elif (value := values.get(name)) is not None:
+                Gauge(f"{PREFIX}_{name}", text, ["run"], registry=registry).labels(self._run).set(value)
+        with writing(self._location.url):
+            write_to_textfile(self._location.url, registry)
+
+    def _last_success(self) -> float | None:
+        from prometheus_client.parser import text_fd_to_metric_families
+
+        with contextlib.suppress(OSError, ValueError), open(self._location.url, encoding="utf-8") as stream:
+            for metric in text_fd_to_metric_families(stream):
+                if metric.name == f"{PREFIX}_{LAST_SUCCESS}":
+                    return metric.samples[0].value
+        return None
+
+
+def _check_ours(path: str) -> None:
+    """Refuse to replace a file of another program; an empty file holds nothing to lose."""
+    if not os.path.lexists(path):
+        return
+    if os.path.isfile(path):
+        with contextlib.suppress(OSError), open(path, "rb") as stream:
+            if stream.read(len(FIRST_LINE)) in (b"", FIRST_LINE):
+                return
+    raise InputError(
+        f"must name a file of metrics that dslda has written, or one that is not there, got {path}, which is something else",
+        parameter="metrics",
+        remedy="choose another path",
+    )
+
+
+def _check_no_input(path: str, inputs: Sequence[Any]) -> None:
+    """Refuse a file that this run or the next would score."""
+    places = [
+        os.fspath(each).removeprefix("file://") for each in inputs if isinstance(each, (str, os.PathLike))
+    ]
+    for place in filter(None, places):
+        if "://" not in place and is_among(path, place):
+            raise InputError(
+                f"must name a file that is no input and in no folder of inputs, got {path}, which is in {place}",
+                parameter="metrics",
+                remedy="choose another path",
+            )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,15 +15,11 @@ from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster, worker_per_core
 from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.exceptions import DsldaError, EngineError, InputError
-from dslda.inputs.files import InputFiles, check_first_records, listed
+from dslda.inputs.files import check_first_records, listed
 from dslda.model import Model
-from dslda.prediction.columns import check_columns
-from dslda.prediction.record_counting import corpus_alignment
-from dslda.scoring.job import Job, checked_topics, is_skip
+from dslda.scoring.job import Job
 from dslda.scoring.part import CorpusPart, FilePart, score_part
-from dslda.scoring.prometheus import MetricsFile
 from dslda.scoring.resumption import (
-    Comparison,
     compare,
     drop_changed,
     forget_damaged,
@@ -34,6 +30,7 @@ from dslda.scoring.resumption import (
 from dslda.scoring.run_folder import MANIFEST, Part, RunFolder, RunState
 from dslda.scoring.run_plan import part_key, plan_files, plan_partitions
 from dslda.scoring.run_report import (
+    MetricsFile,
     final_manifest,
     log_all_unreadable,
     log_complete,
@@ -42,7 +39,7 @@ from dslda.scoring.run_report import (
     log_run,
     what_is_left,
 )
-from dslda.scoring.scoring_units import Input, source_of
+from dslda.scoring.scoring_units import source_of
 from dslda.scoring.tables import OutputFormat, Topics
 from dslda.storage.location import Location, is_in_memory
 from dslda.storage.lock import UNLOCKED, Lock, only_writer
@@ -59,7 +56,7 @@ __all__ = ["ScoringRun", "score"]
 logger = logging.getLogger("dslda.score")
 
 IN_PROCESS_BYTES = 64 << 20
-"""Up to this much text is scored in this process, since starting workers takes some seconds."""
+"""Most text that is scored in this process, since starting workers takes some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +66,11 @@ class ScoringRun:
     Attributes
     ----------
     path : str
-        The folder.
+        Folder of the run.
     n_new_parts : int
         Parts that were scored now; 0 where there was nothing to do.
     manifest : mapping
-        As docs/scoring.md describes it.
+        Manifest, as docs/scoring.md describes it.
     """
 
     path: str
@@ -104,11 +101,11 @@ def score(
     progress: Progress | None = None,
     tell: Callable[[ScoringRun], None] | None = None,
 ) -> ScoringRun:
-    """Score documents and write one row for each, in their order, into a folder.
+    """Score documents, and write a row for each into a folder, in their order.
 
-    The work is cut into parts, which become one file each; the manifest says which belong to the run. After a run that was
-    killed at any moment, the same call goes on where that stopped, and ends with the bytes of an undisturbed run. Called
-    again, it scores the new inputs and nothing twice. docs/scoring.md describes all of it.
+    The work is cut into parts of one file each; the manifest names the parts of the run. After a run that was killed at any
+    moment, the same call continues where that run stopped, and ends with the bytes of an undisturbed run. Called again after
+    a complete run, it scores only new inputs. docs/scoring.md describes all of it.
 
     Parameters
     ----------
@@ -119,34 +116,36 @@ def score(
     out : path or URL
         Folder of the run; workers must be able to write there.
     format : str
-        Of the input; "auto" goes by the files' names.
+        Format of the input; "auto" goes by the files' names.
     text, words, counts, id : str, optional
         Fields, as in :func:`~dslda.prediction.file_predictions.predict_files`.
     vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
-        Terms of files that hold positions of terms, and not words.
+        Terms of files that hold positions of terms instead of words.
     topics : int, "all" or "none"
         Topic proportions of each document: all, or the largest few with the numbers of their topics.
     output_format : {"parquet", "csv", "jsonl"}
     on_error : {"stop", "skip"}
-        Stop at a record that cannot be scored, naming it, with nothing final; or leave it out, and count it in the manifest.
+        Stop at a record that cannot be scored, with an error that names it and nothing final; or leave it out, and count it
+        in the manifest.
     rescore_changed : bool
         Score inputs again that have changed since they were scored. Their rows follow all others.
     verify : bool
-        Read all finished parts again, also where nothing is new, and score damaged ones again.
+        Read all finished parts again, even if nothing is new, and score damaged parts again.
     realign : bool
         Match the terms of a corpus by name where its vocabulary is not the model's.
     metrics : path, optional
-        File for Prometheus' textfile collector, replaced at the end; refused where it is anything but such a file. Needs the
-        extra `metrics`.
+        File for Prometheus' textfile collector, replaced at the end; any other existing file is refused. Needs the extra
+        `metrics`.
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
         Cluster to work on. By default the work runs in this process up to 64 MB of text, or where inputs or `out` are in its
-        memory (``memory://``); beyond that on one worker process per core, started and closed here.
+        memory (``memory://``); otherwise on one worker process per core, started and closed here.
     progress : callable, optional
-        Called with a stage ("verify", "scan", "score", "check"), tasks done and tasks in all.
+        Called with the stage ("verify", "scan", "score", "check"), the tasks done, and all tasks.
     tell : callable, optional
-        Called with the run when all is written, before logs and metrics say that it is complete; if it raises, they do not.
+        Called with the run when everything is written, before logs and metrics say that it is complete; if the call raises,
+        they do not.
 
     Returns
     -------
@@ -155,18 +154,18 @@ def score(
     Raises
     ------
     InputError
-        An input cannot be used, naming file and line; is, as `out` may be, in the memory of this process, and workers are
-        not; was changed since it was scored; or the folder is a run of another model or of other settings,
-        or nothing can be written there and something must be. Finished parts stay; where the folder had a complete run, that
-        counts until the next one is complete, else the manifest says that nothing does.
+        An input cannot be used (the error names file and line), or was changed since it was scored; an input or `out` is in
+        the memory of this process, where workers cannot reach it; the folder is a run of another model or other settings;
+        or something must be scored and nothing can be written. Finished parts stay; a complete run in the folder counts
+        until the next run is complete, otherwise the manifest says that nothing counts.
     InputChangedError
-        An input was changed while it was scored; the same call goes on when nothing writes to it any more.
+        An input was changed while it was scored; repeat the call when nothing writes to it any more.
     VocabularyMismatchError
         A corpus is counted over another vocabulary.
     OutputExistsError
-        `out` is there and is no run.
+        `out` exists and is no run.
     OutputError
-        It cannot be written, or another run is writing it.
+        `out` cannot be written, or another run is writing it.
     """
     check_client(client)
     if hasattr(inputs, "__array__") or isinstance(inputs, Mapping):
@@ -176,46 +175,39 @@ def score(
             remedy=("write it to a file", "use Model.predict for documents in memory"),
         )
     inputs = listed(inputs)
-    reported = (
-        None if metrics is None else MetricsFile(metrics, Location.of(out, storage_options).url, inputs)
-    )
+    location = Location.of(out, storage_options)
+    metrics_file = None if metrics is None else MetricsFile(metrics, location.url, inputs)
     try:
         job = Job.of(
             model,
             inputs,
-            out,
+            location,
             format=format,
-            named={"text": text, "words": words, "counts": counts, "id": id},
+            fields={"text": text, "words": words, "counts": counts, "id": id},
             vocabulary=vocabulary,
-            topics=checked_topics(topics),
+            topics=topics,
             output_format=output_format,
-            skip=is_skip(on_error),
+            on_error=on_error,
             realign=realign,
             options=dict(storage_options or {}),
         )
         check_reach(job.paths, client)
         # a folder that cannot be written to may need nothing
-        locked = (
-            only_writer(job.location, inside=True)
-            if job.refusal is None
-            else contextlib.nullcontext(UNLOCKED)
-        )
+        locked = only_writer(location, inside=True) if job.refusal is None else nullcontext(UNLOCKED)
         with locked as lock:
-            done = _run(job, lock, client, progress, rescore_changed=rescore_changed, verify=verify)
+            run = _run(job, lock, client, progress, rescore_changed=rescore_changed, verify=verify)
         if tell is not None:
-            tell(done)
+            tell(run)
     except BaseException:
-        if reported is not None:
-            with contextlib.suppress(DsldaError):  # the first failure matters more
-                folder = RunFolder(
-                    Location.of(out, storage_options), "parquet"
-                )  # any format: only the manifest is read
-                reported.write(folder.complete_manifest(), 0, failed=True)
+        if metrics_file is not None:
+            with suppress(DsldaError):  # the first failure matters more
+                complete = RunFolder(location, "parquet").complete_manifest()  # the same in any format
+                metrics_file.write(complete, 0, failed=True)
         raise
-    if reported is not None:
-        reported.write(done.manifest, done.n_new_parts)
-    log_complete(done.manifest, done.n_new_parts)
-    return done
+    if metrics_file is not None:
+        metrics_file.write(run.manifest, run.n_new_parts)
+    log_complete(run.manifest, run.n_new_parts)
+    return run
 
 
 def _run(
@@ -233,18 +225,38 @@ def _run(
         folder.check_kinds()
     versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
-        compared, now, files = _compared(job, folder, before, versions, rescore_changed=rescore_changed)
-        with contextlib.ExitStack() as stack:
+        unfinished = None if before is None else folder.read_unfinished(before)
+        state = RunState(job.identity, versions)
+        if before is not None:
+            state = known_state(unfinished or before, job.identity, versions, job.location.url)
+        now, files = job.inputs_now()
+        order = state.inputs
+        if before is not None and unfinished is not None:
+            state = taken_up(state, RunState.from_json(before, f"{job.location.url}/{MANIFEST}"), now)
+        state, new = compare(state, now, rescore_changed=rescore_changed, options=job.options, order=order)
+        with ExitStack() as stack:
             # started at its first use: where nothing is new, not at all
             runner = cache(lambda: stack.enter_context(_runner(job, client, progress)))
             if verify and before is not None:
-                forget_damaged(runner(), folder, compared.state, before, now, job)
-            if before is not None and _is_complete(folder, before, compared):
-                return _nothing_new(job, folder, before, compared.state)
-            _check_writable(job, compared)
-            state = compared.state
-            if compared.new:
-                state = _planned(runner(), job, state, now, files, compared.new)
+                forget_damaged(runner(), folder, state, before, now, job)
+            if before is not None and state.complete and not new and folder.has_all_files(before["parts"]):
+                return _nothing_new(job, folder, before, state)
+            n_open = len(new) + sum(not known.verified for known in state.inputs)
+            job.check_writable(
+                f"{number_of(n_open, 'input')} must be scored"
+                if n_open
+                else "parts of the run must be scored again"
+            )
+            if new and files is None:
+                state = plan_partitions(state, [now[i] for i in new])
+            elif new and files is not None:
+                files = replace(
+                    files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new)
+                )
+                check_first_records(files, job.fields, tolerant=True, any_file=job.scorer.skip)
+                state = plan_files(
+                    runner(), state, files, job.fields, skip=job.scorer.skip, n_terms=job.n_terms
+                )
             state = replace(state, complete=False, versions=versions)
             # `forget_damaged` has logged damaged parts
             state, n_new = _scored(runner(), job, folder, before, state, log_missing=not verify)
@@ -260,39 +272,6 @@ def _run(
     return ScoringRun(job.location.url, n_new, manifest)
 
 
-def _compared(
-    job: Job,
-    folder: RunFolder,
-    before: Mapping[str, Any] | None,
-    versions: Mapping[str, str],
-    *,
-    rescore_changed: bool,
-) -> tuple[Comparison, list[Input], InputFiles | None]:
-    """The comparison of the inputs with earlier runs, their present state, and their files where they are files."""
-    going_on = None if before is None else folder.read_unfinished(before)
-    state = RunState(job.identity, versions)
-    if before is not None:
-        state = known_state(going_on or before, job.identity, versions, job.location.url)
-    now, files = job.inputs_now()
-    order = state.inputs
-    if before is not None and going_on is not None:
-        state = taken_up(state, RunState.from_json(before, f"{job.location.url}/{MANIFEST}"), now)
-    compared = compare(state, now, rescore_changed=rescore_changed, options=job.options, order=order)
-    return compared, now, files
-
-
-def _is_complete(folder: RunFolder, before: Mapping[str, Any], compared: Comparison) -> bool:
-    """Tell whether all inputs are scored and all parts are there."""
-    return compared.state.complete and not compared.new and _all_there(folder, before["parts"])
-
-
-def _check_writable(job: Job, compared: Comparison) -> None:
-    n_open = len(compared.new) + sum(not known.verified for known in compared.state.inputs)
-    job.check_writable(
-        f"{number_of(n_open, 'input')} must be scored" if n_open else "parts of the run must be scored again"
-    )
-
-
 def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: RunState) -> ScoringRun:
     """The complete run, whose folder is tidied where it can be written to."""
     inputs = state.to_json()["inputs"]
@@ -306,22 +285,6 @@ def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: 
     return ScoringRun(job.location.url, 0, manifest)
 
 
-def _planned(
-    runner: Runner,
-    job: Job,
-    state: RunState,
-    now: Sequence[Input],
-    files: InputFiles | None,
-    new: Sequence[int],
-) -> RunState:
-    """The state with parts for new inputs."""
-    if files is None:
-        return plan_partitions(state, [now[i] for i in new])
-    chosen = replace(files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new))
-    check_first_records(chosen, job.fields, tolerant=True, any_file=job.scorer.skip)
-    return plan_files(runner, state, chosen, job.fields, skip=job.scorer.skip, n_terms=job.n_terms)
-
-
 def _scored(
     runner: Runner,
     job: Job,
@@ -331,39 +294,31 @@ def _scored(
     *,
     log_missing: bool,
 ) -> tuple[RunState, int]:
-    """Score the open parts; the state with all inputs verified, and the number of parts scored."""
+    """Score the open parts; return the state with all inputs verified, and the number of parts scored."""
     keys = {part.number: part_key(part, state.inputs, job.identity) for part in state.parts}
     todo = [part for part in state.parts if folder.read_note(part, keys[part.number]) is None]
-    counting = _counting(folder, before, state, todo, log_missing=log_missing)
     numbers = [part.number for part in state.parts]
-    if counting is not None:
-        numbers += [entry["part"] for entry in counting["parts"]]
+    counting = (
+        None  # the manifest of a complete run with all its rows, which count until the next run is complete
+    )
+    if before is not None and before["status"] == "complete":
+        open_numbers = {part.number for part in todo}
+        lost = [entry["file"] for entry in before["parts"] if entry["part"] in open_numbers]
+        if lost and log_missing:
+            log_lost(lost)
+        replaced = [entry for entry in before["parts"] if entry["part"] not in numbers]
+        if not lost and folder.has_all_files(replaced):
+            counting = before
+    of_run = numbers + ([] if counting is None else [entry["part"] for entry in counting["parts"]])
     # first of all, since it says which files of the folder belong to the run
     folder.write_unfinished(state, counting)
     folder.prepare()
-    folder.clear(numbers)
-    n_new = _score_parts(runner, job, folder, state, todo, keys, counting)
-    folder.clear(numbers)  # workers that died have left files
-    return verified(runner, folder, state, job.options, counting), n_new
-
-
-def _counting(
-    folder: RunFolder,
-    before: Mapping[str, Any] | None,
-    state: RunState,
-    todo: Sequence[Part],
-    *,
-    log_missing: bool,
-) -> Mapping[str, Any] | None:
-    """The manifest of a complete run with all its rows, which count until the next run is complete; else None."""
-    if before is None or before["status"] != "complete":
-        return None
-    staying, missing = ({part.number for part in parts} for parts in (state.parts, todo))
-    lost = [entry["file"] for entry in before["parts"] if entry["part"] in missing]
-    if lost and log_missing:
-        log_lost(lost)
-    replaced = [entry for entry in before["parts"] if entry["part"] not in staying]
-    return None if lost or not _all_there(folder, replaced) else before
+    folder.clear(of_run)
+    if todo:
+        status = "is not complete" if counting is None else "stays as it was complete before"
+        _score_parts(runner, job, folder, state, todo, keys, status)
+    folder.clear(of_run)  # workers that died have left files
+    return verified(runner, folder, state, job.options, counting), len(todo)
 
 
 def _score_parts(
@@ -373,28 +328,28 @@ def _score_parts(
     state: RunState,
     todo: Sequence[Part],
     keys: Mapping[int, str],
-    counting: Mapping[str, Any] | None,
-) -> int:
-    """Score the open parts; their number."""
-    if not todo:
-        return 0
+    status: str,
+) -> None:
+    """Score the open parts; after a failure an error says what becomes of the run, whose folder has this status."""
     if len(todo) < len(state.parts):
-        logger.info(
-            "%s of %s are done already",
-            f"{len(state.parts) - len(todo):,}",
-            number_of(len(state.parts), "part"),
-        )
+        n_all = number_of(len(state.parts), "part")
+        logger.info("%s of %s are done already", f"{len(state.parts) - len(todo):,}", n_all)
     scorer = runner.share(job.scorer)
-    tasks = _tasks(job, folder, state, todo)
     rows = (
-        (scorer, task, folder.part_file(part.number), folder.ids_file(part.number))
-        for part, task in zip(todo, tasks, strict=True)
+        (scorer, _task(job, state, part), folder.part_file(part.number), folder.ids_file(part.number))
+        for part in todo
     )
     n_done = 0
     try:
         for i, note in runner.stream(score_part, rows, n=len(todo), stage="score"):
             part = todo[i]
-            _check_seen(folder, part, note)
+            file = folder.part_file(part.number)
+            if folder.size(file) != note["bytes"]:
+                raise EngineError(
+                    f"all workers must write to the place that this process sees, got no {file.url} here that a worker "
+                    "has written",
+                    remedy="give a folder that all machines share, or a URL",
+                )
             folder.write_note(part, {"key": keys[part.number]} | note)
             n_done += 1
             log_part(part, note)
@@ -405,91 +360,62 @@ def _score_parts(
         raise
     except DsldaError as error:
         dropped = drop_changed(folder, state, job.options)
-        n_left = len(todo) - n_done
-        how = "is not complete" if counting is None else "stays as it was complete before"
-        error.add_note(f"{job.location.url} {how}; {what_is_left(n_left, dropped)}")
+        error.add_note(f"{job.location.url} {status}; {what_is_left(len(todo) - n_done, dropped)}")
         raise
-    return n_done
 
 
-def _tasks(
-    job: Job, folder: RunFolder, state: RunState, parts: Sequence[Part]
-) -> Iterator[FilePart | CorpusPart]:
-    """The work of each part, as workers get it."""
+def _task(job: Job, state: RunState, part: Part) -> FilePart | CorpusPart:
+    """The work of a part, as workers get it."""
     if job.files is not None:
-        for part in parts:
-            inputs = {piece.input: state.inputs[piece.input] for piece in part.pieces}
-            yield FilePart(
-                sources=tuple(
-                    source_of(
-                        inputs[p.input], p, format=job.files.format, n_terms=job.n_terms, options=job.options
-                    )
-                    for p in part.pieces
-                ),
-                rows=tuple(piece.rows for piece in part.pieces),
-                inputs=tuple(inputs.values()),
-                fields=job.fields,
-                first_row=part.first_row,
+        sources = tuple(
+            source_of(
+                state.inputs[piece.input],
+                piece,
+                format=job.files.format,
+                n_terms=job.n_terms,
                 options=job.options,
             )
-        return
-    corpora = {corpus.path: corpus for corpus in job.corpora}
-    alignments = {
-        path: corpus_alignment(corpus, job.model.record, realign=job.realign)
-        for path, corpus in corpora.items()
-    }
-    for part in parts:
-        (piece,) = part.pieces
-        found = state.inputs[piece.input]
-        if found.path not in corpora or found.partition is None:
-            raise InputError(
-                f"{found.label} must be among the inputs until it is scored, it is not",
-                remedy="name it again",
-            )
-        corpus = corpora[found.path]
-        columns = check_columns(corpus, job.model.record)
-        yield CorpusPart(corpus, found.partition, columns, alignments[found.path])
-
-
-def _check_seen(folder: RunFolder, part: Part, note: Mapping[str, Any]) -> None:
-    target = folder.part_file(part.number)
-    if folder.size(target) != note["bytes"]:
-        raise EngineError(
-            f"all workers must write to the place that this process sees, got no {target.url} here that a worker has written",
-            remedy="give a folder that all machines share, or a URL",
+            for piece in part.pieces
         )
+        return FilePart(
+            sources=sources,
+            rows=tuple(piece.rows for piece in part.pieces),
+            inputs=tuple(state.inputs[i] for i in dict.fromkeys(piece.input for piece in part.pieces)),
+            fields=job.fields,
+            first_row=part.first_row,
+            options=job.options,
+        )
+    (piece,) = part.pieces
+    scored = state.inputs[piece.input]
+    corpus = next((corpus for corpus in job.corpora if corpus.path == scored.path), None)
+    if corpus is None or scored.partition is None:
+        raise InputError(
+            f"{scored.label} must be among the inputs until it is scored, it is not", remedy="name it again"
+        )
+    return CorpusPart(corpus, scored.partition, job.columns[corpus.path], job.alignments[corpus.path])
 
 
-def _all_there(folder: RunFolder, parts: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell by their sizes whether the files of parts of a manifest are there."""
-    return all(folder.has_files(entry["part"], entry) for entry in parts)
-
-
-def _is_small(job: Job) -> bool:
-    """Tell whether scoring takes less time than starting workers."""
-    if job.files is not None:
-        return job.files.text_bytes <= IN_PROCESS_BYTES
-    return sum(8 * corpus.n_tokens for corpus in job.corpora) <= IN_PROCESS_BYTES
-
-
-@contextlib.contextmanager
+@contextmanager
 def _runner(job: Job, client: Client | ClientLater | None, progress: Progress | None) -> Iterator[Runner]:
     """Choose a runner, and cancel its work when anything fails."""
-    with contextlib.ExitStack() as stack:
-        if client is None and not _is_small(job) and not any(map(is_in_memory, job.paths)):
+    n_bytes = (
+        sum(8 * corpus.n_tokens for corpus in job.corpora) if job.files is None else job.files.text_bytes
+    )
+    with ExitStack() as stack:
+        if client is None and n_bytes > IN_PROCESS_BYTES and not any(map(is_in_memory, job.paths)):
             client = ClientLater(worker_per_core, here=True)
         if isinstance(client, ClientLater) and client.here:
             from dslda.variational.compiling import kernel_of
 
-            # compiled once into numba's cache, and not by each worker
+            # compile into numba's cache once, and not in each worker
             kernel_of(job.model.family, labelled=False)
         runner: Runner = SerialRunner(progress)
         if client is not None:
             from dslda.engine.dask.plugin import register
 
-            ours = stack.enter_context(cluster(client))
-            register(ours, job.model.family, labelled=False)
-            runner = DaskRunner(ours, progress)
+            connected = stack.enter_context(cluster(client))
+            register(connected, job.model.family, labelled=False)
+            runner = DaskRunner(connected, progress)
         try:
             yield runner
         except BaseException:

@@ -1,4 +1,4 @@
-"""Inputs of a run, files and partitions of corpora, with the state that shows whether they are still the same."""
+"""Inputs of a run: files and partitions of corpora, with the state that shows whether they have changed."""
 
 from __future__ import annotations
 
@@ -38,48 +38,32 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file or a partition of a corpus, as the manifest remembers it.
-
-    Attributes
-    ----------
-    path : str
-        URL of a file, path of a corpus.
-    name : str
-        What identifies the document of a text file.
-    partition : int or None
-        Of a corpus.
-    size : int or None
-        Bytes of a file.
-    modified : str
-        Time of the last change of a file, as its file system has it; "" without one.
-    sha256 : str
-        Hash of the bytes of a file, or of the checksums of the arrays that are read of a partition; "" before it was read.
-    rows : int
-        Records in it.
-    unreadable : str
-        Reason why nothing of it can be scored, with ``on_error="skip"``; else "".
-    verified : bool
-        It had not changed when all its rows were scored.
-    """
+    """A file or a partition of a corpus, as the manifest remembers it."""
 
     path: str
+    """URL of a file, path of a corpus."""
     name: str = ""
+    """Identifier of the document of a text file."""
     partition: Count | None = None
     size: Count | None = None
     modified: str = ""
+    """Time of the last change of a file, as its file system has it."""
     sha256: str = ""
+    """Hash of the bytes of a file, or of the checksums of the arrays that are read from a partition; "" before reading."""
     rows: Count = 0
     unreadable: str = ""
+    """Reason why no record can be scored, with ``on_error="skip"``."""
     verified: bool = False
+    """The input had not changed when all its rows were scored."""
 
     @property
     def key(self) -> tuple[str, int | None]:
-        """Identity of the input from one run to the next."""
+        """Identity of the input in all runs."""
         return self.path, self.partition
 
     @property
     def label(self) -> str:
-        """As messages name it."""
+        """Name of the input in messages."""
         path = self.path.removeprefix("file://")
         return path if self.partition is None else f"{path}, partition {self.partition}"
 
@@ -88,28 +72,20 @@ class Input:
         return InputFile(self.path, self.size or 0, options)
 
     def looks_like(self, other: Input) -> bool:
-        """Tell by size and time, or by the checksums of a partition, that it was not changed."""
+        """True if the size and time of a file, or the checksums of a partition, are the same."""
         if self.partition is not None:
             return self.sha256 == other.sha256
         return self.size == other.size and self.modified == other.modified
 
 
 class ScoringUnit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A range of an input whose rows are scored one after the other.
-
-    Attributes
-    ----------
-    input : int
-        Position of the input in the manifest.
-    rows : int
-        Records in it.
-    range : dict
-        Fields of the source that say where it begins and ends; empty for all of the input.
-    """
+    """A range of an input whose rows are scored one after the other."""
 
     input: Count
+    """Position of the input in the manifest."""
     rows: Count
     range: dict[str, Any] = {}
+    """Fields of the source for the beginning and end of the range; empty for the whole input."""
 
 
 def state_of(file: InputFile) -> tuple[int, str]:
@@ -118,7 +94,7 @@ def state_of(file: InputFile) -> tuple[int, str]:
     Raises
     ------
     InputError
-        It is not there, or its file system does not answer.
+        The file is not there, or its file system does not answer.
     """
     import fsspec
     from fsspec.implementations.local import LocalFileSystem
@@ -148,13 +124,7 @@ def sha256_of(stream: IO[bytes]) -> str:
 
 
 def content_sha256(file: InputFile) -> str:
-    """SHA-256 of the bytes of a file as stored.
-
-    Raises
-    ------
-    InputError
-        It cannot be read.
-    """
+    """SHA-256 of the stored bytes of a file; one that cannot be read is an `InputError`."""
     try:
         with file.open() as raw:
             return sha256_of(raw)
@@ -165,7 +135,7 @@ def content_sha256(file: InputFile) -> str:
 
 
 def opens(file: InputFile) -> bool:
-    """Tell whether a file can be opened and read from at present."""
+    """True if a file can be opened and read at present."""
     try:
         with file.open() as raw:
             raw.read(1)
@@ -175,17 +145,17 @@ def opens(file: InputFile) -> bool:
 
 
 def reason_of(error: InputError, place: str) -> str:
-    """An error of a record or file, without its `place`, and without advice on parameters, which are for all records."""
+    """The reason of an error of a record or file, without its `place` and without advice on parameters of the run."""
     bare = InputError(error.reason, parameter=error.parameter, remedy=error.remedy)
     reason = bare.in_words(lambda reference: None)
     if error.place in (None, place):
         return reason
-    # a record of several lines is wrong in one of the others
+    # a record of several lines may be wrong in another line than its first
     return f"{error.place.removeprefix(place.rpartition(', line ')[0] + ', ')}: {reason}"
 
 
 def changed(scanned: Input) -> InputChangedError:
-    """The error of a file that has changed since it was scanned."""
+    """Error for a file that has changed since it was scanned."""
     return InputChangedError(
         f"{scanned.label} must stay as it is while it is scored, it was changed meanwhile",
         remedy="nothing of it is kept: run again when nothing writes to it any more",
@@ -193,19 +163,13 @@ def changed(scanned: Input) -> InputChangedError:
 
 
 def check_unchanged(scanned: Input, options: Mapping[str, Any]) -> None:
-    """Compare size and time of a file with those that it had when it was scanned.
-
-    Raises
-    ------
-    InputChangedError
-        They are others.
-    """
-    if scanned.partition is None and state_of(scanned.file(options)) != (scanned.size, scanned.modified):
+    """Refuse a file whose size or time has changed since it was scanned."""
+    if state_of(scanned.file(options)) != (scanned.size, scanned.modified):
         raise changed(scanned)
 
 
 def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
-    """The partitions of a corpus, by the checksums of the arrays that are read."""
+    """The partitions of a corpus, with the checksums of the arrays that are read."""
     positions = [corpus.covariate_names.index(name) for name in covariates]
     read = ["doc_id", *(f"covariates/{position}" for position in positions)]
     return [
@@ -222,13 +186,7 @@ def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
 def source_of(
     scanned: Input, unit: ScoringUnit, *, format: str, n_terms: int, options: Mapping[str, Any]
 ) -> FilePiece:
-    """The piece of a file that a unit describes by its range.
-
-    Raises
-    ------
-    FormatError
-        The range is not valid: the manifest was edited.
-    """
+    """The piece of a file that a unit describes; a range that is not valid, in an edited manifest, is a `FormatError`."""
     limits: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in unit.range.items()}
     try:
         return FORMATS[format](scanned.file(options), id=scanned.name, n_terms=n_terms, **limits)

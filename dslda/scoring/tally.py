@@ -1,11 +1,10 @@
-"""Counts of the rows of a part, and of all parts together, whatever order they are scored in."""
+"""Counts of the rows of a part and of a run, duplicate identifiers, and the drift of documents from those trained on."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -13,14 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.levels import encodable
-from dslda.corpus.summary import oov_share
+from dslda.corpus.summary import new_share, oov_share
 from dslda.ingestion.counting import hashes_of
-from dslda.persistence.model_record import Reference
+from dslda.persistence.model_record import ModelRecord, Reference
 from dslda.prediction.predict import Predictions
-from dslda.scoring.tables import rows_of_ids
+from dslda.scoring.tables import identifiers_in
 from dslda.storage.location import Location
 
-__all__ = ["Duplicates", "FrequentWords", "RunTally", "Tally", "find_duplicates"]
+__all__ = [
+    "FrequentWords",
+    "Tally",
+    "drift_figures",
+    "drift_report",
+    "find_duplicates",
+    "stability_index",
+    "warned_above",
+]
 
 FIRST_SKIPPED = 10
 FIRST_SKIPPED_OF_RUN = 100
@@ -28,50 +35,59 @@ WORDS_OF_PART = 200
 WORDS_OF_RUN = 50
 
 CAPACITY = 20_000
-"""Words that are counted at a time, up to twice as many; some MB."""
+"""Half of the words that are counted at a time; some MB."""
 
 HASHES_AT_ONCE = 4_000_000
-"""Hashes of identifiers held at a time, 32 MB; those of more rows are read once for each such number."""
+"""Hashes of identifiers in memory at a time, 32 MB; with more rows all hashes are read once for each such number."""
 
 N_NAMED = 10
+
+STRONG = 0.25
+"""With many documents, an index above it is usually read as a large change."""
+
+NEW_STRONG = 0.1
+"""Rise of the share of new tokens, with many documents. Among like texts it was 0.01 to 0.04, among others 0.15 to 0.7."""
+NEW_SCATTER = 0.1
+"""Standard deviation of the share among like documents: it was 0.05 to 0.11."""
+NEW_FEW = 1.0
+"""Share of new tokens in like texts that a vocabulary of n documents leaves, times sqrt(n). With all words of 200 documents
+the share was 0.08 to 0.11, of 1,500 documents 0.02 to 0.04."""
 
 
 class FrequentWords:
     """Counts words, and forgets rare ones when there are too many: the algorithm of Misra and Gries, in batches.
 
-    When more than twice `capacity` words are held, the count of the one at rank `capacity` + 1 is taken off all counts, and
-    words without any left are forgotten. So a count is never too high, and too low by at most :attr:`error`, which is below
-    the words seen divided by `capacity`. What is counted is decided by the words and their order alone.
-
-    Parameters
-    ----------
-    capacity : int
+    With more than twice `capacity` words, the count of the word at rank `capacity` + 1 is subtracted from all counts, and
+    words whose count is used up are forgotten. So a count is never too high, and too low by at most :attr:`error`, which is
+    below the number of words counted divided by `capacity`. The counts depend only on the words and their order.
 
     Attributes
     ----------
     error : int
-        By how much a count can be too low; 0 while nothing was forgotten.
+        The most by which a count can be too low; 0 while nothing was forgotten.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
-        self.capacity = capacity
         self.error = 0
+        self._capacity = capacity
         self._counts: dict[str, int] = {}
 
     def add(self, word: str, count: int) -> None:
         """Count a word."""
         self._counts[word] = self._counts.get(word, 0) + count
-        if len(self._counts) > 2 * self.capacity:
-            self._forget()
+        if len(self._counts) > 2 * self._capacity:
+            less = sorted(self._counts.values(), reverse=True)[self._capacity]
+            self.error += less
+            self._counts = {word: count - less for word, count in self._counts.items() if count > less}
 
     def merge(self, words: Iterable[tuple[str, int]], error: int) -> None:
-        """Count the words of another, whose counts may be too low by `error`."""
+        """Add the words of another tally, whose counts may be too low by `error`."""
         self.error += error
         for word, count in words:
             self.add(word, count)
 
     def top(self, n: int) -> list[tuple[str, int]]:
-        """The `n` most frequent words with their counts; of equals the first by the alphabet."""
+        """The `n` most frequent words with their counts; equals in alphabetical order."""
         return sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))[:n]
 
     def rest(self, n: int) -> int:
@@ -79,114 +95,17 @@ class FrequentWords:
         following = self.top(n + 1)[n:]
         return following[0][1] if following else 0
 
-    def _forget(self) -> None:
-        less = sorted(self._counts.values(), reverse=True)[self.capacity]
-        self.error += less
-        self._counts = {word: count - less for word, count in self._counts.items() if count > less}
-
 
 class Tally:
-    """Counts of the rows of one part.
+    """Counts of the rows of a part, or of all parts of a run.
 
-    Parameters
-    ----------
-    n_topics : int
-    reference : Reference or None
-        The bins that predictions and topic proportions are counted in.
-
-    Attributes
-    ----------
-    words : FrequentWords
-        Words that the model does not know, but for those that ingestion left out as too frequent.
-    n_too_frequent : int
-        Tokens of the words that were too frequent.
+    `n_words` counts the documents with a known word. `words` are those that the model does not know, except those that
+    ingestion left out as too frequent, whose tokens are `n_too_frequent`. The bins for predictions and topic proportions are
+    those of the `reference`.
     """
 
     def __init__(self, n_topics: int, reference: Reference | None) -> None:
         self._reference = reference
-        self._n_rows = 0
-        self._flags: Counter[str] = Counter()
-        self._tokens = 0
-        self._known_tokens = 0
-        self._n_predictions = 0
-        self._prediction_sum = 0.0
-        self._classes: Counter[str] = Counter()
-        self._n_words = 0
-        self._topic_sums = np.zeros(n_topics)
-        self._bins = None if reference is None else reference.no_counts()
-        self._n_skipped = 0
-        self._skipped: list[dict[str, str]] = []
-        self._unreadable: list[dict[str, Any]] = []
-        self.words = FrequentWords()
-        self.n_too_frequent = 0
-
-    def add(self, scored: Predictions) -> None:
-        """Count documents."""
-        flags = np.array(scored.flag, dtype=object)
-        self._n_rows += len(flags)
-        self._flags.update(scored.flag)
-        self._tokens += int(scored.tokens.sum())
-        self._known_tokens += int(scored.known_tokens.sum())
-        if scored.prediction.dtype == object:
-            self._classes.update(name for name in scored.prediction.tolist() if name is not None)
-        else:
-            known = scored.prediction[~np.isnan(scored.prediction)]
-            self._n_predictions += len(known)
-            self._prediction_sum += float(known.sum())
-        # without a known word, predictions and topics are the model's and not the document's
-        rests_on_words = scored.known_tokens > 0
-        proportions = scored.topic_proportions[rests_on_words]
-        self._n_words += len(proportions)
-        self._topic_sums += proportions.sum(axis=0)
-        if self._reference is not None and self._bins is not None:
-            self._bins.add(self._reference, scored.prediction[rests_on_words], proportions)
-
-    def skip(self, place: str, reason: str) -> None:
-        """Count a record that was left out."""
-        self._n_skipped += 1
-        if len(self._skipped) < FIRST_SKIPPED:
-            self._skipped.append({"place": encodable(place), "reason": encodable(reason)})
-
-    def lose(self, path: str, reason: str, n_records: int) -> None:
-        """Remember a file that cannot be scored to its end, and the number of its records that are lost."""
-        self._n_skipped += n_records
-        lost = {"path": encodable(path), "reason": encodable(reason), "records": n_records}
-        self._unreadable.append(lost)
-
-    @property
-    def n_rows(self) -> int:
-        """Rows counted."""
-        return self._n_rows
-
-    def to_json(self) -> dict[str, Any]:
-        """All counts."""
-        return {
-            "rows": self._n_rows,
-            "skipped": {"count": self._n_skipped, "first": self._skipped},
-            "unreadable": self._unreadable,
-            "flags": dict(sorted(self._flags.items())),
-            "tokens": self._tokens,
-            "known_tokens": self._known_tokens,
-            "too_frequent_tokens": self.n_too_frequent,
-            "predictions": {
-                "count": self._n_predictions,
-                "sum": self._prediction_sum,
-                "classes": dict(sorted(self._classes.items())),
-            },
-            "topics": {"documents": self._n_words, "sums": self._topic_sums.tolist()},
-            "bins": None if self._bins is None else self._bins.to_json(),
-            "new_words": {
-                "words": [[encodable(word), count] for word, count in self.words.top(WORDS_OF_PART)],
-                "error": self.words.error + self.words.rest(WORDS_OF_PART),
-            },
-        }
-
-
-class RunTally:
-    """Counts of all parts, added up."""
-
-    def __init__(self, n_topics: int, reference: Reference | None) -> None:
-        self.n_parts = 0
         self.n_rows = 0
         self.flags: Counter[str] = Counter()
         self.classes: Counter[str] = Counter()
@@ -194,44 +113,94 @@ class RunTally:
         self.known_tokens = 0
         self.n_too_frequent = 0
         self.n_skipped = 0
-        self.skipped: list[Any] = []
+        self.skipped: list[dict[str, str]] = []
         self._unreadable: dict[str, dict[str, Any]] = {}
         self.n_predictions = 0
         self.words = FrequentWords()
         self.n_words = 0
         self.bins = None if reference is None else reference.no_counts()
-        self._sums: list[float] = []
+        # of the rows counted here, and of each note that was added
+        self._prediction_sums = [0.0]
         self._topic_sums = np.zeros(n_topics)
 
-    def add(self, part: Mapping[str, Any]) -> None:
-        """Add the counts of a part, as :meth:`Tally.to_json` gives them."""
-        self.n_parts += 1
-        self.n_rows += part["rows"]
-        self.flags.update(part["flags"])
-        self.tokens += part["tokens"]
-        self.known_tokens += part["known_tokens"]
-        # notes of earlier releases lack it
-        self.n_too_frequent += part.get("too_frequent_tokens", 0)
-        self.n_skipped += part["skipped"]["count"]
-        room = FIRST_SKIPPED_OF_RUN - len(self.skipped)
-        self.skipped += part["skipped"]["first"][:room]
-        for file in part["unreadable"]:
-            self.lose(file["path"], file["reason"], file.get("records", 0))  # older notes lack the number
-        self.n_predictions += part["predictions"]["count"]
-        self._sums.append(part["predictions"]["sum"])
-        self.classes.update(part["predictions"]["classes"])
-        self.n_words += part["topics"]["documents"]
-        self._topic_sums += np.array(part["topics"]["sums"])
-        if self.bins is not None and part["bins"] is not None:
-            self.bins.add_json(part["bins"])
-        self.words.merge(
-            ((word, count) for word, count in part["new_words"]["words"]), part["new_words"]["error"]
-        )
+    def add(self, scored: Predictions) -> None:
+        """Count documents."""
+        self.n_rows += len(scored.flag)
+        self.flags.update(scored.flag)
+        self.tokens += int(scored.tokens.sum())
+        self.known_tokens += int(scored.known_tokens.sum())
+        if scored.prediction.dtype == object:
+            self.classes.update(name for name in scored.prediction.tolist() if name is not None)
+        else:
+            numbers = scored.prediction[~np.isnan(scored.prediction)]
+            self.n_predictions += len(numbers)
+            self._prediction_sums[0] += float(numbers.sum())
+        # without a known word, predictions and topics are the model's and not the document's
+        rests_on_words = scored.known_tokens > 0
+        proportions = scored.topic_proportions[rests_on_words]
+        self.n_words += len(proportions)
+        self._topic_sums += proportions.sum(axis=0)
+        if self._reference is not None and self.bins is not None:
+            self.bins.add(self._reference, scored.prediction[rests_on_words], proportions)
+
+    def skip(self, place: str, reason: str) -> None:
+        """Count a record that was left out."""
+        self.n_skipped += 1
+        if len(self.skipped) < FIRST_SKIPPED:
+            self.skipped.append({"place": encodable(place), "reason": encodable(reason)})
 
     def lose(self, path: str, reason: str, n_records: int) -> None:
-        """Add a file that cannot be scored to its end; if several parts name it, the first reason stays."""
+        """Count a file that cannot be scored to its end, with the number of its records that are lost."""
+        self.n_skipped += n_records
+        self._add_unreadable(path, reason, n_records)
+
+    def _add_unreadable(self, path: str, reason: str, n_records: int) -> None:
+        # of a file in several parts the first reason stays
         lost = self._unreadable.setdefault(path, {"path": path, "reason": reason, "records": 0})
         lost["records"] += n_records
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts of a part, as its note holds them."""
+        return {
+            "rows": self.n_rows,
+            "skipped": {"count": self.n_skipped, "first": self.skipped},
+            "unreadable": self.unreadable,
+            "flags": dict(sorted(self.flags.items())),
+            "tokens": self.tokens,
+            "known_tokens": self.known_tokens,
+            "too_frequent_tokens": self.n_too_frequent,
+            "predictions": {
+                "count": self.n_predictions,
+                "sum": self._prediction_sums[0],
+                "classes": dict(sorted(self.classes.items())),
+            },
+            "topics": {"documents": self.n_words, "sums": self._topic_sums.tolist()},
+            "bins": None if self.bins is None else self.bins.to_json(),
+            "new_words": {
+                "words": [[encodable(word), count] for word, count in self.words.top(WORDS_OF_PART)],
+                "error": self.words.error + self.words.rest(WORDS_OF_PART),
+            },
+        }
+
+    def add_note(self, note: Mapping[str, Any]) -> None:
+        """Add the counts of a part from :meth:`to_json`."""
+        self.n_rows += note["rows"]
+        self.flags.update(note["flags"])
+        self.tokens += note["tokens"]
+        self.known_tokens += note["known_tokens"]
+        self.n_too_frequent += note.get("too_frequent_tokens", 0)  # notes of earlier releases lack it
+        self.n_skipped += note["skipped"]["count"]
+        self.skipped += note["skipped"]["first"][: FIRST_SKIPPED_OF_RUN - len(self.skipped)]
+        for file in note["unreadable"]:
+            self._add_unreadable(file["path"], file["reason"], file.get("records", 0))  # as above
+        self.n_predictions += note["predictions"]["count"]
+        self._prediction_sums.append(note["predictions"]["sum"])
+        self.classes.update(note["predictions"]["classes"])
+        self.n_words += note["topics"]["documents"]
+        self._topic_sums += np.array(note["topics"]["sums"])
+        if self.bins is not None and note["bins"] is not None:
+            self.bins.add_json(note["bins"])
+        self.words.merge(note["new_words"]["words"], note["new_words"]["error"])
 
     @property
     def unreadable(self) -> list[dict[str, Any]]:
@@ -240,17 +209,17 @@ class RunTally:
 
     @property
     def oov_share(self) -> float | None:
-        """Share of the tokens that the model does not know; None where there are none."""
+        """Share of the tokens that the model does not know; None without tokens."""
         return oov_share(self.known_tokens, self.tokens)
 
     @property
     def mean_prediction(self) -> float | None:
         """Mean of the predictions; None where no row has a number."""
-        return math.fsum(self._sums) / self.n_predictions if self.n_predictions else None
+        return math.fsum(self._prediction_sums) / self.n_predictions if self.n_predictions else None
 
     @property
     def mean_topics(self) -> NDArray[np.float64] | None:
-        """Mean topic proportions of documents with a known word; None where there is none."""
+        """Mean topic proportions of the documents with a known word; None where there is none."""
         return self._topic_sums / self.n_words if self.n_words else None
 
     def new_words(self) -> list[dict[str, Any]]:
@@ -258,75 +227,133 @@ class RunTally:
         return [{"word": word, "count": count} for word, count in self.words.top(WORDS_OF_RUN)]
 
 
-@dataclass(frozen=True, slots=True)
-class Duplicates:
-    """Rows with the identifier of an earlier row.
-
-    Attributes
-    ----------
-    count : int
-        Two different identifiers have the same hash by chance in one of 10^19 pairs: among a million rows one is counted
-        too many with a probability of 3 in 10^8, among a thousand million with 3 in 100.
-    first : tuple of str
-        The first of the identifiers that are there more than once, by the alphabet of their hashes.
-    """
-
-    count: int
-    first: tuple[str, ...]
-
-
 def find_duplicates(
     files: Sequence[tuple[Location, Location]], output_format: str, n_rows: int
-) -> Duplicates:
-    """Find duplicates in the files of all parts: their rows, and the hashes of their identifiers."""
+) -> dict[str, Any]:
+    """Count the rows with the identifier of an earlier row, and name the first of these identifiers by their hashes.
+
+    Each part has a file with its rows, and one with the hashes of their identifiers. Two different identifiers have the same
+    hash by chance in one of 10^19 pairs: among a million rows one row is counted too many with a probability of 3 in 10^8,
+    among a thousand million with 3 in 100.
+    """
     n_ranges = max(-(-n_rows // HASHES_AT_ONCE), 1)
     borders = [(i << 64) // n_ranges for i in range(n_ranges + 1)]
-    n = 0
+    count = 0
     first: list[int] = []
     for low, high in pairwise(borders):
-        together = np.sort(
-            np.concatenate([np.zeros(0, np.uint64), *(_between(ids, low, high) for _, ids in files)])
-        )
-        repeated = together[1:][together[1:] == together[:-1]]
-        n += len(repeated)
+        ranges = [_between(ids, low, high) for _, ids in files]
+        hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *ranges]))
+        repeated = hashes[1:][hashes[1:] == hashes[:-1]]
+        count += len(repeated)
         if len(first) < N_NAMED:
             first += np.unique(repeated)[: N_NAMED - len(first)].tolist()
-    return Duplicates(n, _named(files, output_format, first) if first else ())
+    return {"count": count, "first": _identifiers_of(first, files, output_format)}
 
 
-def _between(place: Location, low: int, high: int) -> NDArray[np.uint64]:
+def _between(ids: Location, low: int, high: int) -> NDArray[np.uint64]:
     """The hashes of a part from `low` to below `high`."""
-    if place.local:
-        hashes = (
-            np.memmap(place.url, dtype="<u8", mode="r") if _has_content(place) else np.zeros(0, np.uint64)
-        )
+    fs, path = ids.file_system()
+    if ids.local and fs.size(path):  # an empty file cannot be mapped
+        hashes: NDArray[np.uint64] = np.memmap(ids.url, dtype="<u8", mode="r")
     else:
-        fs, path = place.file_system()
         hashes = np.frombuffer(fs.cat_file(path), dtype="<u8")
     a = int(np.searchsorted(hashes, np.uint64(low)))
     b = len(hashes) if high >= 1 << 64 else int(np.searchsorted(hashes, np.uint64(high)))
     return np.array(hashes[a:b], dtype=np.uint64)
 
 
-def _has_content(place: Location) -> bool:
-    fs, path = place.file_system()
-    return int(fs.size(path)) > 0
-
-
-def _named(
-    files: Sequence[tuple[Location, Location]], output_format: str, wanted: Sequence[int]
-) -> tuple[str, ...]:
-    """Identifiers of the hashes, looked up in the parts that hold them."""
-    left = dict.fromkeys(wanted, "")
+def _identifiers_of(
+    wanted: Sequence[int], files: Sequence[tuple[Location, Location]], output_format: str
+) -> list[str]:
+    """Identifiers with these hashes, looked up in the parts that hold them."""
+    identifiers = dict.fromkeys(wanted, "")
     for file, ids in files:
-        if all(left.values()):
+        if all(identifiers.values()):
             break
         fs, path = ids.file_system()
         hashes = np.frombuffer(fs.cat_file(path), dtype="<u8")
         if not np.isin(np.array(wanted, dtype=np.uint64), hashes).any():
             continue
-        names = rows_of_ids(file, output_format)
+        names = identifiers_in(file, output_format)
         for name, hashed in zip(names, hashes_of(name.encode() for name in names).tolist(), strict=True):
-            if hashed in left:
-                left[hashed] = name
-    return tuple(left.values())
+            if hashed in identifiers:
+                identifiers[hashed] = name
+    return list(identifiers.values())
+
+
+def stability_index(now: NDArray[np.int64], then: NDArray[np.int64]) -> float:
+    """Population stability index: sum over the bins of (p - q) log(p / q), where p and q are the shares of now and then.
+
+    Half a document is added to every bin that holds any, so that the index stays finite.
+    """
+    used = (now > 0) | (then > 0)
+    p, q = now[used] + 0.5, then[used] + 0.5
+    p, q = p / p.sum(), q / q.sum()
+    return float(np.sum((p - q) * np.log(p / q)))
+
+
+def warned_above(n_bins: int, now: int, then: int) -> float:
+    """Index above which a change is more than chance among `now` and `then` documents.
+
+    Without any change the index is about chi-square with `n_bins` - 1 degrees of freedom times 1 / `now` + 1 / `then`. The
+    usual limit is raised by the mean of that and by three standard deviations.
+    """
+    degrees = n_bins - 1
+    return STRONG + (degrees + 3.0 * math.sqrt(2.0 * degrees)) * (1.0 / now + 1.0 / then)
+
+
+def drift_report(tally: Tally, record: ModelRecord, *, of_texts: bool) -> dict[str, Any] | None:
+    """Drift as a manifest reports it; None where the model keeps no reference, or nothing was scored.
+
+    The share of unknown tokens is compared only `of_texts`: documents of a corpus have lost the words outside its vocabulary.
+    """
+    reference, training = record.reference, record.training
+    means = tally.mean_topics
+    if reference is None or tally.bins is None or means is None:
+        return None
+    n, n_reference = tally.n_words, int(reference.topic_counts[0].sum())
+    share = limit = None
+    training_share = training.new_share if of_texts else None
+    if training_share is not None:
+        share = new_share(tally.known_tokens, tally.tokens, tally.n_too_frequent)
+        # only a rise counts: fewer new words than in training take nothing from a prediction
+        few = NEW_FEW / math.sqrt(max(training.n_documents, 1))
+        limit = training_share + NEW_STRONG + 3.0 * NEW_SCATTER / math.sqrt(n) + few
+    prediction_psi = None
+    if tally.bins.predictions.any():
+        prediction_psi = stability_index(tally.bins.predictions, reference.prediction_counts)
+    topics = [
+        {
+            "topic": k,
+            "psi": stability_index(tally.bins.topics[k], then),
+            "mean": float(means[k]),
+            "reference_mean": float(reference.topic_means[k]),
+        }
+        for k, then in enumerate(reference.topic_counts)
+    ]
+    return {
+        "documents": n,
+        "reference_documents": n_reference,
+        "reference": reference.of_which,
+        "prediction_psi": prediction_psi,
+        "prediction_warned_above": warned_above(len(reference.prediction_counts), n, n_reference),
+        "largest_topic_psi": max(topic["psi"] for topic in topics),
+        "topics_warned_above": warned_above(reference.topic_counts.shape[1], n, n_reference),
+        "oov_share": tally.oov_share,
+        "training_oov_share": training.oov_share if of_texts else None,
+        "new_share": share,
+        "training_new_share": training_share,
+        "new_share_warned_above": limit,
+        "topics": topics,
+    }
+
+
+def drift_figures(manifest: Mapping[str, Any]) -> dict[str, float | None]:
+    """Figures of a complete run to compare from one run to the next; None where one is unknown."""
+    drift = manifest["drift"] or {}
+    names = ("training_oov_share", "new_share", "training_new_share", "prediction_psi", "largest_topic_psi")
+    return {
+        "oov_share": manifest["oov_share"],
+        "prediction_mean": manifest["predictions"]["mean"],
+        **{name: drift.get(name) for name in names},
+    }

@@ -19,7 +19,7 @@ from dslda.cli.program import run as program
 from dslda.inputs.formats.csv import CsvLines
 from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.streams import InputFile
-from dslda.scoring.prometheus import HELP, PREFIX
+from dslda.scoring.run_report import HELP, PREFIX
 from tests.helpers.files import write_records
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dslda.exceptions import InputError
-from dslda.scoring.prometheus import HELP, MetricsFile
+from dslda.scoring.run_report import HELP, MetricsFile
 
 MANIFEST: dict[str, Any] = {
     "rows_out": 3,

@@ -20,14 +20,13 @@ from dslda.exceptions import FormatError, InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import list_files
 from dslda.persistence.model_record import Reference
-from dslda.scoring.drift import stability_index, warned_above
 from dslda.scoring.resumption import compare, taken_up
 from dslda.scoring.run_folder import RunFolder, RunState
 from dslda.scoring.run_plan import plan_files, scan
 from dslda.scoring.score import score
 from dslda.scoring.scoring_units import Input, reason_of, source_of
 from dslda.scoring.tables import csv_lines, plain_cell, safe_cell
-from dslda.scoring.tally import FrequentWords, find_duplicates
+from dslda.scoring.tally import FrequentWords, find_duplicates, stability_index, warned_above
 from dslda.storage.location import Location
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
 from tests.helpers.files import write_records
@@ -247,9 +246,9 @@ def test_duplicates_are_counted_range_by_range(tmp_path: Path, monkeypatch: pyte
     whole = find_duplicates(files, "jsonl", 1000)
     monkeypatch.setattr("dslda.scoring.tally.HASHES_AT_ONCE", 10)
     assert find_duplicates(files, "jsonl", 1000) == whole
-    assert whole.count == 300
-    assert len(whole.first) == 10
-    assert set(whole.first) <= set(names[:300])
+    assert whole["count"] == 300
+    assert len(whole["first"]) == 10
+    assert set(whole["first"]) <= set(names[:300])
 
 
 def test_a_file_with_the_content_of_another_is_told_with_both_names(

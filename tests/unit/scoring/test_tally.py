@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from dslda.persistence.model_record import Reference
 from dslda.prediction.predict import Predictions
-from dslda.scoring.drift import drift_figures
-from dslda.scoring.tally import FrequentWords, RunTally, Tally
+from dslda.scoring.tally import FrequentWords, Tally, drift_figures
 
 K = 2
 FLAGS = ("", "empty", "no_known_word", "not_converged", "no_covariate")
@@ -93,11 +92,11 @@ def test_a_run_is_counted_alike_however_it_is_cut_and_added(
     classes = ("a", "b", "c") if of_classes else ()
     borders = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     parts = [part_of(rows[a:b], classes) for a, b in pairwise(borders)]
-    one, other = RunTally(K, reference(classes)), RunTally(K, reference(classes))
+    one, other = Tally(K, reference(classes)), Tally(K, reference(classes))
     for part in parts:
-        one.add(part)
+        one.add_note(part)
     for i in data.draw(st.permutations(range(len(parts)))):
-        other.add(parts[i])
+        other.add_note(parts[i])
     whole = scored(rows, classes)
     for tally in (one, other):
         assert tally.n_rows == len(rows)
@@ -125,12 +124,12 @@ def test_a_run_is_counted_alike_however_it_is_cut_and_added(
 
 
 def test_the_first_skipped_records_are_remembered_and_all_are_counted() -> None:
-    run = RunTally(K, None)
+    run = Tally(K, None)
     for n in range(15):
         tally = Tally(K, None)
         for i in range(20):
             tally.skip(f"part {n}, line {i}\ud800", "not \ud800JSON")
-        run.add(json.loads(json.dumps(tally.to_json())))
+        run.add_note(json.loads(json.dumps(tally.to_json())))
     assert run.n_skipped == 300
     assert len(run.skipped) == 100
     assert run.skipped[10]["place"].startswith("part 1, line 0")
@@ -138,11 +137,11 @@ def test_the_first_skipped_records_are_remembered_and_all_are_counted() -> None:
 
 
 def test_a_file_in_several_parts_is_lost_once_with_its_first_reason() -> None:
-    run = RunTally(K, None)
+    run = Tally(K, None)
     for reason, n in (("cut short", 3), ("not gzip", 4)):
         tally = Tally(K, None)
         tally.lose("a.jsonl.gz", reason, n)
-        run.add(tally.to_json())
+        run.add_note(tally.to_json())
     assert run.unreadable == [{"path": "a.jsonl.gz", "reason": "cut short", "records": 7}]
     assert run.n_skipped == 7
 
@@ -152,13 +151,13 @@ def test_notes_of_earlier_releases_can_be_added() -> None:
     tally.lose("a.jsonl", "cut short", 3)
     note = tally.to_json()
     del note["too_frequent_tokens"], note["unreadable"][0]["records"]
-    run = RunTally(K, None)
-    run.add(note)
+    run = Tally(K, None)
+    run.add_note(note)
     assert (run.n_too_frequent, run.unreadable[0]["records"]) == (0, 0)
 
 
 def test_no_rows_have_no_means() -> None:
-    run = RunTally(K, reference())
+    run = Tally(K, reference())
     assert (run.mean_prediction, run.mean_topics, run.oov_share) == (None, None, None)
 
 
