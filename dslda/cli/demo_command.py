@@ -91,7 +91,12 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
     from dslda.corpus.writer import check_corpus_output
     from dslda.datasets import load_clothing
     from dslda.engine.progress import LogProgress
-    from dslda.evaluation.baselines import lasso, lda_ridge, tfidf_ridge
+    from dslda.evaluation.baselines import (
+        fit_predict,
+        lasso_pipeline,
+        lda_ridge_pipeline,
+        tfidf_ridge_pipeline,
+    )
     from dslda.evaluation.metrics import folds, predictive_r2
     from dslda.ingestion.ingest import ingest
     from dslda.persistence.model_store import check_model_output
@@ -156,10 +161,12 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
 
     same, every = ((m[training], y[training], m[held_out]) for m in (counts, all_counts))
     rivals: dict[str, Callable[[], NDArray[np.float64]]] = {
-        "LDA, then ridge": lambda: lda_ridge(*same, n_topics=N_TOPICS, max_iter=LDA_PASSES, seed=SEED),
+        "LDA, then ridge": lambda: fit_predict(
+            lda_ridge_pipeline(n_topics=N_TOPICS, max_iter=LDA_PASSES, seed=SEED), *same
+        ),
         # these two do better with all words, stop words too
-        "lasso on word frequencies": lambda: lasso(*every, seed=SEED),
-        "ridge on TF-IDF": lambda: tfidf_ridge(*every, seed=SEED),
+        "lasso on word frequencies": lambda: fit_predict(lasso_pipeline(seed=SEED), *every),
+        "ridge on TF-IDF": lambda: fit_predict(tfidf_ridge_pipeline(seed=SEED), *every),
     }
     for name, predict in rivals.items():
         click.echo(f"* fitting a rival: {name}")

@@ -1,4 +1,4 @@
-"""How well a response is predicted, and how documents are split to measure it."""
+"""Measures of prediction, and the splits of documents to measure it by."""
 
 from __future__ import annotations
 
@@ -21,22 +21,19 @@ __all__ = [
 
 MOST_HELD_OUT = 0.5
 _TOGETHER = 1 << 20
-"""Documents that are drawn from at a time: memory, and what is drawn of those before stays when more are added."""
+"""Documents to draw from at a time: it bounds memory, and draws of earlier documents stay when more are added."""
 
 
 def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
     """Share of the response's variation that predictions of held-out documents explain.
 
     ``1 - sum (y - predicted)**2 / sum (y - mean(y))**2``, the measure of Blei and McAuliffe. Over several
-    folds, pool the held-out documents and call this once: the mean is that of all of them, so the folds'
-    own means cost nothing and gain nothing.
+    folds, pool the held-out documents and call this once, so that the mean is that of all of them.
 
     Parameters
     ----------
-    y : array-like of float, shape (n_documents,)
-        Observed responses of the held-out documents.
-    predicted : array-like of float, shape (n_documents,)
-        Their predictions, in the same order and unit.
+    y, predicted : array-like of float, shape (n_documents,)
+        Observed responses of the held-out documents, and predictions in the same order and unit.
 
     Returns
     -------
@@ -46,7 +43,7 @@ def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
     Raises
     ------
     InputError
-        If the two differ in length, are empty or not finite, or all of `y` is equal.
+        The two differ in length, are empty or not finite, or all of `y` is equal.
     """
     y, predicted = _pair(y, predicted)
     variation = float(np.sum((y - y.mean()) ** 2))
@@ -59,32 +56,22 @@ def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def predictive_r2_standard_error(y: ArrayLike, predicted: ArrayLike) -> float:
-    """How surely held-out documents tell a predictive R2: by the jackknife, as if they were drawn at random.
+    """Standard error of `predictive_r2` by the jackknife, as if the held-out documents were drawn at random.
 
-    The R2 that is left when a document is left out has a closed form, so it costs a pass over the documents. Of the model
-    it says nothing: another fit, or other documents to train on, change the R2 further.
-
-    Parameters
-    ----------
-    y, predicted : array-like of float, shape (n_documents,)
-        Observed and predicted responses, as for `predictive_r2`.
+    It leaves out the variation of the model: another fit, or other training documents, change the R2 further.
+    Parameters and errors are those of `predictive_r2`.
 
     Returns
     -------
     float
-        NaN where it cannot be told: of fewer than three documents, or where all but one have the same response.
-
-    Raises
-    ------
-    InputError
-        As `predictive_r2`.
+        NaN for fewer than three documents, or if all but one have the same response.
     """
     predictive_r2(y, predicted)  # refuses what has none
     y, predicted = _pair(y, predicted)
     n = len(y)
     missed, spread = (y - predicted) ** 2, (y - y.mean()) ** 2
     left = spread.sum() - n / (n - 1) * spread
-    # all that is left is rounding where the others have one response
+    # only rounding is left where the others have one response
     if n < 3 or not np.all(left > 1e-9 * spread.sum()):
         return float("nan")
     without = 1.0 - (missed.sum() - missed) / left
@@ -92,21 +79,10 @@ def predictive_r2_standard_error(y: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def share_standard_error(share: float, n_documents: int) -> float:
-    """How surely held-out documents tell the share of them that is predicted right: the binomial formula.
+    """Standard error of the share of held-out documents that are predicted right: the binomial formula.
 
-    Of two right and two wrong documents more (Agresti and Coull 1998), since a few that are all right do not tell surely that
-    all others are.
-
-    Parameters
-    ----------
-    share : float
-        From 0 to 1.
-    n_documents : int
-        At least 1.
-
-    Returns
-    -------
-    float
+    It adds two right and two wrong documents (Agresti and Coull 1998): a few that are all right do not prove that all
+    others are.
     """
     n = n_documents + 4
     moved = (share * n_documents + 2) / n
@@ -116,22 +92,7 @@ def share_standard_error(share: float, n_documents: int) -> float:
 def correlation(y: ArrayLike, predicted: ArrayLike) -> float:
     """Pearson's correlation of responses and predictions of held-out documents.
 
-    Blind to a wrong level or scale of the predictions, which `predictive_r2` punishes.
-
-    Parameters
-    ----------
-    y, predicted : array-like of float, shape (n_documents,)
-        Observed and predicted responses.
-
-    Returns
-    -------
-    float
-        Between -1 and 1; NaN where either is constant, since there is none.
-
-    Raises
-    ------
-    InputError
-        If the two differ in length, are empty or not finite.
+    Blind to a wrong level or scale of the predictions, which `predictive_r2` punishes. NaN if either is constant.
     """
     y, predicted = _pair(y, predicted)
     # Equality, not a zero sum of squares: the mean of equal numbers is not always that number.
@@ -146,28 +107,24 @@ def folds(
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
     """Split documents at random into folds of nearly equal size.
 
-    Always shuffled: real files are sorted by author, shop or date, and unshuffled folds would test on
-    strangers.
+    Always shuffled: real files are sorted by author, shop or date, and unshuffled folds would test on strangers.
 
     Parameters
     ----------
-    n_documents : int
-        Number of documents, at least `n_folds`.
-    n_folds : int
-        Number of folds, at least 2.
+    n_documents, n_folds : int
+        2 folds to as many as documents.
     seed : int, default 0
         Same seed, same folds, on every machine.
 
     Returns
     -------
     tuple of (ndarray of int64, ndarray of int64)
-        For each fold the training and the held-out documents, both ascending. Every document is held out
-        once.
+        For each fold the training and the held-out documents, both ascending. Every document is held out once.
 
     Raises
     ------
     InputError
-        If there are fewer than 2 folds or fewer documents than folds.
+        There are fewer than 2 folds or fewer documents than folds.
     """
     if not 2 <= n_folds <= n_documents:
         raise InputError(
@@ -180,7 +137,7 @@ def folds(
 
 
 def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.bool_]:
-    """Choose documents at random that are to be kept from training.
+    """Choose at random the documents to keep from training.
 
     Parameters
     ----------
@@ -193,12 +150,12 @@ def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.boo
     Returns
     -------
     ndarray of bool, shape (n_documents,)
-        True for those that are kept from training.
+        True for documents to keep from training.
 
     Raises
     ------
     InputError
-        The share is none, none of the documents would be chosen, or fewer than two would be left; or the seed is below 0.
+        The share is out of range, no document would be chosen, fewer than two would be left, or the seed is below 0.
     """
     if seed < 0:
         raise InputError(f"must be a whole number of at least 0, got {seed}", parameter="seed")
@@ -222,14 +179,9 @@ def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.boo
 
 
 def check_share(share: float) -> None:
-    """Refuse a share of documents that cannot be kept from training.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a share of documents to keep from training that is not above 0 and at most `MOST_HELD_OUT`."""
     is_number = isinstance(share, numbers.Real) and not isinstance(share, bool)
-    if not (is_number and 0.0 < share <= MOST_HELD_OUT):  # not a number too
+    if not (is_number and 0.0 < share <= MOST_HELD_OUT):  # refuses NaN too
         raise InputError(
             f"must be a share above 0 and at most {MOST_HELD_OUT:g}, got {share}",
             parameter="hold_out",
