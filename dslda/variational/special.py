@@ -33,7 +33,7 @@ _TWO52 = 4503599627370496.0
 _SQRT2 = 1.4142135623730951
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
-# floor of exponents: e**-230 = 1e-100, and a product of two such factors is still normal
+# floor of exponents: e**-230 = 1e-100, and a product of two such factors is still a normal number
 LOWEST_EXPONENT = -230.0
 
 
@@ -42,15 +42,7 @@ LOWEST_EXPONENT = -230.0
 def exp_shifted(
     x: NDArray[np.float64], shift: float, out: NDArray[np.float64], bits: NDArray[np.uint64]
 ) -> None:  # pragma: no cover - compiled
-    """Write exp(max(x - shift, -230)) to `out`; x - shift must not exceed 700.
-
-    Parameters
-    ----------
-    x, out : ndarray of float64, shape (K,)
-    shift : float
-    bits : ndarray of uint64, shape (K,)
-        Scratch.
-    """
+    """Write exp(max(x - shift, -230)) to `out`; x - shift must not exceed 700. `bits` is scratch of the same length."""
     scale = bits.view(np.float64)
     for k in range(x.shape[0]):
         value = max(x[k] - shift, LOWEST_EXPONENT)
@@ -139,13 +131,7 @@ def log_gamma_sum_and_digamma(
 ) -> float:  # pragma: no cover - compiled
     """Return sum_k log Gamma(x_k) and write their digammas, for 1e-40 < x_k < 1e40.
 
-    Parameters
-    ----------
-    x, digammas : ndarray of float64, shape (K,)
-    work : ndarray of float64, shape (2, K)
-        Scratch.
-    bits : ndarray of uint64, shape (K,)
-        Scratch.
+    `work`, of shape (2, K), and `bits`, of shape (K,), are scratch.
     """
     n = x.shape[0]
     shifted = work[0]

@@ -14,12 +14,12 @@ the readable versions in :mod:`dslda.variational.oracle`. Their docstrings name 
 6. Stride: after two kept sweeps in a row, all the way each, counted from the start, the last stride or the last fall,
    extrapolate gamma. Go on with 2.
 
-Sweeps creep towards their fixed point where topics that share words trade tokens: what is left shrinks by about the same
-factor each time. Two sweeps give the factor away, and a stride goes at once to where they would end: SQUAREM (Varadhan and
+Sweeps creep towards their fixed point where topics that share words trade tokens: the distance shrinks by about the same
+factor each time. Two sweeps show the factor, and a stride goes at once to where they would end: SQUAREM (Varadhan and
 Roland, 2008, Simple and globally convergent methods for accelerating the convergence of any EM algorithm, Scandinavian
-Journal of Statistics 35, step length S3), on gamma alone. The sweep after it starts there, as it may start anywhere.
+Journal of Statistics 35, step length S3), only on gamma. The next sweep starts there, as it may start anywhere.
 
-Between sweeps only gamma and, for each entry, m_n are kept. Word, assignment and entropy terms of the ELBO come with the
+Between sweeps only gamma and the m_n of entries stay. Word, assignment and entropy terms of the ELBO come with the
 normalisers, entry for entry: log Z_n - a_n m_n - b (eta*eta)'phi_n.
 """
 
@@ -48,7 +48,7 @@ from dslda.variational.special import log_gamma_sum_and_digamma
 
 # a fall of the ELBO below this share of it is rounding
 LEAST_FALL = 1e-10
-# of the way to where phi would be stationary, however often the ELBO falls
+# least share of the way to where phi would be stationary
 SHORTEST_SHARE = 2.0**-20
 # Times the first of the two steps. Longer strides save a few more sweeps and climb as high, but early ones throw out topics
 # that the words would have kept: ratings of movie reviews were predicted worse (docs/model.md).
@@ -146,7 +146,7 @@ def sweep_part_of_the_way(
     """Move the exponents of every phi_n from those kept a `share` of the way to where the kept state would have them.
 
     All phi_n move at once, each up its own gradient: in natural parameters a direction in which the ELBO rises, for every l
-    and any `pull`, if the step is short enough. Few documents come here, so each entry is taken by itself.
+    and any `pull`, if the step is short enough. Few documents come here, so that speed does not matter.
     """
     eta, h, assigned, phi = model.eta, s.h, s.assigned, s.phi
     n_topics = eta.shape[0]

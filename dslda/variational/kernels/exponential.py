@@ -153,7 +153,7 @@ def lines_of_product(
         own = c * x0 * (1.0 + 0.5 * d * x0 * (1.0 + (d - 1.0) * x0 / 3.0))
         own1 = c * x1 * (1.0 + d * x0)
         own2 = c * (x2 * (1.0 + d * x0) + 0.5 * d * x1 * x1)
-        # nor where one of them is no number, as happens where u is very large
+        # a very large u makes one of them NaN, which is not served either
         moves = abs(own) + abs(own1) + abs(own2)
         served = d * abs(x) <= _STIFFEST and d * abs(x0) <= _STIFFEST and moves <= _WILDEST
         tile[T + i] = t0 if served else np.inf
@@ -169,7 +169,7 @@ def near(tile: Vector, first: int, stop: int, change: float) -> tuple[int, float
     """The first entry before which A has changed too far, and the change by then; or `stop` and `change`."""
     n_near = 0.0
     for i in span(first, stop):
-        n_near += 1.0 if abs(tile[CHANGE + i]) <= _FARTHEST else 0.0  # not where it is no number
+        n_near += 1.0 if abs(tile[CHANGE + i]) <= _FARTHEST else 0.0  # NaN is far
     if n_near < stop - first:
         for i in span(first, stop):
             if not abs(tile[CHANGE + i]) <= _FARTHEST:
@@ -335,7 +335,7 @@ def ascend_product(
     log_gamma_total = math.lgamma(model.alpha_sum + length)
     delta = response.delta[0]
     factor = observed.rho / (length * delta)
-    # of F, what needs neither A nor phi; the rest of y m is in the entries' log Z
+    # the part of F without A and phi; the rest of y m is in the entries' log Z
     fixed = observed.y * (observed.offset + model.middle) / delta
     fixed = observed.rho * (fixed + constant(response.l, observed.y, response.delta, observed.aux))
     offset = observed.offset + tilted.middle

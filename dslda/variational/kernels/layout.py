@@ -2,7 +2,7 @@
 
 A block has D documents over V terms; a model has K topics, P covariates and, for a response of classes, C classes.
 Responses, covariates, coefficients and dispersions are on the scale of the standardised response. Inputs are read-only.
-Outputs are added to or, by document, written; an output without rows is left alone, and what it alone needs is not made.
+Kernels add to sums, and write posteriors by document. They leave an output without rows as it is, and skip its work.
 """
 
 from __future__ import annotations
@@ -26,25 +26,15 @@ SCALARS = (
     "n_sweeps",
     "n_tokens",
 )
-(
-    ELBO,
-    LABELLED_WEIGHT,
-    LOG_THETA_WEIGHT,
-    CURVATURE,
-    CURVATURE_BOUND,
-    N_LABELLED,
-    N_EMPTY,
-    N_UNCONVERGED,
-    N_SWEEPS,
-    N_TOKENS,
-) = range(len(SCALARS))
+ELBO, LABELLED_WEIGHT, LOG_THETA_WEIGHT, CURVATURE, CURVATURE_BOUND = range(5)
+N_LABELLED, N_EMPTY, N_UNCONVERGED, N_SWEEPS, N_TOKENS = range(5, len(SCALARS))
 # columns of `BlockPosteriors.per_document`
 PER_DOCUMENT = ("mean", "variance", "elbo", "n_sweeps", "n_known_tokens", "converged")
 MEAN, VARIANCE, DOCUMENT_ELBO, SWEEPS, KNOWN_TOKENS, CONVERGED = range(len(PER_DOCUMENT))
 
 
 class BlockDocuments(NamedTuple):
-    """Documents as compressed sparse rows, and what belongs to each."""
+    """Documents as compressed sparse rows, with their responses and extras."""
 
     indptr: NDArray[np.int64]  # (D + 1,)
     terms: NDArray[np.int32]  # (nnz,)
@@ -100,8 +90,8 @@ READ_ONLY_2D = types.Array(float64, 2, "C", readonly=True)
 def block_signature(*functions: Any, classes: bool) -> Any:
     """Type of a kernel of the four tuples of arguments and one of outputs by document.
 
-    numba converts no field of a tuple: callers make arrays read-only and numbers of the very type. Nor does it take a
-    Python-level function in a tuple, so that the family's `functions` follow as arguments of their own.
+    numba converts no field of a tuple: callers pass read-only arrays and numbers of the exact type. It takes no function in
+    a tuple either, so that the family's `functions` are separate arguments.
     """
     coefficients = READ_ONLY_2D if classes else READ_ONLY_1D[float64]
     return types.void(

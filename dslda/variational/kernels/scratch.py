@@ -1,4 +1,4 @@
-"""Common ground of the compiled E-step: options of compilation, limits, and the arrays to work in.
+"""Options of compilation, limits and scratch arrays of the compiled E-step.
 
 Letters are the paper's (docs/model.md). A document has N tokens; its entries are its distinct terms, each with c tied
 occurrences, or its single tokens (c = 1). With beta, eta, alpha, gamma, and phi_n as there,
@@ -26,7 +26,7 @@ OPTIONS = {
     "fastmath": FASTMATH,
     # a division that may raise keeps a loop scalar
     "error_model": "numpy",
-    # A function that is called, not inlined, is a weak symbol. The process that compiles links a copy that was optimised by
+    # A function that is called, not inlined, is a weak symbol. The process that compiles links a copy that LLVM optimised by
     # itself; processes that load from the cache link the one beside its caller. Last bits would differ.
     "forceinline": True,
     "no_cpython_wrapper": True,
@@ -51,11 +51,10 @@ SMALLEST_NORMALISER = 1e-80
 # exp(t eta), which is near 1) is updated by itself, from all topics.
 DEAD_LIMIT = 1e-20
 DEAD_SHARE = 1e-10
-# doubles of one document's gathered topic weights; longer documents gather tile by tile in every sweep
+# doubles of one document's gathered topic weights; longer documents are gathered tile by tile in every sweep
 RESIDENT_DOUBLES = 1 << 19
 
-# Entries are worked on in tiles. Their number in a tile is a multiple of this: compiled loops take sixteen at a time, the
-# rest one by one.
+# The number of entries in a tile is a multiple of this: compiled loops take sixteen at a time, the rest one by one.
 LANES = 16
 WIDEST = 112
 # doubles in a tile of K x entries, so that it stays in a second-level cache
@@ -100,7 +99,7 @@ def matrix(n_rows: int, n_columns: int) -> Matrix:
 
 
 class KernelParameters(NamedTuple):
-    """The parameters, and numbers that follow from them alone.
+    """The parameters, and numbers that follow from them.
 
     eta is centred on its mean, `middle`, which keeps a_n - a_base small. omega gets the mean back as an offset; nothing else
     changes, since phi sums to 1.

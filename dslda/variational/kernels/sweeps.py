@@ -1,4 +1,4 @@
-"""One sweep over a document of one linear predictor: every phi_n once, tile by tile, and what the response pulls with."""
+"""One sweep over a document with one linear predictor: it updates every phi_n once, tile by tile."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from dslda.variational.kernels.updates import (
     update_alone,
 )
 
-# entries tried at once after one that needed exponentials, when more are likely to
+# entries to try at once after one that needed exponentials, when more are likely to need them
 SHORT_RUN = 4
 # a_base moves when the next tile is expected to start with |t| rms(eta) above this
 REBASE_LIMIT = 1e-3
-# An outlier may pull with exp(100) where l is no quadratic. phi is at its end long before this, and log Z - a m keeps the
+# An outlier may pull with exp(100) if l is not quadratic. phi has converged long before this, and log Z - a m keeps the
 # digits of the ELBO.
 LARGEST_PULL = 1e9
 
@@ -97,7 +97,7 @@ class Sums(NamedTuple):
 
 @njit(**OPTIONS)
 def slopes_at(response: Response, y: float, omega: float, aux: float) -> Slopes:
-    """Derivatives of l at omega. Where l bends upwards (far outliers of heavy tails), F leaves its bend out.
+    """Derivatives of l at omega. Where l bends upwards (far outliers of heavy tails), F leaves out its bend.
 
     The update of tied occurrences and the ascent need a curve that bends downwards.
     """
@@ -139,7 +139,7 @@ def pull_of(
 ) -> Pull:
     """a = (l1 + l3 v / 2) rho / N, slope = rho l2 / N^2, b = slope / 2.
 
-    All are reduced where a_n eta would exceed `LARGEST_PULL`, unless l is quadratic: then a sweep is exact without.
+    All shrink where a_n eta would exceed `LARGEST_PULL`, unless l is quadratic and a sweep exact.
     """
     slopes = slopes_at(response, observed.y, omega, observed.aux)
     a = observed.rho * (slopes.first + 0.5 * slopes.third * v) / length
@@ -164,7 +164,7 @@ def update_tile(
 ) -> Sums:
     """Update the `n` entries from `start` in order: reads their M_j at the base from the tile, and leaves their w_nj there.
 
-    Entries are updated together, up to the first whose t is too large for the Taylor series; that one is updated by itself.
+    It updates entries together, up to the first whose t is too large for the Taylor series; that one is updated alone.
     """
     tile = s.tile
     bound, m_total, spread, m_sum = sums

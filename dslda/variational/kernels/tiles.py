@@ -10,7 +10,7 @@ Entries do not depend on each other there, so the sums are vectorised over a who
     sum_n phi_n = r sum_n beta_n w_n0 + r eta sum_n beta_n w_n1 + r eta^2 sum_n beta_n w_n2        (`accumulate`, `flush`)
     w_n0, w_n1, w_n2 = (1, t, t^2 / 2) c / Z
 
-Sums run over the topics of `live` alone, the document's own: see `DEAD_LIMIT`. Tiles are laid out by `document_entries`.
+Sums run over the document's own topics, `live`: see `DEAD_LIMIT`. `document_entries` lays out the tiles.
 """
 
 from __future__ import annotations
@@ -77,10 +77,7 @@ def set_base(model: KernelParameters, s: Scratch, a: float) -> Base:
 
 @njit(**OPTIONS)
 def moments(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
-    """M_0 to M_3 of every entry. Four topics a pass save loads and stores.
-
-    r eta^j is multiplied up, not stored: eight factors stay in registers, sixteen would not.
-    """
+    """M_0 to M_3 of every entry. Four topics a pass save loads and stores; r eta^j is multiplied up to spare registers."""
     width = weights.shape[1]
     live, r, eta, tile = s.live, s.live_r, s.live_eta, s.tile
     for e in span(0, width):
@@ -198,7 +195,7 @@ def flush(s: Scratch, n_live: int) -> None:
 
 @njit(**OPTIONS)
 def sum_of_logs(s: Scratch, n: int, top: float) -> float:
-    """Sum of c (top + log Z(a_base)) over the first `n` entries but those updated by themselves; overwrites Z."""
+    """Sum of c (top + log Z(a_base)) over the first `n` entries except those updated alone; overwrites Z."""
     log(n, s.z, s.logs, s.tile_bits)
     tile = s.tile
     logs = s.logs

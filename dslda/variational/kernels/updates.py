@@ -1,12 +1,12 @@
-"""The update of phi_n, entry after entry: that of each depends on all before it.
+"""The update of phi_n, entry after entry: each depends on all before it.
 
 With t = a_n - a_base and the cumulants kappa_1, kappa_2, kappa_3 of eta under phi at a_base,
 
     m_n = kappa_1 + t kappa_2 + t^2 kappa_3 / 2        log Z(t) = log Z(0) + t kappa_1 + t^2 kappa_2 / 2 + t^3 kappa_3 / 6
 
-So the chain from entry to entry, which cannot be vectorised, is left with two multiply-adds for each (`chain`); the work
+So the chain from entry to entry, which cannot be vectorised, needs only two multiply-adds for each (`chain`); the work
 before and after it is vectorised. Where t is too large for the series (short documents, small dispersion), `update_alone`
-updates the entry by itself, with exponentials if need be.
+updates the entry alone, with exponentials if need be.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def chain(tile: Vector, first: int, stop: int) -> float:
 
 @njit(**OPTIONS)
 def taylor_serves(t: float, square: float, reach: float, limit: float) -> bool:
-    """Whether the short series is good enough at `t` for an entry with E[eta^2] = square; not for NaN."""
+    """True if the short series is good enough at `t` for an entry with E[eta^2] = square; False for NaN."""
     size = abs(t)
     return size * reach <= SERIES_LIMIT and size * size * size * reach * square <= limit
 
@@ -139,10 +139,9 @@ def bend_of(tile: Vector, i: int) -> float:
 def taylor_steps(
     tile: Vector, first: int, stop: int, reach: float, limit: float, floor: float, change: float
 ) -> tuple[int, float]:
-    """Write t of every entry. Returns the first that the series does not serve and the change before it.
+    """Write t of every entry. Returns the first that the series does not serve and the change before it, or `stop`, `change`.
 
-    Such an entry has a t that is too large or bends too much over the change, or too small a normaliser. Without one,
-    returns `stop` and `change`.
+    Such an entry has a t that is too large or bends too much over the change, or too small a normaliser.
     """
     worst = 0.0
     largest = 0.0
@@ -218,7 +217,7 @@ def alone(model: KernelParameters, s: Scratch, term: int, a: float, base: Base) 
             phi[k] = r[k] * p * cut(topics[term, k])
             z += phi[k]
     if z < SMALLEST_NORMALISER:
-        # far from the base, or a term that lives only in topics all but impossible at the base
+        # far from the base, or a term of topics that are all but impossible at the base
         top = -np.inf
         for k in range(n_topics):
             exponents[k] = h[k] + a * eta[k]
@@ -273,7 +272,7 @@ def update_alone(
 
 @njit(**OPTIONS)
 def keep_alone(s: Scratch, at: int, i: int, c: float, entry: Alone) -> None:
-    """Store entry `at` of the document, `i` of the tile, after an update by itself."""
+    """Store entry `at` of the document, `i` of the tile, after `update_alone`."""
     tile, assigned, phi = s.tile, s.assigned, s.phi
     for k in range(assigned.shape[0]):
         assigned[k] += c * phi[k]

@@ -1,7 +1,7 @@
 """Sums over phi after a document's last sweep, and its row in each output.
 
-phi is written once, tile by tile, as sqrt(c) phi_n: second moments need its square. Only live topics have rows in it: row i
-is topic live[i]. From it come
+`write_out` writes phi once, tile by tile, as sqrt(c) phi_n: second moments need its square. Row i is topic live[i]. From it
+come
 
     expected counts       topic_counts[w] += c phi_n
     sum_n phi_n, sum_n m_n phi_n, and sum_n phi_n phi_n' ("gram"), for E[zbar], Cov[zbar] eta and E[zbar zbar']
@@ -86,7 +86,7 @@ def write_phi(weights: Matrix, row: int, s: Scratch, n_live: int) -> None:
 
 @njit(**OPTIONS)
 def series_serves(s: Scratch, e: int, reach: float, limit: float, floor: float) -> bool:
-    """Whether the phi by `write_phi` is good enough for an entry."""
+    """True if `write_phi` is good enough for an entry."""
     tile = s.tile
     i = np.uint64(e)
     z = tile[_Z + i]
@@ -95,7 +95,7 @@ def series_serves(s: Scratch, e: int, reach: float, limit: float, floor: float) 
 
 @njit(**OPTIONS)
 def series_serves_up_to(s: Scratch, n: int, reach: float, limit: float, floor: float) -> int:
-    """The first of the `n` entries that must be written by itself, or n."""
+    """The first of the `n` entries that needs `write_phi_alone`, or n."""
     for e in range(n):
         if not series_serves(s, e, reach, limit, floor):
             return e
@@ -104,7 +104,7 @@ def series_serves_up_to(s: Scratch, n: int, reach: float, limit: float, floor: f
 
 @njit(**OPTIONS)
 def write_phi_alone(model: KernelParameters, s: Scratch, start: int, e: int, base: Base) -> None:
-    """Replace the phi by `write_phi` of an entry."""
+    """Replace the phi that `write_phi` wrote for an entry."""
     tile, phi = s.tile, s.phi_tile
     i = np.uint64(e)
     entry = alone(model, s, s.terms[start + e], s.a[start + e], base)
@@ -359,10 +359,8 @@ def write_out(
 ) -> tuple[float, float]:
     """Write phi of the last sweep and its sums; returns sum_n m_n and sum_n Var(eta).
 
-    Adds the expected counts times `weight` to `topic_counts` if it has rows. Only then, and for a labelled document, makes
-    `gram`.
-
-    With `product`, `model` is tilted (:mod:`dslda.variational.kernels.exponential`): the first number returned is
+    If `topic_counts` has rows, it adds the expected counts times `weight`, and makes `gram` for a labelled document. With
+    `product`, `model` is tilted (:mod:`dslda.variational.kernels.exponential`): the first number returned is
     sum_n log kappa_n, `assigned_m` is sum_n phi_n / kappa_n, and `gram` sums over phi_n / kappa_n.
     """
     n_topics = model.topics.shape[1]
@@ -379,7 +377,7 @@ def write_out(
     m_sum = 0.0
     spread = 0.0
     n_live, floor = choose_live(s, model.eta, DEAD_LIMIT)
-    base = Base(a_base, 0.0, n_live, floor)  # `alone` returns log Z less the largest exponent: not used here
+    base = Base(a_base, 0.0, n_live, floor)  # top only shifts the log Z of `alone`, which is not used here
     for start in range(0, document.n, width):
         n_tile = min(width, document.n - start)
         row = tile_row(model, s, document, start)
@@ -391,7 +389,7 @@ def write_out(
         write_phi(document.weights, row, s, n_live)
         served = series_serves_up_to(s, n_tile, model.reach, model.series_limit, floor)
         if served < n_tile and n_live < n_topics:
-            # an entry by itself may be of any topic: all are live from here on
+            # an entry written alone may have any topic: all are live from here on
             n_live, floor = choose_live(s, model.eta, 0.0)
             write_phi(document.weights, row, s, n_live)
         for e in range(served, n_tile):
