@@ -27,11 +27,13 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from dslda.datasets.simulate import simulate_corpus
-from dslda.families.base import Family, ResponseMoments
+from dslda.families.base import FUNCTIONS, Array, Family, ResponseMoments
+from dslda.variational.design import AUX, OFFSET
 from dslda.variational.estep import e_step, infer, neutral_extras
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import DocumentState, ScalarResponse
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
@@ -40,7 +42,7 @@ __all__ = ["FamilyTests", "moments_of"]
 _N_TERMS = 12
 
 
-def moments_of(y: Sequence[float] | NDArray[np.float64]) -> ResponseMoments:
+def moments_of(y: Sequence[float] | Array) -> ResponseMoments:
     """Moments of the responses that are not missing (NaN)."""
     values = np.asarray(y, dtype=np.float64)
     values = values[~np.isnan(values)]
@@ -78,13 +80,7 @@ class FamilyTests:
     coefficients: ClassVar[Sequence[float]] = (-1.5, 0.0, 1.5)
     tolerance: ClassVar[float] = 0.3
 
-    def sample(
-        self,
-        omega: NDArray[np.float64],
-        delta: NDArray[np.float64],
-        aux: float,
-        generator: np.random.Generator,
-    ) -> NDArray[np.float64]:
+    def sample(self, omega: Array, delta: Array, aux: float, generator: np.random.Generator) -> Array:
         """Draw a response for each omega, by other means than the family's own functions."""
         raise NotImplementedError(
             "a subclass of FamilyTests must define sample(omega, delta, aux, generator)"
@@ -216,22 +212,14 @@ class FamilyTests:
     # ---- inside the model -----------------------------------------------------------------------
 
     def test_score_is_the_derivative_of_the_elbo(self) -> None:
-        states, y, parameters, aux = self._documents(seed=1)
+        documents, parameters = self._documents(seed=1)
         h = 1e-5
-        for state, y_d, aux_d in zip(states, y, aux, strict=True):
-            score, _ = one_predictor.document_statistics(
-                state, y_d, parameters, family=self.family, offset=0.2, aux=aux_d
-            )
+        for state, response in documents:
+            score, _ = one_predictor.document_statistics(state, parameters, response)
             for k, move in enumerate(h * np.eye(parameters.n_topics)):
                 up, down = (
                     one_predictor.document_elbo(
-                        state,
-                        y_d,
-                        replace(parameters, eta=parameters.eta + sign * move),
-                        family=self.family,
-                        rho=1.0,
-                        offset=0.2,
-                        aux=aux_d,
+                        state, replace(parameters, eta=parameters.eta + sign * move), response
                     )
                     for sign in (1.0, -1.0)
                 )
@@ -241,40 +229,38 @@ class FamilyTests:
 
     def test_compiled_e_step_equals_the_readable_one(self) -> None:
         for granularity in ("term", "token"):
-            _, y, parameters, aux = self._documents(seed=2, granularity=granularity)
+            documents, parameters = self._documents(seed=2, granularity=granularity)
             n_sweeps = 2
             indptr, terms, counts = self._csr(2)
-            extras = neutral_extras(len(y), 0)
-            extras[:, 0], extras[:, 1] = 0.2, aux
+            extras = neutral_extras(len(documents), 0)
+            extras[:, OFFSET] = [response.offset for _, response in documents]
+            extras[:, AUX] = [response.aux for _, response in documents]
             posterior = infer(
                 indptr,
                 terms,
                 counts,
                 parameters,
                 spec=FitSpec(n_topics=3, granularity=granularity, max_sweeps=n_sweeps, sweep_tol=0.0),
-                y=y,
+                y=np.array([response.y for _, response in documents]),
                 family=self.family,
                 extras=extras,
             )
-            for d, state in enumerate(self._cold_starts(2, len(y), parameters, granularity)):
+            states = self._cold_starts(2, len(documents), parameters, granularity)
+            for d, (state, (_, response)) in enumerate(zip(states, documents, strict=True)):
                 for _ in range(n_sweeps):
-                    state = one_predictor.sweep(
-                        state, y[d], parameters, family=self.family, rho=1.0, offset=0.2, aux=aux[d]
-                    )
+                    state = one_predictor.sweep(state, parameters, response)
                 assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
-                elbo = one_predictor.document_elbo(
-                    state, y[d], parameters, family=self.family, rho=1.0, offset=0.2, aux=aux[d]
-                )
+                elbo = one_predictor.document_elbo(state, parameters, response)
                 assert_allclose(posterior.elbo[d], elbo, rtol=1e-6, atol=1e-6)
 
     def test_no_m_step_lowers_the_objective(self) -> None:
         """At the same phi; coefficients and delta move at once."""
         for seed in range(4):
-            states, y, parameters, aux = self._documents(seed=10 + seed, n_documents=40)
+            documents, parameters = self._documents(seed=10 + seed, n_documents=40, offset=0.0)
             spec = FitSpec(n_topics=3)
             trace = []
             for _ in range(25):
-                statistics = self._statistics(states, y, parameters, aux)
+                statistics = self._statistics(documents, parameters)
                 trace.append(objective(statistics, parameters, family=self.family, spec=spec))
                 with np.errstate(all="raise", under="ignore"):
                     moved = m_step(parameters, statistics, family=self.family, spec=spec)
@@ -295,12 +281,11 @@ class FamilyTests:
             seed=4,
             sample_response=lambda omega, generator: self.sample(omega, delta, aux, generator),
         )
-        trials = aux if self.family.auxiliary == "trials" else 1.0
-        moments = moments_of(drawn.y / trials)
+        moments = moments_of(drawn.y / self._trials())
         center, scale = self.family.scaling(moments)
         y = (drawn.y - center) / scale
         extras = neutral_extras(len(y), 0)
-        extras[:, 1] = aux
+        extras[:, AUX] = aux
         spec = FitSpec(n_topics=len(eta))
         parameters = initial_parameters(
             100, spec=spec, family=self.family, moments=moments.scaled(center, scale)
@@ -326,38 +311,33 @@ class FamilyTests:
     # ---- what the tests are made of -------------------------------------------------------------
 
     def _functions(self) -> list[Callable[..., float]]:
-        family = self.family
-        return [
-            family.log_likelihood,
-            family.first_derivative,
-            family.second_derivative,
-            family.third_derivative,
-            family.information_weight,
-        ]
+        return [getattr(self.family, name) for name in FUNCTIONS]
+
+    def _trials(self) -> float:
+        return max(self.auxiliary) if self.family.auxiliary == "trials" else 1.0
+
+    def _scaling(self) -> tuple[float, float]:
+        return self.family.scaling(moments_of(np.asarray(self.responses) / self._trials()))
 
     def _scaled_moments(self, y: Sequence[float]) -> ResponseMoments:
         # y may be one value: units and delta's length are those of all responses
-        trials = max(self.auxiliary) if self.family.auxiliary == "trials" else 1.0
-        moments = moments_of(np.asarray(y) / trials)
-        return moments.scaled(*self.family.scaling(moments_of(np.asarray(self.responses) / trials)))
+        return moments_of(np.asarray(y) / self._trials()).scaled(*self._scaling())
 
-    def _deltas(self) -> list[NDArray[np.float64]]:
+    def _deltas(self) -> list[Array]:
         if self.deltas:
             return [np.array(delta, dtype=np.float64) for delta in self.deltas]
         return [self.family.start(self._scaled_moments(self.responses))[2]]
 
-    def _scaled_responses(self) -> NDArray[np.float64]:
-        trials = max(self.auxiliary) if self.family.auxiliary == "trials" else 1.0
-        y = np.array(self.responses, dtype=np.float64)
-        center, scale = self.family.scaling(moments_of(y / trials))
-        return (y - center) / scale
+    def _scaled_responses(self) -> Array:
+        center, scale = self._scaling()
+        return (np.array(self.responses, dtype=np.float64) - center) / scale
 
-    def _cases(self) -> list[tuple[float, NDArray[np.float64], float]]:
+    def _cases(self) -> list[tuple[float, Array, float]]:
         return [
             (y, d, aux) for y in self._scaled_responses() for d in self._deltas() for aux in self.auxiliary
         ]
 
-    def _draws(self, n: int) -> list[tuple[NDArray[np.float64], tuple[float, NDArray[np.float64], float]]]:
+    def _draws(self, n: int) -> list[tuple[Array, tuple[float, Array, float]]]:
         generator = np.random.default_rng(0)
         # an event that was cut off is no draw from the density
         auxiliary = self.auxiliary if self.family.auxiliary != "event" else (1.0,)
@@ -379,7 +359,7 @@ class FamilyTests:
 
     def _cold_starts(
         self, seed: int, n: int, parameters: Parameters, granularity: str
-    ) -> list[one_predictor.DocumentState]:
+    ) -> list[DocumentState]:
         indptr, terms, counts = self._csr(seed, n)
         terms, counts = terms.astype(np.int64), counts.astype(np.int64)
         return [
@@ -388,8 +368,8 @@ class FamilyTests:
         ]
 
     def _documents(
-        self, *, seed: int, n_documents: int = 8, granularity: str = "token"
-    ) -> tuple[list[one_predictor.DocumentState], NDArray[np.float64], Parameters, NDArray[np.float64]]:
+        self, *, seed: int, n_documents: int = 8, granularity: str = "token", offset: float = 0.2
+    ) -> tuple[list[tuple[DocumentState, ScalarResponse]], Parameters]:
         """Documents with random phi, responses drawn around moderate omega, and parameters somewhere else."""
         generator = np.random.default_rng(seed)
         topics = generator.gamma(0.5, 1.0, (_N_TERMS, 3)) + 1e-3
@@ -402,40 +382,28 @@ class FamilyTests:
         for state in states:
             state.phi = generator.dirichlet(np.full(3, 0.5), len(state.phi))
         truth = np.array(self.coefficients, dtype=np.float64)[[0, -1, 0]]
-        omega = np.array([state.copies @ (state.phi @ truth) / state.length for state in states])
-        y = np.concatenate(
-            [
-                np.asarray(self.sample(omega[d : d + 1], delta, aux[d], generator), dtype=np.float64)
-                for d in range(n_documents)
-            ]
-        )
-        return states, y, parameters, aux
+        documents = []
+        for state, aux_d in zip(states, aux.tolist(), strict=True):
+            omega = np.array([state.copies @ (state.phi @ truth) / state.length])
+            y = float(self.sample(omega, delta, aux_d, generator)[0])
+            documents.append((state, ScalarResponse(self.family, y, offset=offset, aux=aux_d)))
+        return documents, parameters
 
     def _statistics(
-        self,
-        states: Sequence[one_predictor.DocumentState],
-        y: NDArray[np.float64],
-        parameters: Parameters,
-        aux: NDArray[np.float64],
+        self, documents: Sequence[tuple[DocumentState, ScalarResponse]], parameters: Parameters
     ) -> SufficientStatistics:
         deltas = self.family.delta_probes(parameters.delta)
         sums = SufficientStatistics.zeros(_N_TERMS, parameters.n_topics, n_probes=len(deltas))
-        for state, y_d, aux_d in zip(states, y, aux, strict=True):
-            score, information = one_predictor.document_statistics(
-                state, y_d, parameters, family=self.family, aux=aux_d
-            )
+        for state, response in documents:
+            score, information = one_predictor.document_statistics(state, parameters, response)
             sums.score += score
             sums.information += information
-            curvature, bound = one_predictor.curvatures(state, y_d, parameters, family=self.family, aux=aux_d)
+            curvature, bound = one_predictor.curvatures(state, parameters, response)
             sums.curvature += curvature
             sums.curvature_bound += bound
-            sums.elbo += one_predictor.document_elbo(
-                state, y_d, parameters, family=self.family, rho=1.0, aux=aux_d
-            )
+            sums.elbo += one_predictor.document_elbo(state, parameters, response)
             sums.profile += [
-                one_predictor.expected_log_likelihood(
-                    state, y_d, parameters.eta, delta, family=self.family, aux=aux_d
-                )
+                one_predictor.expected_log_likelihood(state, parameters.eta, delta, response)
                 for delta in deltas
             ]
             sums.labelled_weight += 1.0
@@ -443,5 +411,5 @@ class FamilyTests:
         return sums
 
 
-def _standard_error(values: Sequence[float] | NDArray[np.float64]) -> float:
+def _standard_error(values: Sequence[float] | Array) -> float:
     return float(np.std(values)) / math.sqrt(len(values))

@@ -9,21 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dslda.exceptions import DsldaError
 from dslda.families.registry import is_built_in
 
 if TYPE_CHECKING:
-    from dslda.families.base import Family, ResponseMoments
+    from dslda.families.base import Array, Family, ResponseMoments
 
 __all__ = ["CHECKS", "asked", "checked", "is_number", "refuse"]
-
-Array = NDArray[np.float64]
 
 
 @contextmanager
@@ -41,13 +38,12 @@ def asked(family: Family, member: str, failures: type[Exception] = Exception) ->
 
 def checked(name: str, method: Any) -> Callable[..., Any]:
     """Wrap the method `name` of a family so that it checks what it returns."""
-    check = CHECKS[name]
 
     @wraps(method)
     def ask(family: Family, *args: Any, **kwargs: Any) -> Any:
         with asked(family, name):
             answer = method.__get__(family, type(family))(*args, **kwargs)
-        check(family, answer, *args, **kwargs)
+        CHECKS[name](family, answer, *args, **kwargs)
         return answer
 
     return ask
@@ -55,15 +51,14 @@ def checked(name: str, method: Any) -> Callable[..., Any]:
 
 def refuse(family: Family, method: str, must: str, answer: Any) -> NoReturn:
     """Raise the error for an answer that is not what it must be."""
+    got = f"{answer!r:.60}"
     if isinstance(answer, np.ndarray):
-        raise family.fault(
-            f"{method} must give {must}, got an array of {answer.dtype} of shape {answer.shape}"
-        )
-    raise family.fault(f"{method} must give {must}, got {answer!r:.60}")
+        got = f"an array of {answer.dtype} of shape {answer.shape}"
+    raise family.fault(f"{method} must give {must}, got {got}")
 
 
 def is_number(x: Any) -> bool:
-    """Whether `x` is one finite number."""
+    """True if `x` is one finite number."""
     return isinstance(x, (int, float, np.number)) and not isinstance(x, bool) and math.isfinite(x)
 
 
@@ -79,7 +74,7 @@ def _start(family: Family, answer: Any, moments: ResponseMoments) -> None:
     middle, spread, delta = answer
     if not (is_number(middle) and is_number(spread) and spread > 0.0):
         refuse(family, "start", "finite numbers middle and spread, spread above 0", (middle, spread))
-    _array(family, "start", "as delta ", delta, _length(delta))
+    _array(family, "start", delta, (_length(delta),), role="as delta ")
     needed = max(family.n_searched or 0, int(family.has_dispersion_floor or family.is_exact_product))
     if len(delta) < needed:
         refuse(family, "start", f"as delta at least {needed} numbers (see n_searched)", delta)
@@ -88,41 +83,22 @@ def _start(family: Family, answer: Any, moments: ResponseMoments) -> None:
 def _initial_coefficients(family: Family, answer: Any, n_topics: int, moments: ResponseMoments) -> None:
     if not isinstance(answer, tuple) or len(answer) != 2:
         refuse(family, "initial_coefficients", "a tuple (eta, delta)", answer)
-    _array(family, "initial_coefficients", "as eta ", answer[0], (n_topics,))
-    _array(family, "initial_coefficients", "as delta ", answer[1], _length(answer[1]))
-
-
-def _mean(family: Family, answer: Any, m: Array, v: Array, delta: Array) -> None:
-    _array(family, "mean", "", answer, m.shape, where=m)
+    eta, delta = answer
+    _array(family, "initial_coefficients", eta, (n_topics,), role="as eta ")
+    _array(family, "initial_coefficients", delta, (_length(delta),), role="as delta ")
 
 
 def _probabilities(family: Family, answer: Any, m: Array, v: Array, delta: Array) -> None:
     if answer is None:
         return
     n_classes = answer.shape[1] if isinstance(answer, np.ndarray) and answer.ndim == 2 else 2
-    _array(family, "probabilities", "", answer, (len(m), n_classes), where=m[:, np.newaxis])
-    sums = answer.sum(axis=1)
-    if np.any(np.abs(sums - 1.0) > 1e-6):
+    _array(family, "probabilities", answer, (len(m), n_classes), where=m[:, np.newaxis])
+    if np.any(np.abs(answer.sum(axis=1) - 1.0) > 1e-6):
         refuse(family, "probabilities", "rows that sum to 1", answer[0].tolist())
 
 
-def _variance(family: Family, answer: Any, mean: Array, delta: Array, aux: Array) -> None:
-    if answer is not None:
-        _array(family, "variance", "", answer, mean.shape)
-
-
 def _delta_probes(family: Family, answer: Any, delta: Array) -> None:
-    _array(family, "delta_probes", "", answer, (*_length(answer), len(delta)))
-
-
-def _update_delta(
-    family: Family, answer: Any, delta: Array, profile: Array, *, weight: float, gain: float
-) -> None:
-    _array(family, "update_delta", "", answer, delta.shape)
-
-
-def _coefficients_to_user(family: Family, answer: Any, omega: Array, center: float, scale: float) -> None:
-    _array(family, "coefficients_to_user", "", answer, omega.shape, where=omega)
+    _array(family, "delta_probes", answer, (_length(answer), len(delta)))
 
 
 def _check(family: Family, answer: Any, y: Array, aux: Array | None) -> None:
@@ -130,23 +106,34 @@ def _check(family: Family, answer: Any, y: Array, aux: Array | None) -> None:
         refuse(family, "check", f"an array of bool of shape {y.shape}", answer)
 
 
+def _elementwise(method: str, family: Family, answer: Any, first: Array, *_: Any, **__: Any) -> None:
+    if method != "variance" or answer is not None:
+        _array(family, method, answer, first.shape, where=first)
+
+
 CHECKS: dict[str, Callable[..., None]] = {
     "scaling": _scaling,
     "start": _start,
     "initial_coefficients": _initial_coefficients,
-    "mean": _mean,
     "probabilities": _probabilities,
-    "variance": _variance,
     "delta_probes": _delta_probes,
-    "update_delta": _update_delta,
-    "coefficients_to_user": _coefficients_to_user,
     "check": _check,
+    **{
+        method: partial(_elementwise, method)
+        for method in ("mean", "variance", "update_delta", "coefficients_to_user")
+    },
 }
 """The check of each method's answer: called with the family, the answer and the arguments of the method."""
 
 
 def _array(
-    family: Family, method: str, role: str, answer: Any, shape: tuple[int, ...], where: Array | None = None
+    family: Family,
+    method: str,
+    answer: Any,
+    shape: tuple[int, ...],
+    *,
+    role: str = "",
+    where: Array | None = None,
 ) -> None:
     """Refuse anything but an array of this shape, finite wherever `where` is (everywhere without it)."""
     if not isinstance(answer, np.ndarray) or answer.dtype != np.float64 or answer.shape != shape:
@@ -158,6 +145,6 @@ def _array(
         refuse(family, method, f"{role}finite numbers", float(answer[bad][0]))
 
 
-def _length(answer: Any) -> tuple[int]:
-    """The shape that a vector of any length has."""
-    return (len(answer) if isinstance(answer, np.ndarray) and answer.ndim else 1,)
+def _length(answer: Any) -> int:
+    """The length of a vector; 1 for anything else, which is refused then."""
+    return len(answer) if isinstance(answer, np.ndarray) and answer.ndim else 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import combinations
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -29,7 +29,9 @@ from dslda.families.answers import CHECKS, checked
 from dslda.families.registry import is_built_in
 
 __all__ = [
+    "FUNCTIONS",
     "STANDARDISED",
+    "Array",
     "Family",
     "Interval",
     "ResponseMoments",
@@ -38,13 +40,24 @@ __all__ = [
     "normal_expectation",
 ]
 
+Array: TypeAlias = NDArray[np.float64]
+
 # a compiled function of (y, omega, delta, aux), held by a class without becoming a method
-ScalarFunction: TypeAlias = "staticmethod[[float, float, NDArray[np.float64], float], float]"
+ScalarFunction: TypeAlias = "staticmethod[[float, float, Array, float], float]"
+
+#: the compiled functions of a family, in the order in which kernels take them
+FUNCTIONS = (
+    "log_likelihood",
+    "first_derivative",
+    "second_derivative",
+    "third_derivative",
+    "information_weight",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values a response may take: validation, messages and test generators read this one object."""
+    """The values a response may take."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -52,7 +65,7 @@ class Interval:
     high_closed: bool = False
     integer: bool = False
 
-    def contains(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def contains(self, y: Array) -> NDArray[np.bool_]:
         """Elementwise membership; NaN (missing) is never a member."""
         above = (y >= self.low) if self.low_closed else (y > self.low)
         below = (y <= self.high) if self.high_closed else (y < self.high)
@@ -97,6 +110,12 @@ class ResponseMoments:
 #: moments of a response scaled to mean 0 and variance 1
 STANDARDISED = ResponseMoments(2, 0.0, 1.0, -1.0, 1.0)
 
+#: distance of the probes of delta: errors of its slope are of the order of the square
+PROBE = 1e-4
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+_WEIGHTS /= _WEIGHTS.sum()
+
 
 class Family(ABC):
     """One response distribution with its link.
@@ -113,9 +132,9 @@ class Family(ABC):
     domain : Interval
         Accepted responses, in the user's units.
     domain_remedy : tuple of str
-        What a user can do about responses outside the domain.
+        Advice for responses outside the domain.
     auxiliary : {"", "trials", "event"}
-        Meaning of `aux`; "" where it is not used.
+        Meaning of `aux`; "" if unused.
     takes_exposure : bool
         Whether the expected response is proportional to an exposure of the document.
     uses_bound : bool
@@ -140,8 +159,8 @@ class Family(ABC):
     constant_scatter : bool
         The scatter of y around its mean is the same at every mean, so that one interval of residuals fits all predictions.
     scatter_remedy : tuple of str
-        What a user can do where responses scatter more than the variance allows, which follows from the mean alone; empty
-        for families that estimate the scatter.
+        Advice for responses that scatter more than the variance, a function of the mean, allows; empty for families that
+        estimate the scatter.
     is_quasi : bool
         The variance is that of the family times the Pearson dispersion of the fit. Estimates do not change; standard errors
         grow by its square root. Needs :meth:`variance`.
@@ -179,27 +198,27 @@ class Family(ABC):
     information_weight: ClassVar[ScalarFunction]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Have the methods of a user's own class check what they return; dslda's families are tested instead."""
+        """Make the methods of a user's class check what they return; the families of dslda have tests instead."""
         super().__init_subclass__(**kwargs)
         if not is_built_in(cls):
             for name in CHECKS.keys() & vars(cls).keys():
                 setattr(cls, name, checked(name, vars(cls)[name]))
 
-    def fault(self, reason: str) -> DsldaError:
-        """The error for a family whose functions or answers cannot be used: the user's to mend, or a bug of dslda."""
+    def fault(
+        self,
+        reason: str,
+        remedy: str = "the family is your own: mend it there, and try it with dslda.testing.FamilyTests",
+    ) -> DsldaError:
+        """The error for functions or answers that cannot be used: the user's to mend, or a bug of dslda."""
         name = getattr(self, "name", None)
         place = f"family {name!r}" if isinstance(name, str) else f"family {type(self).__name__}"
         if is_built_in(type(self)):
             return EngineError(reason, place=place, remedy="please report this with the settings of the fit")
-        return InputError(
-            reason,
-            place=place,
-            remedy="the family is your own: mend it there, and try it with dslda.testing.FamilyTests",
-        )
+        return InputError(reason, place=place, remedy=remedy)
 
     @property
     def has_classes(self) -> bool:
-        """Whether the response may be classes."""
+        """True if the response may be classes."""
         return self.max_classes != 0
 
     @property
@@ -212,7 +231,7 @@ class Family(ABC):
         return 0.0, 1.0
 
     @abstractmethod
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         """Starting values of EM, from the moments of the scaled response.
 
         Returns
@@ -224,50 +243,32 @@ class Family(ABC):
         delta : ndarray of float64, shape (n_delta,)
         """
 
-    def initial_coefficients(
-        self, n_topics: int, moments: ResponseMoments
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def initial_coefficients(self, n_topics: int, moments: ResponseMoments) -> tuple[Array, Array]:
         """eta, shape (K,), or (K, C) for a response of C classes, and delta at the start."""
         middle, spread, delta = self.start(moments)
         grid = np.linspace(-1.0, 1.0, n_topics) if n_topics > 1 else np.zeros(1)
         return middle + spread * grid, delta
 
-    def probabilities(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64] | None:
+    def probabilities(self, m: Array, v: Array, delta: Array) -> Array | None:
         """Probabilities of the classes or levels, shape (D, C); None where the response has none."""
         return None
 
     @abstractmethod
-    def mean(
-        self,
-        m: NDArray[np.float64],
-        v: NDArray[np.float64],
-        delta: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         """E_q[E(y | omega)] for documents whose omega has mean `m` and variance `v`, shapes (D,), for one trial.
 
         With a log link `v` is the number for which E[exp(omega)] = exp(m + v / 2).
         """
 
-    def variance(
-        self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
-    ) -> NDArray[np.float64] | None:
+    def variance(self, mean: Array, delta: Array, aux: Array) -> Array | None:
         """Var(y) of responses with these means, shapes (D,), on the scale of the fit; None if it is not needed.
 
         Families of counts give it: their variance follows from the mean, so that data can contradict it. The Pearson
-        dispersion of a model compares the two (see :mod:`dslda.variational.pearson`).
+        dispersion of a model compares the two (see :func:`dslda.variational.statistics.pearson_sums`).
         """
         return None
 
-    def update_delta(
-        self,
-        delta: NDArray[np.float64],
-        profile: NDArray[np.float64],
-        *,
-        weight: float,
-        gain: float,
-    ) -> NDArray[np.float64]:
+    def update_delta(self, delta: Array, profile: Array, *, weight: float, gain: float) -> Array:
         """New delta: one Newton step on the scale of :attr:`delta_transform`, uphill and at most 1 long in each parameter.
 
         Coefficients and delta move at once, each by its own Newton step. On a quadratic objective two such blocks never lower
@@ -301,7 +302,7 @@ class Family(ABC):
         here, up, down = profile[0], profile[1 : 2 * searched : 2], profile[2 : 2 * searched + 1 : 2]
         slope = (up - down) / (2.0 * PROBE)
         bend = np.diag((up - 2.0 * here + down) / PROBE**2)
-        for row, (i, j) in enumerate(_pairs(searched), start=1 + 2 * searched):
+        for row, (i, j) in enumerate(combinations(range(searched), 2), start=1 + 2 * searched):
             bend[i, j] = bend[j, i] = (profile[row] - up[i] - up[j] + here) / PROBE**2
         # Newton's step points downhill where the curve bends upwards: take its absolute value. A bend as small as rounding
         # counts as none.
@@ -318,7 +319,7 @@ class Family(ABC):
         new[:searched] = np.clip(new[:searched], *self.delta_bounds)
         return new
 
-    def delta_probes(self, delta: NDArray[np.float64]) -> NDArray[np.float64]:
+    def delta_probes(self, delta: Array) -> Array:
         """Values of delta at which the E-step evaluates the log-likelihood for :meth:`update_delta`.
 
         Returns
@@ -328,23 +329,20 @@ class Family(ABC):
         """
         searched = self._n_searched(delta)
         moves = [sign * row for row in np.eye(len(delta))[:searched] for sign in (PROBE, -PROBE)]
-        moves += [moves[2 * i] + moves[2 * j] for i, j in _pairs(searched)]
+        moves += [moves[2 * i] + moves[2 * j] for i, j in combinations(range(searched), 2)]
         rows = np.array([np.zeros(len(delta)), *moves])
-        probes: NDArray[np.float64] = delta * np.exp(rows) if self.delta_transform == "log" else delta + rows
+        probes: Array = delta * np.exp(rows) if self.delta_transform == "log" else delta + rows
         return probes
 
-    def _n_searched(self, delta: NDArray[np.float64]) -> int:
+    def _n_searched(self, delta: Array) -> int:
         return len(delta) if self.n_searched is None else self.n_searched
 
-    def coefficients_to_user(
-        self, omega: NDArray[np.float64], center: float, scale: float
-    ) -> NDArray[np.float64]:
+    def coefficients_to_user(self, omega: Array, center: float, scale: float) -> Array:
         """Linear predictors, or coefficients of topics, for the response in the user's units.
 
-        The model is fitted to ``(y - center) / scale``. With an identity link, omega is ``center + scale * omega`` in units
-        of y. With a log link, ``log E[y] = log(scale) + omega`` (center is 0). Other links are free of the units of y.
-        Differences of coefficients, and coefficients of covariates, change by the factor `scale` with an identity link and
-        not at all with others.
+        With an identity link, omega is ``center + scale * omega`` in units of y. With a log link,
+        ``log E[y] = log(scale) + omega`` (center is 0). Other links are free of the units of y. Differences of coefficients,
+        and coefficients of covariates, change by the factor `scale` with an identity link and not at all with others.
 
         Parameters
         ----------
@@ -361,8 +359,8 @@ class Family(ABC):
             return center + scale * omega
         return omega + math.log(scale) if self.link == "log" else omega
 
-    def check(self, y: NDArray[np.float64], aux: NDArray[np.float64] | None) -> NDArray[np.bool_]:
-        """Whether each response is in the domain or missing (NaN)."""
+    def check(self, y: Array, aux: Array | None) -> NDArray[np.bool_]:
+        """True for each response in the domain or missing (NaN)."""
         return self.domain.contains(y) | np.isnan(y)
 
     @classmethod
@@ -388,54 +386,25 @@ class Family(ABC):
             ) from error
 
 
-def _pairs(n: int) -> Iterator[tuple[int, int]]:
-    return combinations(range(n), 2)
-
-
-def mean_of_exp(m: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_of_exp(m: Array, v: Array) -> Array:
     """E[exp(omega)] = exp(m + v / 2), shapes (D,): the mean of families with a log link.
 
     Predictions pass the v that makes it exact (prod_n kappa_n, docs/model.md). The variance of omega would give the mean for
     a normal omega, which has no upper bound: short documents, and coefficients of -40 for a topic of zeros, led to
     predictions of 10^9. Constant beyond exp(700) and exp(-700).
     """
-    mean: NDArray[np.float64] = np.exp(np.clip(m + 0.5 * v, -700.0, 700.0))
+    mean: Array = np.exp(np.clip(m + 0.5 * v, -700.0, 700.0))
     return mean
 
 
-def normal_expectation(
-    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    m: NDArray[np.float64],
-    v: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def normal_expectation(function: Callable[[Array], Array], m: Array, v: Array) -> Array:
     """E[function(omega)] for a normal omega of mean `m` and variance `v`, by Gauss-Hermite quadrature.
 
     For means without a closed form. Unlike the delta method it keeps the range of the function and its monotonicity in m.
-
-    Parameters
-    ----------
-    function : callable
-        Elementwise, of arrays of any shape.
-    m, v : ndarray of float64
-        Broadcast together.
-
-    Returns
-    -------
-    ndarray of float64
+    `function` works elementwise on arrays of any shape; `m` and `v` are broadcast together.
     """
     m, deviation = np.asarray(m, dtype=np.float64), np.sqrt(v)
     total = np.zeros(np.broadcast_shapes(m.shape, deviation.shape))
-    for node, weight in zip(*_QUADRATURE, strict=True):
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         total += weight * function(m + node * deviation)
     return total
-
-
-def _quadrature(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return nodes, weights / weights.sum()
-
-
-_QUADRATURE = _quadrature(15)
-
-#: distance of the probes of delta: errors of its slope are of the order of the square
-PROBE = 1e-4

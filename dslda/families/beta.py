@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 from numba import float64, njit, types
-from numpy.typing import NDArray
 from scipy import special
 
-from dslda.families.base import Family, Interval, ResponseMoments, normal_expectation
-from dslda.families.scalars import LARGEST_EXPONENT, SCALAR_SIGNATURE, sigmoid, softplus
+from dslda.families.base import Array, Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.scalars import LARGEST_EXPONENT, response_function, sigmoid, softplus
 
 __all__ = ["Beta"]
 
@@ -57,41 +56,6 @@ def _terms(y, omega, phi):  # type: ignore[no-untyped-def]  # pragma: no cover -
     return first, other * other * a1 + mu * mu * b1, other**3 * a2 - mu**3 * b2
 
 
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    # by Stirling's formula, without differences of large logs of Gamma
-    omega = min(max(omega, -LARGEST_EXPONENT), LARGEST_EXPONENT)
-    phi, log_y, log_rest = delta[0], math.log(y), math.log1p(-y)
-    a, b = phi * sigmoid(omega), phi * sigmoid(-omega)
-    log_mu, log_other = -softplus(-omega), -softplus(omega)
-    divergence = a * (log_mu - log_y) + b * (log_other - log_rest)
-    density = 0.5 * (math.log(phi / (2.0 * math.pi)) + log_mu + log_other) - log_y - log_rest
-    return density - divergence + _stirling(phi) - _stirling(a) - _stirling(b)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return _terms(y, omega, delta[0])[0]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    first, weight, _ = _terms(y, omega, delta[0])
-    return (sigmoid(-omega) - sigmoid(omega)) * first - weight
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    first, weight, third = _terms(y, omega, delta[0])
-    mu, other = sigmoid(omega), sigmoid(-omega)
-    return (1.0 - 6.0 * mu * other) * first - 3.0 * (other - mu) * weight - third
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return _terms(y, omega, delta[0])[1]
-
-
 class Beta(Family):
     """y ~ Beta(mu phi, (1 - mu) phi) with mean mu and log(mu / (1 - mu)) = omega; delta = [phi].
 
@@ -115,13 +79,42 @@ class Beta(Family):
     # from a share that is all but 0 or 1 to a standard deviation of 0.0005
     delta_bounds = (1e-2, 1e6)
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        # by Stirling's formula, without differences of large logs of Gamma
+        omega = min(max(omega, -LARGEST_EXPONENT), LARGEST_EXPONENT)
+        phi, log_y, log_rest = delta[0], math.log(y), math.log1p(-y)
+        a, b = phi * sigmoid(omega), phi * sigmoid(-omega)
+        log_mu, log_other = -softplus(-omega), -softplus(omega)
+        divergence = a * (log_mu - log_y) + b * (log_other - log_rest)
+        density = 0.5 * (math.log(phi / (2.0 * math.pi)) + log_mu + log_other) - log_y - log_rest
+        return density - divergence + _stirling(phi) - _stirling(a) - _stirling(b)
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return _terms(y, omega, delta[0])[0]
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        first, weight, _ = _terms(y, omega, delta[0])
+        return (sigmoid(-omega) - sigmoid(omega)) * first - weight
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        first, weight, third = _terms(y, omega, delta[0])
+        mu, other = sigmoid(omega), sigmoid(-omega)
+        return (1.0 - 6.0 * mu * other) * first - 3.0 * (other - mu) * weight - third
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return _terms(y, omega, delta[0])[1]
+
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         mean = min(max(moments.mean, 1e-12), 1.0 - 1e-12)
         bernoulli = mean * (1.0 - mean)
         # one standard deviation of y to each side
@@ -130,7 +123,5 @@ class Beta(Family):
         precision = bernoulli / max(moments.variance, 1e-3 * bernoulli) - 1.0
         return special.logit(mean), spread or 1.0, np.array([max(precision, 0.1)])
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         return normal_expectation(special.expit, m, v)

@@ -5,40 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import special
 
-from dslda.families.base import Family, Interval, ResponseMoments, normal_expectation
-from dslda.families.scalars import SCALAR_SIGNATURE, sigmoid, softplus
+from dslda.families.base import Array, Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.scalars import response_function, sigmoid, softplus
 
 __all__ = ["Binomial"]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    ways = math.lgamma(aux + 1.0) - math.lgamma(y + 1.0) - math.lgamma(aux - y + 1.0)
-    return ways + y * omega - aux * softplus(omega)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return y - aux * sigmoid(omega)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return -aux * sigmoid(omega) * sigmoid(-omega)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return -aux * sigmoid(omega) * sigmoid(-omega) * (sigmoid(-omega) - sigmoid(omega))
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return aux * sigmoid(omega) * sigmoid(-omega)
 
 
 class Binomial(Family):
@@ -69,34 +42,48 @@ class Binomial(Family):
     n_searched = 0
     default_ridge = 0.01
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        ways = math.lgamma(aux + 1.0) - math.lgamma(y + 1.0) - math.lgamma(aux - y + 1.0)
+        return ways + y * omega - aux * softplus(omega)
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return y - aux * sigmoid(omega)
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return -aux * sigmoid(omega) * sigmoid(-omega)
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return -aux * sigmoid(omega) * sigmoid(-omega) * (sigmoid(-omega) - sigmoid(omega))
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return aux * sigmoid(omega) * sigmoid(-omega)
+
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         # with one class only, pretend that half a trial of the other was seen
         p = min(max(moments.mean, 0.5 / moments.n), 1.0 - 0.5 / moments.n)
         return math.log(p / (1.0 - p)) if 0.0 < p < 1.0 else 0.0, 1.0, np.ones(1)
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         return normal_expectation(special.expit, m, v)
 
-    def variance(
-        self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        variance: NDArray[np.float64] = mean * (1.0 - mean / aux)
+    def variance(self, mean: Array, delta: Array, aux: Array) -> Array:
+        variance: Array = mean * (1.0 - mean / aux)
         return variance
 
-    def probabilities(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probabilities(self, m: Array, v: Array, delta: Array) -> Array:
         p = self.mean(m, v, delta)
         return np.column_stack([1.0 - p, p])
 
-    def check(self, y: NDArray[np.float64], aux: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    def check(self, y: Array, aux: Array | None) -> NDArray[np.bool_]:
         trials = 1.0 if aux is None else aux
         return super().check(y, aux) & (np.isnan(y) | (y <= trials))

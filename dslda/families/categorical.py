@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
-from dslda.families.base import Family, Interval, ResponseMoments
+from dslda.families.base import Array, Family, Interval, ResponseMoments
 
 __all__ = ["Categorical"]
 
@@ -56,12 +55,10 @@ class Categorical(Family):
     def uses_bound(self) -> bool:  # type: ignore[override]
         return self.form == "bound"
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         return 0.0, 1.0, np.zeros(0)
 
-    def initial_coefficients(
-        self, n_topics: int, moments: ResponseMoments
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def initial_coefficients(self, n_topics: int, moments: ResponseMoments) -> tuple[Array, Array]:
         # class c favours topics c modulo K, so that every class starts with a topic
         eta = np.zeros((n_topics, self.n_classes))
         for place in range(max(n_topics, self.n_classes)):
@@ -69,15 +66,11 @@ class Categorical(Family):
         eta -= eta.mean(axis=1, keepdims=True)
         return eta, np.zeros(0)
 
-    def probabilities(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probabilities(self, m: Array, v: Array, delta: Array) -> Array:
         return self.mean(m, v, delta)
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         """Probabilities of the classes from their predictors, shape (D, C)."""
         p = np.exp(m - m.max(axis=1, keepdims=True))
-        probabilities: NDArray[np.float64] = p / p.sum(axis=1, keepdims=True)
+        probabilities: Array = p / p.sum(axis=1, keepdims=True)
         return probabilities

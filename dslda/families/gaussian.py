@@ -5,38 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from dslda.families.base import Family, Interval, ResponseMoments
-from dslda.families.scalars import SCALAR_SIGNATURE
+from dslda.families.base import Array, Family, Interval, ResponseMoments
+from dslda.families.scalars import response_function
 
 __all__ = ["Gaussian"]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return -0.5 * math.log(2.0 * math.pi * delta[0]) - (y - omega) * (y - omega) / (2.0 * delta[0])
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return (y - omega) / delta[0]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return -1.0 / delta[0]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return 0.0
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return 1.0 / delta[0]
 
 
 class Gaussian(Family):
@@ -55,27 +28,42 @@ class Gaussian(Family):
     has_dispersion_floor = True
     n_searched = 0
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return -0.5 * math.log(2.0 * math.pi * delta[0]) - (y - omega) * (y - omega) / (2.0 * delta[0])
+
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return (y - omega) / delta[0]
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return -1.0 / delta[0]
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return 0.0
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return 1.0 / delta[0]
 
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
         return moments.mean, math.sqrt(moments.variance)
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         # the scaled response has mean 0 and variance 1
         return 0.0, 1.0, np.ones(1)
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         return m
 
-    def update_delta(
-        self, delta: NDArray[np.float64], profile: NDArray[np.float64], *, weight: float, gain: float
-    ) -> NDArray[np.float64]:
+    def update_delta(self, delta: Array, profile: Array, *, weight: float, gain: float) -> Array:
         # the log-likelihood holds the sum of expected squared residuals; the step of the coefficients lowers it (eq. 18)
         squares = -2.0 * delta[0] * (profile[0] + 0.5 * weight * math.log(2.0 * math.pi * delta[0]) + gain)
         return np.array([squares / weight])

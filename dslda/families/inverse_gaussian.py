@@ -5,39 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from dslda.families.base import Family, Interval, ResponseMoments, mean_of_exp
-from dslda.families.scalars import SCALAR_SIGNATURE, bounded_exp
+from dslda.families.base import Array, Family, Interval, ResponseMoments, mean_of_exp
+from dslda.families.scalars import bounded_exp, response_function
 
 __all__ = ["InverseGaussian"]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    squares = y * bounded_exp(-2.0 * omega) - 2.0 * bounded_exp(-omega) + 1.0 / y
-    return -0.5 * (math.log(2.0 * math.pi * delta[0]) + 3.0 * math.log(y)) - 0.5 * squares / delta[0]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return (y * bounded_exp(-2.0 * omega) - bounded_exp(-omega)) / delta[0]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return (bounded_exp(-omega) - 2.0 * y * bounded_exp(-2.0 * omega)) / delta[0]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return (4.0 * y * bounded_exp(-2.0 * omega) - bounded_exp(-omega)) / delta[0]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return bounded_exp(-omega) / delta[0]
 
 
 class InverseGaussian(Family):
@@ -56,19 +28,37 @@ class InverseGaussian(Family):
     domain = Interval(0.0)
     delta_bounds = (1e-4, 1e3)
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        squares = y * bounded_exp(-2.0 * omega) - 2.0 * bounded_exp(-omega) + 1.0 / y
+        return -0.5 * (math.log(2.0 * math.pi * delta[0]) + 3.0 * math.log(y)) - 0.5 * squares / delta[0]
+
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return (y * bounded_exp(-2.0 * omega) - bounded_exp(-omega)) / delta[0]
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return (bounded_exp(-omega) - 2.0 * y * bounded_exp(-2.0 * omega)) / delta[0]
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return (4.0 * y * bounded_exp(-2.0 * omega) - bounded_exp(-omega)) / delta[0]
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return bounded_exp(-omega) / delta[0]
 
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
         return 0.0, moments.mean
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         return 0.0, 1.0, np.array([min(max(moments.variance, 0.01), 10.0)])
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         return mean_of_exp(m, v)

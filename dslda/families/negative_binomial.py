@@ -5,55 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from dslda.families.base import Family, Interval, ResponseMoments, mean_of_exp
-from dslda.families.scalars import SCALAR_SIGNATURE, sigmoid, softplus
+from dslda.families.base import Array, Family, Interval, ResponseMoments, mean_of_exp
+from dslda.families.scalars import response_function, sigmoid, softplus
 
 __all__ = ["NegativeBinomial"]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    # with u = log(alpha mu): mu / (1 / alpha + mu) = sigmoid(u)
-    alpha = delta[0]
-    size = 1.0 / alpha
-    u = omega + math.log(alpha)
-    if size < 100.0:
-        rising = math.lgamma(y + size) - math.lgamma(size) - y * math.log(size)
-    else:
-        # log Gamma(y + size) / (Gamma(size) size^y) by Stirling's series: the difference of two logs of Gamma, both many
-        # orders larger, would be noise
-        total = size + y
-        rising = (total - 0.5) * math.log1p(y / size) - y
-        rising += (1.0 / total - 1.0 / size) / 12.0 - (1.0 / total**3 - 1.0 / size**3) / 360.0
-    return rising - math.lgamma(y + 1.0) + y * omega - (y + size) * softplus(u)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    # (y - mu) / (1 + alpha mu)
-    p = sigmoid(omega + math.log(delta[0]))
-    return y * (1.0 - p) - p / delta[0]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    p = sigmoid(omega + math.log(delta[0]))
-    return -(y + 1.0 / delta[0]) * p * (1.0 - p)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    p = sigmoid(omega + math.log(delta[0]))
-    return -(y + 1.0 / delta[0]) * p * (1.0 - p) * (1.0 - 2.0 * p)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    p = sigmoid(omega + math.log(delta[0]))
-    return (y + 1.0 / delta[0]) * p * (1.0 - p)
 
 
 class NegativeBinomial(Family):
@@ -74,25 +30,57 @@ class NegativeBinomial(Family):
     delta_bounds = (1e-8, 1e4)
     default_ridge = 0.01
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        # with u = log(alpha mu): mu / (1 / alpha + mu) = sigmoid(u)
+        alpha = delta[0]
+        size = 1.0 / alpha
+        u = omega + math.log(alpha)
+        if size < 100.0:
+            rising = math.lgamma(y + size) - math.lgamma(size) - y * math.log(size)
+        else:
+            # log Gamma(y + size) / (Gamma(size) size^y) by Stirling's series: the difference of two logs of Gamma, both many
+            # orders larger, would be noise
+            total = size + y
+            rising = (total - 0.5) * math.log1p(y / size) - y
+            rising += (1.0 / total - 1.0 / size) / 12.0 - (1.0 / total**3 - 1.0 / size**3) / 360.0
+        return rising - math.lgamma(y + 1.0) + y * omega - (y + size) * softplus(u)
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        # (y - mu) / (1 + alpha mu)
+        p = sigmoid(omega + math.log(delta[0]))
+        return y * (1.0 - p) - p / delta[0]
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        p = sigmoid(omega + math.log(delta[0]))
+        return -(y + 1.0 / delta[0]) * p * (1.0 - p)
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        p = sigmoid(omega + math.log(delta[0]))
+        return -(y + 1.0 / delta[0]) * p * (1.0 - p) * (1.0 - 2.0 * p)
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        p = sigmoid(omega + math.log(delta[0]))
+        return (y + 1.0 / delta[0]) * p * (1.0 - p)
+
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         mean = max(moments.mean, 0.5 / moments.n)
         # the method of moments; it counts what topics will explain as scatter
         alpha = min(max((moments.variance - mean) / mean**2, 0.01), 10.0)
         return math.log(mean), 1.0, np.array([alpha])
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         return mean_of_exp(m, v)
 
-    def variance(
-        self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        variance: NDArray[np.float64] = mean * (1.0 + delta[0] * mean)
+    def variance(self, mean: Array, delta: Array, aux: Array) -> Array:
+        variance: Array = mean * (1.0 + delta[0] * mean)
         return variance

@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 from numba import boolean, float64, njit, types
-from numpy.typing import NDArray
 from scipy import special
 
 from dslda.exceptions import InputError
-from dslda.families.base import Family, Interval, ResponseMoments, normal_expectation
-from dslda.families.scalars import SCALAR_SIGNATURE, bounded_exp, sigmoid, softplus
+from dslda.families.base import Array, Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.scalars import bounded_exp, response_function, sigmoid, softplus
 
 __all__ = ["Ordinal"]
 
@@ -31,46 +30,6 @@ def _cutpoint(y, upper, delta):  # type: ignore[no-untyped-def]  # pragma: no co
     for j in range(level):
         cutpoint += bounded_exp(delta[j])
     return cutpoint
-
-
-# P(Y = y) = F(b) - F(a) = F(b) F(-a) (1 - exp(a - b)) with F the sigmoid and a, b the cutpoints around y less omega: l falls
-# into one term for each cutpoint, and one without omega.
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    low, high = _cutpoint(y, False, delta), _cutpoint(y, True, delta)
-    l = 0.0
-    if high < math.inf:
-        l -= softplus(omega - high)
-    if low > -math.inf:
-        l -= softplus(low - omega)
-        if high < math.inf:
-            l += math.log(-math.expm1(low - high))
-    return l
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return sigmoid(_cutpoint(y, False, delta) - omega) - sigmoid(omega - _cutpoint(y, True, delta))
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    low, high = _cutpoint(y, False, delta) - omega, omega - _cutpoint(y, True, delta)
-    return -sigmoid(low) * sigmoid(-low) - sigmoid(high) * sigmoid(-high)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    low, high = _cutpoint(y, False, delta) - omega, omega - _cutpoint(y, True, delta)
-    return sigmoid(low) * sigmoid(-low) * (sigmoid(-low) - sigmoid(low)) - sigmoid(high) * sigmoid(-high) * (
-        sigmoid(-high) - sigmoid(high)
-    )
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    low, high = _cutpoint(y, False, delta) - omega, omega - _cutpoint(y, True, delta)
-    return sigmoid(low) * sigmoid(-low) + sigmoid(high) * sigmoid(-high)
 
 
 class Ordinal(Family):
@@ -97,11 +56,45 @@ class Ordinal(Family):
     delta_bounds = (-10.0, 10.0)
     default_ridge = 0.01
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    # P(Y = y) = F(b) - F(a) = F(b) F(-a) (1 - exp(a - b)), with F the sigmoid and a, b the cutpoints around y less omega: l
+    # is a term for each cutpoint, and one without omega.
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        low, high = _cutpoint(y, False, delta), _cutpoint(y, True, delta)
+        l = 0.0
+        if high < math.inf:
+            l -= softplus(omega - high)
+        if low > -math.inf:
+            l -= softplus(low - omega)
+            if high < math.inf:
+                l += math.log(-math.expm1(low - high))
+        return l
+
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return sigmoid(_cutpoint(y, False, delta) - omega) - sigmoid(omega - _cutpoint(y, True, delta))
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        low, high = _cutpoint(y, False, delta) - omega, omega - _cutpoint(y, True, delta)
+        return -sigmoid(low) * sigmoid(-low) - sigmoid(high) * sigmoid(-high)
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        low, high = _cutpoint(y, False, delta) - omega, omega - _cutpoint(y, True, delta)
+        return sigmoid(low) * sigmoid(-low) * (sigmoid(-low) - sigmoid(low)) - sigmoid(high) * sigmoid(
+            -high
+        ) * (sigmoid(-high) - sigmoid(high))
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        low, high = _cutpoint(y, False, delta) - omega, omega - _cutpoint(y, True, delta)
+        return sigmoid(low) * sigmoid(-low) + sigmoid(high) * sigmoid(-high)
 
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
         n_levels = moments.maximum - moments.minimum + 1
@@ -113,21 +106,17 @@ class Ordinal(Family):
             )
         return moments.minimum, 1.0
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         # a logistic variable with the responses' mean and variance, cut halfway between the levels
         width = max(math.sqrt(3.0 * moments.variance) / math.pi, 0.1)
         n_levels = max(round(moments.maximum), 1) + 1
         return (moments.mean - 0.5) / width, 1.0, np.full(n_levels - 2, -math.log(width))
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         probabilities = self.probabilities(m, v, delta)
         return probabilities @ np.arange(probabilities.shape[1], dtype=np.float64)
 
-    def probabilities(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probabilities(self, m: Array, v: Array, delta: Array) -> Array:
         """Probability of each level for documents whose omega has mean `m` and variance `v`, shapes (D,).
 
         Returns

@@ -1,36 +1,14 @@
 """A user's own family: by its log-likelihood and derivatives, or as an exponential family.
 
-Either subclass :class:`~dslda.families.base.Family` and compile the scalar functions with :func:`compile_response`::
+Either subclass :class:`~dslda.families.base.Family` and compile its functions with :func:`compile_response`; or, if omega is
+the natural parameter, pass what Blei and McAuliffe (2010, section 3) call A and h to :func:`canonical`. docs/families.md has
+examples. ``dslda.testing.FamilyTests`` tests that the family keeps what EM relies on. A process must
+:func:`~dslda.families.registry.register` the class before it loads a model of that family.
 
-    class Exponential(Family):
-        '''y ~ exponential with mean exp(omega).'''
-
-        name = "exponential"
-        link = "log"
-        domain = Interval(0.0)
-        n_searched = 0
-
-        @staticmethod
-        @compile_response
-        def log_likelihood(y, omega, delta, aux):
-            return -omega - y * math.exp(-omega)
-
-        ...  # first_derivative, second_derivative, third_derivative, information_weight
-
-        def start(self, moments):
-            return math.log(moments.mean), 1.0, np.ones(1)
-
-        def mean(self, m, v, delta):
-            return np.exp(m + v / 2)
-
-or, where omega is the natural parameter, give what Blei and McAuliffe (2010, section 3) call A and h to :func:`canonical`.
-Subclass ``dslda.testing.FamilyTests`` to test that the family keeps what EM relies on, and
-:func:`~dslda.families.registry.register` the class before loading a model that was fitted with it.
-
-The functions are compiled in the process that defines them and again in every process that receives them. A family defined
-in the main script or a notebook travels whole; one defined in a module is imported, so the workers must have that module.
-Write plain Python with numbers, :mod:`math`, ``numpy`` scalars and other compiled functions. Results must stay finite for
-omegas of several hundred, of either sign (:mod:`dslda.families.scalars` helps).
+Functions are compiled in the process that defines them and again in every process that receives them. A family of the main
+script or a notebook travels whole; one of a module is imported, so workers must have that module. Write plain Python with
+numbers, :mod:`math`, ``numpy`` scalars and other compiled functions. Results must stay finite for omegas of several hundred,
+of either sign (:mod:`dslda.families.scalars` helps).
 """
 
 from __future__ import annotations
@@ -43,24 +21,15 @@ import numpy as np
 from numba import float64, njit, types
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
-from numpy.typing import NDArray
 from scipy import optimize
 
 from dslda.exceptions import InputError
 from dslda.families.answers import asked, is_number, refuse
-from dslda.families.base import Family, Interval, ResponseMoments, normal_expectation
+from dslda.families.base import FUNCTIONS, Array, Family, Interval, ResponseMoments, normal_expectation
 from dslda.families.registry import is_built_in
 from dslda.families.scalars import SCALAR_SIGNATURE
 
 __all__ = ["canonical", "check_answers", "check_definition", "compile_response", "missing_members"]
-
-FUNCTIONS = (
-    "log_likelihood",
-    "first_derivative",
-    "second_derivative",
-    "third_derivative",
-    "information_weight",
-)
 
 ATTRIBUTES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "name": ("a string of one line", lambda x: isinstance(x, str) and bool(x.strip()) and x.isprintable()),
@@ -75,8 +44,12 @@ ATTRIBUTES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "two numbers, the lower one first",
         lambda x: len(x) == 2 and all(map(is_number, x)) and x[0] < x[1],
     ),
+    "options": (
+        "plain values that a model can store (numbers, strings, None)",
+        lambda x: isinstance(x, dict) and all(map(_is_plain, x.values())),
+    ),
 }
-"""The rule for each attribute of a family, in words and as a test."""
+"""The rule for each attribute of a family, as words and as a test."""
 
 _OF_OMEGA = float64(float64)
 _OF_Y = float64(float64, types.Array(float64, 1, "C", readonly=True))
@@ -110,7 +83,7 @@ def canonical(
     A1: Callable[[float], float],
     A2: Callable[[float], float],
     A3: Callable[[float], float],
-    log_h: Callable[[float, NDArray[np.float64]], float],
+    log_h: Callable[[float, Array], float],
     *,
     domain: Interval,
     link: str = "canonical",
@@ -152,56 +125,50 @@ def canonical(
     a, a1, a2, a3 = (_compiled(f, _OF_OMEGA, "(omega)") for f in (A, A1, A2, A3))
     h = _compiled(log_h, _OF_Y, "(y, delta)")
 
-    @compile_response
-    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return (y * omega - a(omega)) / delta[0] + h(y, delta)
+    class Canonical(Family):
+        __doc__ = f"Exponential family {name!r} with canonical link, made by :func:`canonical`."
+        n_searched = 1 if has_dispersion else 0
 
-    @compile_response
-    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return (y - a1(omega)) / delta[0]
+        @staticmethod
+        @compile_response
+        def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+            return (y * omega - a(omega)) / delta[0] + h(y, delta)
 
-    @compile_response
-    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return -a2(omega) / delta[0]
+        @staticmethod
+        @compile_response
+        def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+            return (y - a1(omega)) / delta[0]
 
-    @compile_response
-    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return -a3(omega) / delta[0]
+        @staticmethod
+        @compile_response
+        def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+            return -a2(omega) / delta[0]
 
-    @compile_response
-    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        return a2(omega) / delta[0]
+        @staticmethod
+        @compile_response
+        def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+            return -a3(omega) / delta[0]
 
-    def start(self: Family, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
-        middle = _omega_of_mean(a1, moments.mean)
-        curvature = max(a2(middle), 1e-12)
-        delta = min(max(moments.variance / curvature, 1e-3), 1e3) if has_dispersion else 1.0
-        # one standard deviation of y to each side, as the Gaussian's
-        spread = min(math.sqrt(moments.variance) / curvature, 1.0)
-        return middle, spread if spread > 0.0 else 1.0, np.array([delta])
+        @staticmethod
+        @compile_response
+        def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+            return a2(omega) / delta[0]
 
-    def mean(
-        self: Family, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        return normal_expectation(np.vectorize(a1, otypes=[np.float64]), m, v)
+        def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
+            middle = _omega_of_mean(a1, moments.mean)
+            curvature = max(a2(middle), 1e-12)
+            delta = min(max(moments.variance / curvature, 1e-3), 1e3) if has_dispersion else 1.0
+            # one standard deviation of y to each side, as the Gaussian's
+            spread = min(math.sqrt(moments.variance) / curvature, 1.0)
+            return middle, spread if spread > 0.0 else 1.0, np.array([delta])
 
-    members: dict[str, Any] = {
-        "__doc__": f"Exponential family {name!r} with canonical link, made by :func:`canonical`.",
-        "__module__": __name__,
-        "name": name,
-        "link": link,
-        "domain": domain,
-        "n_searched": 1 if has_dispersion else 0,
-        "default_ridge": default_ridge,
-        "log_likelihood": staticmethod(log_likelihood),
-        "first_derivative": staticmethod(first_derivative),
-        "second_derivative": staticmethod(second_derivative),
-        "third_derivative": staticmethod(third_derivative),
-        "information_weight": staticmethod(information_weight),
-        "start": start,
-        "mean": mean,
-    }
-    return type(f"canonical[{name}]", (Family,), members)
+        def mean(self, m: Array, v: Array, delta: Array) -> Array:
+            return normal_expectation(np.vectorize(a1, otypes=[np.float64]), m, v)
+
+    Canonical.__name__ = Canonical.__qualname__ = f"canonical[{name}]"
+    Canonical.name, Canonical.link, Canonical.domain = name, link, domain
+    Canonical.default_ridge = default_ridge
+    return Canonical
 
 
 def _compiled(function: Callable[..., float], signature: Any, arguments: str) -> Callable[..., float]:
@@ -220,7 +187,7 @@ def _compiled(function: Callable[..., float], signature: Any, arguments: str) ->
 
 
 def _omega_of_mean(a1: Callable[..., float], mean: float) -> float:
-    """omega with A1(omega) = mean, or 0 where there is none between -50 and 50; A1 is increasing."""
+    """omega with A1(omega) = mean, or 0 if none lies between -50 and 50; A1 increases."""
     ends = (-50.0, 50.0)
     with np.errstate(all="ignore"):
         low, high = (a1(end) - mean for end in ends)
@@ -230,7 +197,7 @@ def _omega_of_mean(a1: Callable[..., float], mean: float) -> float:
 
 
 def missing_members(family: type[Family] | Family) -> list[str]:
-    """Members that a family must define and does not; none for a class that can be instantiated."""
+    """Members that a family must define and does not; none for a class that Python can instantiate."""
     abstract: frozenset[str] = getattr(family, "__abstractmethods__", frozenset())
     if isinstance(family, type) and not abstract:
         return []
@@ -239,19 +206,12 @@ def missing_members(family: type[Family] | Family) -> list[str]:
 
 
 def check_definition(family: Family) -> None:
-    """Refuse a family of the user's own that is incomplete, before anything is read.
-
-    Raises
-    ------
-    InputError
-        A member is missing or wrong.
-    """
+    """Refuse a user's family with a missing or wrong member, before anything is read."""
     kind = type(family)
     if is_built_in(kind):
         return
     if missing := missing_members(family):
-        raise _misdefined(
-            family,
+        raise family.fault(
             f"the class {kind.__name__} must define {', '.join(missing)}",
             "docs/families.md has an example",
         )
@@ -263,28 +223,18 @@ def check_definition(family: Family) -> None:
             raise family.fault(f"{name} must be {rule}, got {value!r:.60}")
     for name in FUNCTIONS:
         if not _is_compiled(getattr(family, name)):
-            raise _misdefined(
-                family,
+            raise family.fault(
                 f"{name} must be compiled for (y, omega, delta, aux), got {getattr(family, name)!r:.60}",
                 "write @staticmethod and below it @compile_response of dslda.families.own",
             )
-    with asked(family, "options"):
-        options = family.options
-        plain = isinstance(options, dict) and all(map(_is_plain, options.values()))
-    if not plain:
-        raise family.fault(
-            "options must be plain values that a model can store (numbers, strings, None), got "
-            f"{options!r:.60}"
-        )
-    failure = ""
+    options, failure = family.options, ""
     try:
         with asked(family, "from_options"):
             comes_back = kind.from_options(options).options == options
     except InputError as error:
         comes_back, failure = False, f" ({error.reason})"
     if not comes_back:
-        raise _misdefined(
-            family,
+        raise family.fault(
             f"must be made again from its options when a model is loaded, got {options!r:.60}{failure}",
             f"make {kind.__name__} a frozen dataclass whose fields are its options",
         )
@@ -299,23 +249,9 @@ def check_answers(
     responses: Sequence[float],
     n_topics: int,
 ) -> None:
-    """Ask a family of the user's own all that a fit will, at its start and a few responses.
+    """Ask a user's family all that a fit will, at its start and a few responses; a wrong answer is an InputError.
 
-    Parameters
-    ----------
-    family : Family
-    moments : ResponseMoments
-        Of the scaled response.
-    center, scale : float
-        Of the scaling.
-    responses : sequence of float
-        A few of the data, in the user's units.
-    n_topics : int
-
-    Raises
-    ------
-    InputError
-        An answer is an error, not finite, or of the wrong shape or type.
+    `moments` are those of the scaled response, `responses` a few of the data in the user's units.
     """
     if is_built_in(type(family)):
         return
@@ -339,9 +275,8 @@ def check_answers(
     family.coefficients_to_user(eta, center, scale)
 
 
-def _check_functions(
-    family: Family, cases: Sequence[tuple[float, float, float]], delta: NDArray[np.float64]
-) -> None:
+def _check_functions(family: Family, cases: Sequence[tuple[float, float, float]], delta: Array) -> None:
+    values: dict[str, list[float]] = {}
     for name in FUNCTIONS:
         for y, omega, aux in cases:
             # compiled code reads beyond the end of delta in silence; its Python source does not
@@ -354,31 +289,27 @@ def _check_functions(
                     ) from error
                 except Exception:  # Python fails where compiled code does not, as for the logarithm of 0
                     pass
-            _value(family, name, y, omega, delta, aux)
-    weights = [_value(family, "information_weight", y, omega, delta, aux) for y, omega, aux in cases]
+        values[name] = [_value(family, name, y, omega, delta, aux) for y, omega, aux in cases]
+    weights = values["information_weight"]
     if min(weights) < 0.0 or not max(weights) > 0.0:
         refuse(family, "information_weight", "numbers of at least 0, some of them above 0", min(weights))
-    for y, omega, aux in cases:
-        third = _value(family, "third_derivative", y, omega, delta, aux)
-        bend = _value(family, "second_derivative", y, omega, delta, aux)
+    for third, bend in zip(values["third_derivative"], values["second_derivative"], strict=True):
         if family.is_quadratic and abs(third) > 1e-9 * (1.0 + abs(bend)):
             refuse(family, "third_derivative", "0, as is_quadratic says", third)
-        if family.is_exact_product:
-            # l without its terms in omega must not depend on omega
-            low, high = (
-                _value(family, "log_likelihood", y, x, delta, aux) - (y * x - math.exp(x)) / delta[0]
-                for x in (-0.5, 0.5)
+    for y, _, aux in cases if family.is_exact_product else ():
+        # l without its terms in omega must not depend on omega
+        low, high = (
+            _value(family, "log_likelihood", y, x, delta, aux) - (y * x - math.exp(x)) / delta[0]
+            for x in (-0.5, 0.5)
+        )
+        if abs(high - low) > 1e-6 * (1.0 + abs(low)):
+            raise family.fault(
+                "log_likelihood must be (y omega - exp(omega)) / delta[0] and a function of y and delta, as "
+                "is_exact_product says, got another"
             )
-            if abs(high - low) > 1e-6 * (1.0 + abs(low)):
-                raise family.fault(
-                    "log_likelihood must be (y omega - exp(omega)) / delta[0] and a function of y and delta, as "
-                    "is_exact_product says, got another"
-                )
 
 
-def _value(
-    family: Family, name: str, y: float, omega: float, delta: NDArray[np.float64], aux: float
-) -> float:
+def _value(family: Family, name: str, y: float, omega: float, delta: Array, aux: float) -> float:
     """A compiled function of the family, finite."""
     with asked(family, name):
         value = float(getattr(family, name)(y, omega, delta, aux))
@@ -386,10 +317,6 @@ def _value(
         place = f"y={y:g}, omega={omega:g}, delta={delta.tolist()}"
         raise family.fault(f"{name} must give a finite number, got {value} at {place}")
     return value
-
-
-def _misdefined(family: Family, reason: str, remedy: str) -> InputError:
-    return InputError(reason, place=family.fault("").place, remedy=remedy)
 
 
 def _is_compiled(function: Any) -> bool:

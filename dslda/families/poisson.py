@@ -7,39 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
-from dslda.families.base import Family, Interval, ResponseMoments, mean_of_exp
-from dslda.families.scalars import SCALAR_SIGNATURE, bounded_exp
+from dslda.families.base import Array, Family, Interval, ResponseMoments, mean_of_exp
+from dslda.families.scalars import bounded_exp, response_function
 
 __all__ = ["Poisson"]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return y * omega - bounded_exp(omega) - math.lgamma(y + 1.0)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return y - bounded_exp(omega)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return -bounded_exp(omega)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return -bounded_exp(omega)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return bounded_exp(omega)
 
 
 @dataclass(frozen=True)
@@ -86,11 +59,30 @@ class Poisson(Family):
     n_searched = 0
     default_ridge = 0.01
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return y * omega - bounded_exp(omega) - math.lgamma(y + 1.0)
+
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return y - bounded_exp(omega)
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return -bounded_exp(omega)
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return -bounded_exp(omega)
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return bounded_exp(omega)
 
     def __post_init__(self) -> None:
         if isinstance(self.dispersion, bool) or self.dispersion not in (1, "pearson"):
@@ -104,16 +96,12 @@ class Poisson(Family):
     def is_quasi(self) -> bool:  # type: ignore[override]
         return self.dispersion == "pearson"
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         # if all counts are 0, pretend that half a count was seen
         return math.log(max(moments.mean, 0.5 / moments.n)), 1.0, np.ones(1)
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         return mean_of_exp(m, v)
 
-    def variance(
-        self, mean: NDArray[np.float64], delta: NDArray[np.float64], aux: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def variance(self, mean: Array, delta: Array, aux: Array) -> Array:
         return mean

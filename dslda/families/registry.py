@@ -105,7 +105,7 @@ def register(family: type[Family]) -> type[Family]:
 
 
 def is_built_in(family: type[Family]) -> bool:
-    """Whether a class is one of the families of dslda itself, and not the user's own."""
+    """True for a family of dslda itself, False for a user's own."""
     room, _, module = family.__module__.rpartition(".")
     return room == "dslda.families" and _BUILT_IN.get(module) == family.__qualname__
 

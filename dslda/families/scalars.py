@@ -1,4 +1,4 @@
-"""Compiled scalar functions that stay finite wherever the E-step may take omega.
+"""Compiled functions of numbers that stay finite wherever the E-step may take omega.
 
 A coefficient that has run away, or a first sweep that overshoots, calls a family at |omega| of several hundred. exp would
 overflow there, and infinity times zero would make a document's whole posterior NaN.
@@ -10,10 +10,20 @@ import math
 
 from numba import float64, njit, types
 
-__all__ = ["LARGEST_EXPONENT", "SCALAR_SIGNATURE", "bounded_exp", "sigmoid", "softplus"]
+__all__ = [
+    "LARGEST_EXPONENT",
+    "SCALAR_SIGNATURE",
+    "bounded_exp",
+    "response_function",
+    "sigmoid",
+    "softplus",
+]
 
 # Families reach the kernel as numba first-class functions, so that one compiled kernel serves them all.
 SCALAR_SIGNATURE = float64(float64, float64, types.Array(float64, 1, "C", readonly=True), float64)
+
+#: compiles a function (y, omega, delta, aux) of a family of dslda, or loads it from numba's cache
+response_function = njit(SCALAR_SIGNATURE, cache=True, nogil=True)
 
 #: exp of it, times a response of 1e6 and squared, is still a double
 LARGEST_EXPONENT = 300.0

@@ -6,52 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
-from dslda.families.base import Family, Interval, ResponseMoments
-from dslda.families.scalars import SCALAR_SIGNATURE
+from dslda.families.base import Array, Family, Interval, ResponseMoments
+from dslda.families.scalars import response_function
 
 __all__ = ["StudentT"]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    df = delta[1]
-    constant = math.lgamma(0.5 * (df + 1.0)) - math.lgamma(0.5 * df) - 0.5 * math.log(df * math.pi * delta[0])
-    residual = y - omega
-    return constant - 0.5 * (df + 1.0) * math.log1p(residual * residual / (df * delta[0]))
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    residual = y - omega
-    return (delta[1] + 1.0) * residual / (delta[1] * delta[0] + residual * residual)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    # divided by the total first: squares of it may overflow
-    square = (y - omega) * (y - omega)
-    middle = delta[1] * delta[0]
-    total = middle + square
-    return (delta[1] + 1.0) * ((square - middle) / total) / total
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    residual = y - omega
-    square = residual * residual
-    middle = delta[1] * delta[0]
-    total = middle + square
-    return 2.0 * (delta[1] + 1.0) * ((square - 3.0 * middle) / total) * (residual / total) / total
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    residual = y - omega
-    return (delta[1] + 1.0) / (delta[1] * delta[0] + residual * residual)
 
 
 @dataclass(frozen=True)
@@ -88,11 +48,45 @@ class StudentT(Family):
     has_dispersion_floor = True
     n_searched = 1
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        df = delta[1]
+        constant = (
+            math.lgamma(0.5 * (df + 1.0)) - math.lgamma(0.5 * df) - 0.5 * math.log(df * math.pi * delta[0])
+        )
+        residual = y - omega
+        return constant - 0.5 * (df + 1.0) * math.log1p(residual * residual / (df * delta[0]))
+
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        residual = y - omega
+        return (delta[1] + 1.0) * residual / (delta[1] * delta[0] + residual * residual)
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        # divided by the total first: squares of it may overflow
+        square = (y - omega) * (y - omega)
+        middle = delta[1] * delta[0]
+        total = middle + square
+        return (delta[1] + 1.0) * ((square - middle) / total) / total
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        residual = y - omega
+        square = residual * residual
+        middle = delta[1] * delta[0]
+        total = middle + square
+        return 2.0 * (delta[1] + 1.0) * ((square - 3.0 * middle) / total) * (residual / total) / total
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        residual = y - omega
+        return (delta[1] + 1.0) / (delta[1] * delta[0] + residual * residual)
 
     def __post_init__(self) -> None:
         if isinstance(self.df, bool) or not isinstance(self.df, (int, float)) or not 1.0 < self.df < math.inf:
@@ -103,11 +97,9 @@ class StudentT(Family):
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
         return moments.mean, math.sqrt(moments.variance)
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         # the scaled response has mean 0 and variance 1, part of it from the tails
         return 0.0, 1.0, np.array([max(self.df - 2.0, 1.0) / self.df, float(self.df)])
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         return m

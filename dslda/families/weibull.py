@@ -1,45 +1,16 @@
-"""Weibull response with log link: durations, some of which had not ended when they were seen last."""
+"""Weibull response with log link: durations, some cut off before they ended."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from dslda.families.base import Family, Interval, ResponseMoments, mean_of_exp
-from dslda.families.scalars import SCALAR_SIGNATURE, bounded_exp
+from dslda.families.base import Array, Family, Interval, ResponseMoments, mean_of_exp
+from dslda.families.scalars import bounded_exp, response_function
 
 __all__ = ["Weibull"]
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    shape = delta[0]
-    log_y = math.log(y)
-    ended = math.log(shape) + (shape - 1.0) * log_y - shape * omega
-    return aux * ended - bounded_exp(shape * (log_y - omega))
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return delta[0] * (bounded_exp(delta[0] * (math.log(y) - omega)) - aux)
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return -delta[0] * delta[0] * bounded_exp(delta[0] * (math.log(y) - omega))
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return delta[0] ** 3 * bounded_exp(delta[0] * (math.log(y) - omega))
-
-
-@njit(SCALAR_SIGNATURE, cache=True, nogil=True)
-def _information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-    return delta[0] * delta[0] * bounded_exp(delta[0] * (math.log(y) - omega))
 
 
 class Weibull(Family):
@@ -64,23 +35,43 @@ class Weibull(Family):
     delta_bounds = (0.05, 10.0)
     default_ridge = 0.01
 
-    log_likelihood = staticmethod(_log_likelihood)
-    first_derivative = staticmethod(_first_derivative)
-    second_derivative = staticmethod(_second_derivative)
-    third_derivative = staticmethod(_third_derivative)
-    information_weight = staticmethod(_information_weight)
+    @staticmethod
+    @response_function
+    def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        shape = delta[0]
+        log_y = math.log(y)
+        ended = math.log(shape) + (shape - 1.0) * log_y - shape * omega
+        return aux * ended - bounded_exp(shape * (log_y - omega))
+
+    @staticmethod
+    @response_function
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return delta[0] * (bounded_exp(delta[0] * (math.log(y) - omega)) - aux)
+
+    @staticmethod
+    @response_function
+    def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return -delta[0] * delta[0] * bounded_exp(delta[0] * (math.log(y) - omega))
+
+    @staticmethod
+    @response_function
+    def third_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return delta[0] ** 3 * bounded_exp(delta[0] * (math.log(y) - omega))
+
+    @staticmethod
+    @response_function
+    def information_weight(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
+        return delta[0] * delta[0] * bounded_exp(delta[0] * (math.log(y) - omega))
 
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
         return 0.0, moments.mean
 
-    def start(self, moments: ResponseMoments) -> tuple[float, float, NDArray[np.float64]]:
+    def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         return 0.0, 1.0, np.ones(1)
 
-    def mean(
-        self, m: NDArray[np.float64], v: NDArray[np.float64], delta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mean(self, m: Array, v: Array, delta: Array) -> Array:
         return math.gamma(1.0 + 1.0 / delta[0]) * mean_of_exp(m, v)
 
-    def check(self, y: NDArray[np.float64], aux: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    def check(self, y: Array, aux: Array | None) -> NDArray[np.bool_]:
         inside = super().check(y, aux)
         return inside if aux is None else inside & (np.isnan(y) | (aux == 0.0) | (aux == 1.0))

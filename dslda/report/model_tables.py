@@ -10,7 +10,7 @@ from typing import Any
 from dslda.coefficients import Coefficient, CovariateCoefficient
 from dslda.exceptions import Note
 from dslda.model import Model
-from dslda.variational.pearson import has_pearson
+from dslda.variational.statistics import has_pearson
 
 __all__ = [
     "ReportTable",

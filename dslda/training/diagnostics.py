@@ -16,8 +16,7 @@ from dslda.exceptions import ConvergenceWarning, DataWarning, InputError, warn
 from dslda.families.base import Family
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec
-from dslda.variational.pearson import has_pearson
-from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.statistics import SufficientStatistics, has_pearson
 from dslda.wording import number_of
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The kernel of a family, compiled once after installation with a line in the log, since it takes a minute or two."""
+"""The kernels of families: compiling one takes a minute or two, once after installation, and logs a line."""
 
 from __future__ import annotations
 
@@ -31,23 +31,21 @@ def kernel_of(family: Family, *, labelled: bool = True) -> Callable[..., None]:
     ----------
     family : Family
     labelled : bool, default True
-        Documents have responses, as in training. Without, no posterior depends on the form of F, and E[exp(omega)] is exact
-        for every family with a log link.
+        Whether documents have responses, as in training. If not, no posterior depends on the form of F, and E[exp(omega)] is
+        exact for every family with a log link.
 
     Returns
     -------
     callable
         ``class_block`` for a response of classes, else an ``e_step_block``, which takes the family's functions too.
     """
-    with _lock:
-        return _kernel(_kind(family, labelled=labelled))
-
-
-def _kind(family: Family, *, labelled: bool) -> Kind:
+    kind: Kind = "delta"
     if family.link == "softmax":
-        return "classes"
-    product = family.is_exact_product or (not labelled and family.link == "log")
-    return "product" if product else "delta"
+        kind = "classes"
+    elif family.is_exact_product or (not labelled and family.link == "log"):
+        kind = "product"
+    with _lock:
+        return _kernel(kind)
 
 
 @cache

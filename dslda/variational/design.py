@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.families.base import Interval
+from dslda.families.base import Array, Interval
 from dslda.variational.parameters import Parameters, Scaling
 
 UNSCALED = Scaling()
@@ -17,7 +17,7 @@ UNSCALED = Scaling()
 EXTRAS = ("offset", "aux", "weight", "emphasis")
 OFFSET, AUX, WEIGHT, EMPHASIS = range(len(EXTRAS))
 FIRST_COVARIATE = len(EXTRAS)
-# for a missing value: the response is left out then, and without a weight the document
+# what a missing value becomes: the response is left out, and a document without a weight has weight 0
 NEUTRAL = (0.0, 1.0, 0.0, 1.0)
 
 __all__ = ["EXTRAS", "ROLES", "CovariateColumn", "Design", "outside_of_role"]
@@ -28,11 +28,11 @@ ROLES = {
     "trials": Interval(1.0, low_closed=True, integer=True),
     "event": Interval(0.0, 1.0, low_closed=True, high_closed=True, integer=True),
 }
-"""Values that the columns beside the response may hold; missing values count as none of these."""
+"""Values that the columns beside the response may hold, or NaN (missing)."""
 
 
-def outside_of_role(role: str, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether a column of this role must not hold a value; it may hold NaN (missing)."""
+def outside_of_role(role: str, values: Array) -> NDArray[np.bool_]:
+    """True for each value that a column of this role must not hold."""
     return ~(ROLES[role].contains(values) | np.isnan(values))
 
 
@@ -55,7 +55,7 @@ class CovariateColumn:
     center: float
     scale: float
 
-    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of(self, values: Array) -> Array:
         raw = values if self.level is None else np.asarray(values == self.level, dtype=np.float64)
         return (raw - self.center) / self.scale
 
@@ -102,7 +102,7 @@ class Design:
         names = [self.exposure, self.auxiliary, self.weight, *(c.name for c in self.covariates)]
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
-    def lacking(self, columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_] | None:
+    def lacking(self, columns: Mapping[str, Array]) -> NDArray[np.bool_] | None:
         """Documents without a value in one of :attr:`columns`, shape (D,); None where there are no columns.
 
         Training takes their response for missing.
@@ -110,7 +110,7 @@ class Design:
         missing = [np.isnan(columns[name]) for name in self.columns]
         return np.logical_or.reduce(missing) if missing else None
 
-    def to_model(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_model(self, y: Array) -> Array:
         """The response on the scale of the fit, NaN where missing."""
         if self.classes is None:
             return self.scaling.to_model(y)
@@ -119,7 +119,7 @@ class Design:
         return codes
 
     def weighed(self, parameters: Parameters, *, back: bool = False) -> Parameters:
-        """Parameters for classes as frequent as `class_weight` makes them; with `back`, from those to the fit's.
+        """Parameters for classes as frequent as `class_weight` makes them; with `back`, those of the fit again.
 
         Sampling classes at different rates changes the log-odds by the logarithms of the rates, and nothing else (Prentice
         and Pyke 1979). Since zbar sums to 1, the logarithms are added to the coefficients of all topics.
@@ -132,11 +132,11 @@ class Design:
 
     def extras(
         self,
-        columns: Mapping[str, NDArray[np.float64]],
+        columns: Mapping[str, Array],
         *,
-        y: NDArray[np.float64],
-        weight: NDArray[np.float64] | None,
-    ) -> NDArray[np.float64] | None:
+        y: Array,
+        weight: Array | None,
+    ) -> Array | None:
         """Inputs of the E-step beside words and responses, shape (D, 4 + P); None if all are neutral.
 
         See :func:`dslda.variational.estep.e_step`.
@@ -160,7 +160,7 @@ class Design:
             known = ~np.isnan(y)
             emphasis = ones.copy()
             emphasis[known] = np.asarray(self.class_weight)[self.to_model(y)[known].astype(np.int64)] > 0.0
-        parts: Sequence[NDArray[np.float64]] = [
+        parts: Sequence[Array] = [
             offset,
             ones if self.auxiliary is None else columns[self.auxiliary],
             (ones if weight is None else weight) * (ones if self.weight is None else columns[self.weight]),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dslda.families.base import Family
+from dslda.families.base import FUNCTIONS, Array, Family
 from dslda.families.categorical import Categorical
 from dslda.families.gaussian import Gaussian
 from dslda.variational.compiling import kernel_of
@@ -24,8 +24,7 @@ from dslda.variational.kernels.layout import (
     BlockSums,
 )
 from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.pearson import has_pearson, pearson_sums
-from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.statistics import SufficientStatistics, has_pearson, pearson_sums
 from dslda.variational.topics import in_e_step
 
 __all__ = ["DocumentPosterior", "e_step", "infer", "neutral_extras"]
@@ -40,18 +39,18 @@ class DocumentPosterior:
     gamma : ndarray of float64, shape (D, K)
         Dirichlet parameters of the topic proportions; those of the prior where no term is known.
     mean, variance : ndarray of float64, shape (D,)
-        Moments of the linear predictor. E[exp(omega)] is exact for `Family.is_exact_product`, and for every log link where
+        Moments of the linear predictor. E[exp(omega)] is exact for `Family.is_exact_product`, and for every log link if
         the response is left out; then `variance` is the v that makes it exp(mean + v / 2). For a response of C classes `mean`
-        has shape (D, C): predictors whose softmax are the probabilities. They include the variance, which is 0 here.
+        has shape (D, C): predictors whose softmax are the probabilities. They include the variance, which is then 0.
     elbo : ndarray of float64, shape (D,)
     n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
     converged : ndarray of bool, shape (D,)
     """
 
-    gamma: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    elbo: NDArray[np.float64]
+    gamma: Array
+    mean: Array
+    variance: Array
+    elbo: Array
     n_sweeps: NDArray[np.int64]
     n_known_tokens: NDArray[np.int64]
     converged: NDArray[np.bool_]
@@ -61,12 +60,12 @@ def e_step(
     indptr: NDArray[np.int64],
     terms: NDArray[np.int32],
     counts: NDArray[np.int32],
-    y: NDArray[np.float64],
+    y: Array,
     parameters: Parameters,
     *,
     family: Family,
     spec: FitSpec,
-    extras: NDArray[np.float64] | None = None,
+    extras: Array | None = None,
 ) -> SufficientStatistics:
     """Sufficient statistics of a block of documents. A pure function of its arguments; the GIL is not held.
 
@@ -93,8 +92,10 @@ def e_step(
         n_probes=len(deltas),
         n_classes=parameters.n_classes,
     )
-    asks = has_pearson(family, trials=extras is not None)
-    per_document = np.empty((len(y), len(PER_DOCUMENT))) if asks else None
+    asks_pearson = has_pearson(family, trials=extras is not None)
+    posteriors = _posteriors(0, parameters)._replace(
+        per_document=np.empty((len(y) if asks_pearson else 0, len(PER_DOCUMENT)))
+    )
     _run(
         (indptr, terms, counts, y),
         extras,
@@ -104,10 +105,10 @@ def e_step(
         labelled=True,
         statistics=statistics,
         deltas=deltas,
-        per_document=per_document,
+        posteriors=posteriors,
     )
-    if per_document is not None:
-        columns = _columns(per_document)
+    if asks_pearson:
+        columns = _columns(posteriors)
         statistics.pearson, statistics.pearson_weight = pearson_sums(
             family,
             y,
@@ -132,25 +133,18 @@ def infer(
     parameters: Parameters,
     *,
     spec: FitSpec,
-    y: NDArray[np.float64] | None = None,
+    y: Array | None = None,
     family: Family | None = None,
-    extras: NDArray[np.float64] | None = None,
+    extras: Array | None = None,
 ) -> DocumentPosterior:
-    """Posterior of documents, the response left out (prediction) unless `y` is given (training posterior).
+    """Posterior of documents without their response, as in prediction; with `y`, the posterior of training.
+
+    Parameters are those of :func:`e_step`, and `extras` have average covariates by default.
 
     Parameters
     ----------
-    indptr, terms, counts : ndarray of int64, int32, int32
-        Documents as compressed sparse rows.
-    parameters : Parameters
-    spec : FitSpec
-        Sweep cap and tolerance; with `y` also rho and granularity.
-    y : ndarray of float64, shape (D,), optional
-        Standardised responses. With them, the posterior is that of training.
     family : Family, optional
         Needed with `y`. Without `y`, it decides the variance for a log link (see :class:`DocumentPosterior`).
-    extras : ndarray of float64, shape (D, 4 + P), optional
-        As in :func:`e_step`. By default, documents have average covariates and no offset.
     """
     n_documents = len(indptr) - 1
     if family is None:
@@ -158,9 +152,7 @@ def infer(
     labelled = y is not None
     if y is None:
         y = np.full(n_documents, np.nan)
-    gamma = np.empty((n_documents, parameters.n_topics))
-    omega = np.empty((n_documents, parameters.n_classes or 0))
-    per_document = np.empty((n_documents, len(PER_DOCUMENT)))
+    posteriors = _posteriors(n_documents, parameters)
     _run(
         (indptr, terms, counts, y),
         extras,
@@ -171,14 +163,12 @@ def infer(
         # no row: the kernel sums nothing
         statistics=SufficientStatistics.zeros(0, parameters.n_topics, n_classes=parameters.n_classes),
         deltas=parameters.delta[np.newaxis],
-        gamma=gamma,
-        omega=omega,
-        per_document=per_document,
+        posteriors=posteriors,
     )
-    columns = _columns(per_document)
+    columns = _columns(posteriors)
     return DocumentPosterior(
-        gamma,
-        columns["mean"] if parameters.n_classes is None else omega,
+        posteriors.gamma,
+        columns["mean"] if parameters.n_classes is None else posteriors.omega,
         columns["variance"],
         columns["elbo"],
         columns["n_sweeps"].astype(np.int64),
@@ -188,30 +178,26 @@ def infer(
 
 
 def _run(
-    documents: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]],
-    extras: NDArray[np.float64] | None,
+    documents: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], Array],
+    extras: Array | None,
     parameters: Parameters,
     family: Family,
     spec: FitSpec,
     *,
     labelled: bool,
     statistics: SufficientStatistics,
-    deltas: NDArray[np.float64],
-    gamma: NDArray[np.float64] | None = None,
-    omega: NDArray[np.float64] | None = None,
-    per_document: NDArray[np.float64] | None = None,
+    deltas: Array,
+    posteriors: BlockPosteriors,
 ) -> None:
-    """Call the kernel of the family; it adds to `statistics`, and writes the arrays by document that it gets."""
+    """Call the kernel of the family, which adds to `statistics` and writes `posteriors`."""
     indptr, terms, counts, y = documents
-    # without effect for a caller with many blocks, who does this once
+    # no effect for callers with many blocks, which do this once
     parameters = in_e_step(parameters)
     if extras is None:
         n_covariates = len(parameters.zeta)
         extras = neutral_extras(len(y) if n_covariates else 0, n_covariates)
     scalars = np.zeros(len(SCALARS))
     arrays: dict[str, Any] = {name: getattr(statistics, name) for name in BlockSums._fields[:-1]}
-    derivatives = ("first_derivative", "second_derivative", "third_derivative")
-    functions = ("log_likelihood", *derivatives, "information_weight") if parameters.n_classes is None else ()
     kernel_of(family, labelled=labelled)(
         BlockDocuments(
             _read_only(indptr, np.int64),
@@ -236,23 +222,25 @@ def _run(
             bool(family.uses_bound),
         ),
         BlockSums(**arrays, scalars=scalars),
-        BlockPosteriors(
-            np.empty((0, parameters.n_topics)) if gamma is None else gamma,
-            np.empty((0, parameters.n_classes or 0)) if omega is None else omega,
-            np.empty((0, len(PER_DOCUMENT))) if per_document is None else per_document,
-        ),
-        *(getattr(family, name) for name in functions),
+        posteriors,
+        *(getattr(family, name) for name in (FUNCTIONS if parameters.n_classes is None else ())),
     )
     for name, value in zip(SCALARS, scalars.tolist(), strict=True):
-        # to int for counts
+        # counts are int
         setattr(statistics, name, type(getattr(statistics, name))(value))
 
 
-def _columns(per_document: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    return dict(zip(PER_DOCUMENT, np.ascontiguousarray(per_document.T), strict=True))
+def _posteriors(n_documents: int, parameters: Parameters) -> BlockPosteriors:
+    """Uninitialised rows for `n_documents`."""
+    widths = parameters.n_topics, parameters.n_classes or 0, len(PER_DOCUMENT)
+    return BlockPosteriors(*(np.empty((n_documents, width)) for width in widths))
 
 
-def neutral_extras(n_documents: int, n_covariates: int) -> NDArray[np.float64]:
+def _columns(posteriors: BlockPosteriors) -> dict[str, Array]:
+    return dict(zip(PER_DOCUMENT, np.ascontiguousarray(posteriors.per_document.T), strict=True))
+
+
+def neutral_extras(n_documents: int, n_covariates: int) -> Array:
     """`extras` of documents with no offset, one trial, weights 1 and average covariates."""
     extras = np.zeros((n_documents, len(EXTRAS) + n_covariates))
     extras[:, 1 : len(EXTRAS)] = 1.0

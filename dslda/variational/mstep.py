@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, special
 
-from dslda.families.base import Family
+from dslda.families.base import Array, Family
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import topic_divergence
@@ -35,14 +34,7 @@ def m_step(
     the step is damped so that it ascends wherever l is log-concave and of exponential type (docs/model.md, section 3).
     delta: the family's update (eq. 18 for the Gaussian).
 
-    Parameters
-    ----------
-    parameters : Parameters
-        Those of the E-step.
-    statistics : SufficientStatistics
-        Sums over all documents.
-    family : Family
-    spec : FitSpec
+    `parameters` are those of the E-step, `statistics` its sums over all documents.
     """
     topics, totals = _topics(statistics.topic_counts, spec.topic_prior)
     eta, delta, zeta = parameters.eta, parameters.delta, parameters.zeta
@@ -65,7 +57,7 @@ def m_step(
 
 def _coefficient_step(
     parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
-) -> tuple[NDArray[np.float64], float]:
+) -> tuple[Array, float]:
     """The step of (eta, zeta), shape (K + P,) or (K + P, C), and its gain in F to second order."""
     coefficients = np.concatenate([parameters.eta, parameters.zeta])
     penalty = prior_precision(parameters, family, spec)
@@ -90,7 +82,7 @@ def _coefficient_step(
     return step, 0.0
 
 
-def prior_precision(parameters: Parameters, family: Family, spec: FitSpec) -> NDArray[np.float64]:
+def prior_precision(parameters: Parameters, family: Family, spec: FitSpec) -> Array:
     """Precision of the prior of (eta, zeta), shape (K + P, K + P).
 
     It pulls the coefficients of covariates towards 0, and those of topics towards their mean, which acts as the intercept.
@@ -102,14 +94,13 @@ def prior_precision(parameters: Parameters, family: Family, spec: FitSpec) -> ND
     return precision
 
 
-def _damping(step: NDArray[np.float64]) -> float:
+def _damping(step: Array) -> float:
     """log(1 + b) / b, b the longest step: ascends for log-concave l of exponential type, without a line search."""
     longest = float(np.abs(step).max())
     return float(np.log1p(longest)) / longest if longest > 0.0 else 1.0
 
 
 def _ridge(family: Family, spec: FitSpec) -> float:
-    """The precision of the coefficients' prior: the user's, or else the family's default."""
     return family.default_ridge if spec.ridge is None else spec.ridge
 
 
@@ -119,15 +110,8 @@ def objective(
     """The documents' ELBO plus the log densities of topics and coefficients under their priors, up to a constant.
 
     Topics that are distributions enter by minus their divergence from the prior, with all constants. Then, without a prior
-    of the coefficients, the objective is a lower bound of the log evidence.
-
-    Parameters
-    ----------
-    statistics : SufficientStatistics
-        Sums of the E-step at `parameters` (by way of :func:`~dslda.variational.topics.in_e_step`).
-    parameters : Parameters
-    family : Family
-    spec : FitSpec
+    of the coefficients, the objective is a lower bound of the log evidence. `statistics` are those of the E-step at
+    `parameters`.
     """
     ridge = _ridge(family, spec)
     spread = parameters.eta - parameters.eta.mean(axis=0)
@@ -139,7 +123,7 @@ def objective(
     return statistics.elbo + of_topics + spec.response_weight * prior
 
 
-def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
+def topic_log_prior(topics: Array, topic_prior: float) -> float:
     """topic_prior * sum log beta over known terms; 0 without a prior."""
     if topic_prior == 0.0:
         return 0.0
@@ -153,9 +137,7 @@ def topic_log_prior(topics: NDArray[np.float64], topic_prior: float) -> float:
     return topic_prior * total
 
 
-def _topics(
-    topic_counts: NDArray[np.float64], topic_prior: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _topics(topic_counts: Array, topic_prior: float) -> tuple[Array, Array]:
     """Normalised topics, shape (V, K), and the sums before. A term in no document stays without mass, and so unknown."""
     seen = topic_counts.sum(axis=1) > 0.0
     topics = topic_counts + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
@@ -169,33 +151,23 @@ def _topics(
     return topics, totals
 
 
-def _solve(information: NDArray[np.float64], score: NDArray[np.float64]) -> NDArray[np.float64]:
+def _solve(information: Array, score: Array) -> Array:
     """The shortest solution of information * step = score."""
     values, vectors = linalg.eigh(information)
     keep = values > _RANK_TOLERANCE * max(float(values[-1]), 0.0)
     vectors = vectors[:, keep]
-    step: NDArray[np.float64] = vectors @ ((vectors.T @ score) / values[keep])
+    step: Array = vectors @ ((vectors.T @ score) / values[keep])
     return step
 
 
-def update_alpha(
-    alpha: NDArray[np.float64], log_theta: NDArray[np.float64], weight: float, *, symmetric: bool
-) -> NDArray[np.float64]:
+def update_alpha(alpha: Array, log_theta: Array, weight: float, *, symmetric: bool) -> Array:
     """Maximise weight (log Gamma(sum alpha) - sum log Gamma(alpha_k)) + sum (alpha_k - 1) log_theta_k.
 
     Newton with the linear-time inverse of Blei, Ng and Jordan (2003, appendix A.4.2), on log alpha, so that alpha stays
     above 0; a step that does not ascend is halved.
 
-    Parameters
-    ----------
-    alpha : ndarray of float64, shape (K,)
-        Start of the search.
-    log_theta : ndarray of float64, shape (K,)
-        Sum of E[log theta] over documents.
-    weight : float
-        Sum of the weights of these documents; 0 leaves alpha as it is.
-    symmetric : bool
-        Keep all entries equal.
+    The search starts at `alpha`. `log_theta` is the sum of E[log theta] over documents, `weight` the sum of their weights; 0
+    leaves alpha as it is. With `symmetric`, all entries stay equal.
     """
     # a single topic has all of every document, whatever alpha is
     if not weight > 0.0 or len(alpha) == 1:
@@ -223,18 +195,18 @@ def update_alpha(
         logs, value = trial, new
         if moved < _ALPHA_TOLERANCE:
             break
-    new_alpha: NDArray[np.float64] = np.exp(logs)
+    new_alpha: Array = np.exp(logs)
     return new_alpha
 
 
-def _alpha_objective(logs: NDArray[np.float64], mean_log: NDArray[np.float64]) -> float:
+def _alpha_objective(logs: Array, mean_log: Array) -> float:
     alpha = np.exp(logs)
     return float(
         special.gammaln(alpha.sum()) - special.gammaln(alpha).sum() + ((alpha - 1.0) * mean_log).sum()
     )
 
 
-def _alpha_step(alpha: NDArray[np.float64], mean_log: NDArray[np.float64]) -> NDArray[np.float64]:
+def _alpha_step(alpha: Array, mean_log: Array) -> Array:
     """Uphill step in log alpha. The Hessian is a diagonal plus a constant times alpha alpha'."""
     slope = special.digamma(alpha.sum()) - special.digamma(alpha) + mean_log
     common = special.polygamma(1, alpha.sum())
@@ -244,6 +216,6 @@ def _alpha_step(alpha: NDArray[np.float64], mean_log: NDArray[np.float64]) -> ND
     inverse = 1.0 / diagonal
     denominator = 1.0 / common + (alpha**2 * inverse).sum()
     along = (alpha * inverse * gradient).sum() / denominator
-    step: NDArray[np.float64] = -(inverse * gradient - inverse * alpha * along)
+    step: Array = -(inverse * gradient - inverse * alpha * along)
     # an indefinite curvature may point downhill
     return step if step @ gradient > 0.0 else gradient

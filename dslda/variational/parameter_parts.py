@@ -1,7 +1,7 @@
 """Parameters in parts, and the E-step of a partition on the rows of topics that it needs.
 
 The vocabulary of a partition is often a small part of V. Then its E-step runs on a table of the topics of its own terms,
-and its statistics have rows for these alone: less memory to fill with zeros, to hold and to send.
+and its statistics have rows only for these: less memory to fill with zeros, to hold and to send.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.families.base import Family
+from dslda.families.base import Array, Family
 from dslda.variational.estep import e_step
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics, is_dense
 
-__all__ = ["ParameterParts", "as_sent", "borders", "e_step_of_parts", "split"]
+__all__ = ["ParameterParts", "as_sent", "borders", "e_step_of_parts"]
 
 
 def borders(n_terms: int, n_parts: int) -> list[int]:
@@ -26,26 +26,10 @@ def borders(n_terms: int, n_parts: int) -> list[int]:
     return [n_terms * i // n_parts for i in range(n_parts + 1)]
 
 
-def split(parameters: Parameters, n_parts: int) -> list[Parameters]:
-    """Parameters of consecutive, nearly equal ranges of the terms. Each has all parameters but topics; arrays are views.
-
-    Parameters
-    ----------
-    parameters : Parameters
-    n_parts : int
-        1 to V.
-    """
-    ranges = itertools.pairwise(borders(parameters.n_terms, n_parts))
-    return [replace(parameters, topics=parameters.topics[a:b]) for a, b in ranges]
-
-
 class ParameterParts:
-    """Parameters as a worker gets them: in one piece, or in parts that are never put together.
+    """Parameters as a worker gets them: in one piece, or in parts of consecutive ranges of the terms.
 
-    Parameters
-    ----------
-    parts : sequence of Parameters
-        Those of consecutive ranges of the terms; topics may be of float32, and lie at odd addresses.
+    Topics may be of float32, and lie at odd addresses.
     """
 
     def __init__(self, parts: Sequence[Parameters]) -> None:
@@ -71,7 +55,7 @@ class ParameterParts:
         return self._whole
 
     def of_terms(self, terms: NDArray[np.int64]) -> Parameters:
-        """Parameters with the topics of `terms` alone, which ascend."""
+        """Parameters with the topics of `terms`, which ascend."""
         topics = np.empty((len(terms), self._parts[0].n_topics))
         rows = [0, *np.searchsorted(terms, self._ends).tolist()]
         first = 0
@@ -85,12 +69,12 @@ def e_step_of_parts(
     indptr: NDArray[np.int64],
     terms: NDArray[np.int32],
     counts: NDArray[np.int32],
-    y: NDArray[np.float64],
+    y: Array,
     parameters: ParameterParts,
     *,
     family: Family,
     spec: FitSpec,
-    extras: NDArray[np.float64] | None = None,
+    extras: Array | None = None,
 ) -> SufficientStatistics:
     """:func:`~dslda.variational.estep.e_step`, with the same bits, on rows of the terms in the block.
 
@@ -114,9 +98,11 @@ def e_step_of_parts(
 
 
 def as_sent(parameters: Parameters, n_parts: int, *, float32: bool) -> Iterator[Parameters]:
-    """The parts in which parameters travel; with `float32`, topics lose their last digits.
+    """The parts in which parameters travel: consecutive, nearly equal ranges of the terms, with all but topics in each.
 
-    An executor without workers does the same, to get the same bits.
+    With `float32`, topics lose their last digits; else they are views. An executor without workers does the same, to get the
+    same bits.
     """
-    for part in split(parameters, n_parts):
-        yield replace(part, topics=part.topics.astype(np.float32)) if float32 else part
+    for start, stop in itertools.pairwise(borders(parameters.n_terms, n_parts)):
+        topics = parameters.topics[start:stop]
+        yield replace(parameters, topics=topics.astype(np.float32) if float32 else topics)

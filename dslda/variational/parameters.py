@@ -1,4 +1,4 @@
-"""The parameters that EM estimates, and its settings: frozen records, checked when made."""
+"""The parameters that EM estimates, and its settings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
+from dslda.families.base import Array
 from dslda.settings import SETTINGS, Granularity, TopicEstimation
 
 __all__ = ["FitSpec", "Parameters", "Scaling"]
@@ -25,10 +25,10 @@ class Scaling:
     center: float = 0.0
     scale: float = 1.0
 
-    def to_model(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_model(self, y: Array) -> Array:
         return (y - self.center) / self.scale
 
-    def to_user(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_user(self, y: Array) -> Array:
         return self.center + self.scale * y
 
 
@@ -53,12 +53,12 @@ class Parameters:
         For topics that are distributions, q(beta_k) = Dirichlet(concentration[k] * topics[:, k]); None for points.
     """
 
-    topics: NDArray[np.float64]
-    alpha: NDArray[np.float64]
-    eta: NDArray[np.float64]
-    delta: NDArray[np.float64]
-    zeta: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    concentration: NDArray[np.float64] | None = None
+    topics: Array
+    alpha: Array
+    eta: Array
+    delta: Array
+    zeta: Array = field(default_factory=lambda: np.zeros(0))
+    concentration: Array | None = None
 
     @property
     def n_topics(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SufficientStatistics", "is_dense"]
+from dslda.families.base import Array, Family
+from dslda.variational.design import AUX, EMPHASIS, WEIGHT
+
+__all__ = ["SufficientStatistics", "has_pearson", "is_dense", "pearson_sums"]
 
 # The kinds of fields. Methods go over the fields of a kind, so that a new statistic needs no new method.
 PER_TERM: Mapping[str, str] = {"kind": "per term"}
@@ -21,8 +25,10 @@ NUMBER: Mapping[str, str] = {"kind": "number"}
 REPORT: Mapping[str, str] = {"kind": "report"}
 """A sum that no estimate depends on."""
 
-# rows that are added at once where an index copies them
+# rows to add at once where an index copies them
 _ROWS_BYTES = 16 << 20
+# the largest term of Pearson's statistic, so that the sum stays finite
+_LARGEST_TERM = 1e200
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +56,7 @@ class SufficientStatistics:
         Sum of the weights of the documents in `log_theta`.
     curvature, curvature_bound : float
         Sum of the weights in `information`, and sum of the largest curvatures of l over the scatter of omega under q. Both
-        are 0 where `information` bounds the curvature: l is quadratic, or the response one of classes.
+        are 0 if `information` bounds the curvature: for a quadratic l, and for classes.
     pearson, pearson_weight : float
         Pearson's X2 of the responses, and the sum of the weights of its documents; 0 for families without a variance.
     n_documents, n_labelled, n_empty, n_unconverged, n_sweeps, n_tokens : int
@@ -59,16 +65,16 @@ class SufficientStatistics:
     seconds : float
         CPU seconds of the thread that ran the E-step.
     terms : ndarray of int64, shape (less than V,), or None
-        The terms of the rows of every array per term, ascending; all other rows are zero. None: all terms.
+        The terms of the rows of every array per term, ascending; all other rows are zero. None for all terms.
     n_terms : int
         V, if `terms` is not None.
     """
 
-    topic_counts: NDArray[np.float64] = field(metadata=PER_TERM)
-    score: NDArray[np.float64] = field(metadata=ARRAY)
-    information: NDArray[np.float64] = field(metadata=ARRAY)
-    log_theta: NDArray[np.float64] = field(metadata=ARRAY)
-    profile: NDArray[np.float64] = field(metadata=ARRAY)
+    topic_counts: Array = field(metadata=PER_TERM)
+    score: Array = field(metadata=ARRAY)
+    information: Array = field(metadata=ARRAY)
+    log_theta: Array = field(metadata=ARRAY)
+    profile: Array = field(metadata=ARRAY)
     elbo: float = field(default=0.0, metadata=NUMBER)
     labelled_weight: float = field(default=0.0, metadata=NUMBER)
     log_theta_weight: float = field(default=0.0, metadata=NUMBER)
@@ -118,8 +124,8 @@ class SufficientStatistics:
         """Add `other` in place and return self; `other` is not changed.
 
         Statistics with rows for some terms gain rows for the terms of `other`, and rows for all terms once more than half
-        of them have one. The bits are those of a sum of all rows. A missing row is a sum of zeros, and adding 0 changes
-        nothing but minus zero, which no sum that starts from zero is.
+        of them have one. The bits are those of a sum of all rows: a missing row is a sum of zeros, and adding 0 changes
+        only minus zero, which no sum that starts from zero is.
         """
         self._add_rows(other)
         for name, total in self._of(ARRAY).items():
@@ -131,17 +137,10 @@ class SufficientStatistics:
     def blend(self, other: SufficientStatistics, weight: float) -> SufficientStatistics:
         """Move a share of the way to `other`, in place, and return self; `other` is not changed.
 
-        Every array and number s becomes ``(1 - weight) * s + weight * (n / m) * s'``, where s' is that of `other`, and
-        n and m are the numbers of documents of self and `other`. So self stays a set of sums over n documents, of which a
-        share `weight` are like the documents of `other`: the step of online EM, with a minibatch as `other` (Hoffman, Blei
-        and Bach 2010). `n_documents` stays n; the other reports become those of `other`. An `other` of no documents
-        changes nothing.
-
-        Parameters
-        ----------
-        other : SufficientStatistics
-        weight : float
-            0 to 1. With 1, zeros whose `n_documents` is n become `other` stretched to n documents.
+        This is the step of online EM, with a minibatch as `other` (Hoffman, Blei and Bach 2010). Every array and number s
+        becomes ``(1 - weight) * s + weight * (n / m) * s'``, where s' is that of `other`, and n and m are the numbers of
+        documents of self and `other`. `n_documents` stays n; the other reports become those of `other`. An `other` of no
+        documents changes nothing. `weight` is 0 to 1.
         """
         n_documents = self.n_documents
         if other.n_documents == 0:
@@ -250,5 +249,54 @@ class SufficientStatistics:
 
 
 def is_dense(n_rows: int, n_terms: int) -> bool:
-    """Whether rows for `n_rows` of the terms are so many that there may as well be one for every term."""
+    """True if so many terms have a row that every term may as well have one."""
     return 2 * n_rows > n_terms
+
+
+def has_pearson(family: Family, *, trials: bool) -> bool:
+    """True if the family has a variance that data can contradict; `trials` is True if documents have trials."""
+    return type(family).variance is not Family.variance and (trials or family.auxiliary != "trials")
+
+
+def pearson_sums(
+    family: Family,
+    y: Array,
+    delta: Array,
+    extras: Array | None,
+    *,
+    mean: Array,
+    variance: Array,
+    counted: NDArray[np.bool_],
+) -> tuple[float, float]:
+    """Pearson's X2 = sum of w (y - mu)^2 / Var(y | mu) over documents with a response, and the sum of w.
+
+    Both are 0 if the family has no variance. A single binomial trial says nothing about scatter (McCullagh and Nelder 1989,
+    chapter 4) and is left out. Sums are exact, so that the order of documents does not matter.
+
+    Parameters
+    ----------
+    y, delta, extras
+        Of the E-step.
+    mean, variance : ndarray of float64, shape (D,)
+        Of the linear predictor, after the E-step.
+    counted : ndarray of bool, shape (D,)
+        Documents with a word, which take part if they have a response.
+    """
+    counted = counted & ~np.isnan(y)
+    aux, weight = np.ones(len(y)), np.ones(len(y))
+    if extras is not None:
+        aux, weight = extras[:, AUX], extras[:, WEIGHT] * extras[:, EMPHASIS]
+    if family.auxiliary == "trials":
+        counted &= aux > 1.0
+    y, aux, weight = y[counted], aux[counted], weight[counted]
+    expected = family.mean(mean[counted], variance[counted], delta)
+    if family.auxiliary == "trials":
+        expected = aux * expected
+    # extreme means may give 0 / 0, and numbers too large to square
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        scatter = family.variance(expected, delta, aux)
+        if scatter is None:
+            return 0.0, 0.0
+        terms = weight * (y - expected) ** 2 / scatter
+    terms = np.minimum(np.nan_to_num(terms, nan=0.0, posinf=_LARGEST_TERM), _LARGEST_TERM)
+    return math.fsum(terms.tolist()), math.fsum(weight.tolist())

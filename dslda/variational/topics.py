@@ -13,27 +13,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from dslda.families.base import Array
 from dslda.variational.parameters import Parameters
 
 __all__ = ["in_e_step", "topic_divergence"]
 
 
 def in_e_step(parameters: Parameters) -> Parameters:
-    """Parameters with exp(E[log beta]) as topics; the same ones if topics are points.
+    """Parameters with exp(E[log beta]) as topics, and without concentration; the same ones if topics are points.
 
-    A pass over K x V numbers, once for all documents of an iteration or a model.
-
-    Parameters
-    ----------
-    parameters : Parameters
-
-    Returns
-    -------
-    Parameters
-        Without concentration. 0 stays 0; other weights are at least 1e-100.
+    It passes over K x V numbers, once for an iteration or a model. 0 stays 0; other weights are at least 1e-100.
     """
     if parameters.concentration is None:
         return parameters
@@ -43,14 +34,7 @@ def in_e_step(parameters: Parameters) -> Parameters:
 
 
 def topic_divergence(parameters: Parameters, topic_prior: float) -> float:
-    """Sum over topics of KL(q(beta_k) || Dirichlet(topic_prior, ..., topic_prior)), over known terms.
-
-    Parameters
-    ----------
-    parameters : Parameters
-        With concentration.
-    topic_prior : float
-    """
+    """Sum over topics of KL(q(beta_k) || Dirichlet(topic_prior, ..., topic_prior)), over known terms."""
     assert parameters.concentration is not None
     n_known, total = _expected_logs(
         parameters, parameters.concentration, topic_prior, np.empty((0, parameters.n_topics))
@@ -64,9 +48,9 @@ def topic_divergence(parameters: Parameters, topic_prior: float) -> float:
 
 def _expected_logs(
     parameters: Parameters,
-    concentration: NDArray[np.float64],
+    concentration: Array,
     topic_prior: float,
-    weights: NDArray[np.float64],
+    weights: Array,
 ) -> tuple[int, float]:
     # imported here: importing compiles it, and topics that are points do not need it
     from dslda.variational.kernels.expected_logs import expected_logs

@@ -20,6 +20,7 @@ from dslda.variational.estep import e_step
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 
@@ -145,23 +146,22 @@ def reference_statistics(
     sums = SufficientStatistics.zeros(parameters.n_terms, parameters.n_topics, n_probes=len(deltas))
     for state, y_d in zip(states, y, strict=True):
         np.add.at(sums.topic_counts, state.terms, state.copies[:, np.newaxis] * state.phi)
-        sums.elbo += one_predictor.document_elbo(
-            state, y_d, parameters, family=family, rho=spec.response_weight
-        )
+        response = ScalarResponse(family, y_d, rho=spec.response_weight)
+        sums.elbo += one_predictor.document_elbo(state, parameters, response)
         sums.n_documents += 1
         if len(state.terms):
             sums.log_theta += special.digamma(state.gamma) - special.digamma(state.gamma.sum())
             sums.log_theta_weight += 1.0
         if not np.isnan(y_d):
-            score, information = one_predictor.document_statistics(state, y_d, parameters, family=family)
+            score, information = one_predictor.document_statistics(state, parameters, response)
             sums.score += score
             sums.information += information
             if not family.is_exact_product:
-                curvature, bound = one_predictor.curvatures(state, y_d, parameters, family=family)
+                curvature, bound = one_predictor.curvatures(state, parameters, ScalarResponse(family, y_d))
                 sums.curvature += curvature
                 sums.curvature_bound += bound
             sums.profile += [
-                one_predictor.expected_log_likelihood(state, y_d, parameters.eta, delta, family=family)
+                one_predictor.expected_log_likelihood(state, parameters.eta, delta, response)
                 for delta in deltas
             ]
             sums.labelled_weight += 1.0

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dslda.families.base import Array
 from dslda.families.gaussian import Gaussian
 from dslda.variational.oracle import one_predictor
-from dslda.variational.oracle.one_predictor import DocumentState
+from dslda.variational.oracle.one_predictor import DocumentState, ScalarResponse, expected_log_theta
 from dslda.variational.parameters import Parameters
 
 __all__ = [
@@ -47,31 +48,29 @@ class ClassResponse:
     y: float
     form: Literal["bound", "delta"] = "bound"
     rho: float = 1.0
-    x: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    x: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def labelled(self) -> bool:
         return not np.isnan(self.y)
 
-    def indicator(self, n_classes: int) -> NDArray[np.float64]:
+    def indicator(self, n_classes: int) -> Array:
         """1 for the document's class, 0 for the others, shape (C,)."""
         indicator = np.zeros(n_classes)
         indicator[int(self.y)] = 1.0
         return indicator
 
 
-def mean_assignment(state: DocumentState) -> NDArray[np.float64]:
+def mean_assignment(state: DocumentState) -> Array:
     """phibar, shape (K,)."""
-    phibar: NDArray[np.float64] = state.copies @ state.phi / state.length
+    phibar: Array = state.copies @ state.phi / state.length
     return phibar
 
 
-def predictors(
-    phibar: NDArray[np.float64], length: float, parameters: Parameters, response: ClassResponse
-) -> NDArray[np.float64]:
+def predictors(phibar: Array, length: float, parameters: Parameters, response: ClassResponse) -> Array:
     """Numbers whose softmax are the probabilities of the classes, shape (C,)."""
     offset = response.x @ parameters.zeta
-    m: NDArray[np.float64]
+    m: Array
     if response.form == "bound":
         m = offset + length * np.log(phibar @ np.exp(parameters.eta / length))
     else:
@@ -79,15 +78,15 @@ def predictors(
     return m
 
 
-def _spread(phibar: NDArray[np.float64], length: float, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+def _spread(phibar: Array, length: float, eta: Array) -> Array:
     """V, the covariance of predictors for tokens drawn from phibar, shape (C, C)."""
     mean = phibar @ eta
-    covariance: NDArray[np.float64] = ((eta.T * phibar) @ eta - np.outer(mean, mean)) / length
+    covariance: Array = ((eta.T * phibar) @ eta - np.outer(mean, mean)) / length
     return covariance
 
 
 def expected_log_likelihood(
-    phibar: NDArray[np.float64], length: float, parameters: Parameters, response: ClassResponse
+    phibar: Array, length: float, parameters: Parameters, response: ClassResponse
 ) -> float:
     """F: a lower bound of E[log p(y)], or the delta method's approximation."""
     m = predictors(phibar, length, parameters, response)
@@ -100,25 +99,21 @@ def expected_log_likelihood(
     return float(m[int(response.y)] - special.logsumexp(m) - 0.5 * trace)
 
 
-def _pull(
-    phibar: NDArray[np.float64], length: float, parameters: Parameters, response: ClassResponse
-) -> NDArray[np.float64]:
+def _pull(phibar: Array, length: float, parameters: Parameters, response: ClassResponse) -> Array:
     """Derivative of the delta method's F by m for constant V, shape (C,)."""
     p = special.softmax(predictors(phibar, length, parameters, response))
     covariance = _spread(phibar, length, parameters.eta)
     curvature = np.diag(p) - np.outer(p, p)
     along = np.diag(covariance) - 2.0 * covariance @ p
-    pull: NDArray[np.float64] = response.indicator(len(p)) - p - 0.5 * curvature @ along
+    pull: Array = response.indicator(len(p)) - p - 0.5 * curvature @ along
     return pull
 
 
-def slope(
-    phibar: NDArray[np.float64], length: float, parameters: Parameters, response: ClassResponse
-) -> NDArray[np.float64]:
+def slope(phibar: Array, length: float, parameters: Parameters, response: ClassResponse) -> Array:
     """Derivative of F by phibar, shape (K,)."""
     eta = parameters.eta
     p = special.softmax(predictors(phibar, length, parameters, response))
-    by_topic: NDArray[np.float64]
+    by_topic: Array
     if response.form == "bound":
         tilted = np.exp(eta / length)
         by_topic = eta[:, int(response.y)] - length * (tilted / (phibar @ tilted)) @ p
@@ -132,7 +127,7 @@ def slope(
 def document_elbo(state: DocumentState, parameters: Parameters, response: ClassResponse) -> float:
     """The evidence lower bound, term by term, with F times rho."""
     # any family will do for the words' part
-    elbo = one_predictor.document_elbo(state, np.nan, parameters, family=Gaussian(), rho=response.rho)
+    elbo = one_predictor.document_elbo(state, parameters, ScalarResponse(Gaussian(), np.nan))
     if response.labelled:
         phibar = mean_assignment(state)
         elbo += response.rho * expected_log_likelihood(phibar, state.length, parameters, response)
@@ -141,7 +136,7 @@ def document_elbo(state: DocumentState, parameters: Parameters, response: ClassR
 
 def document_statistics(
     state: DocumentState, parameters: Parameters, response: ClassResponse
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Array, Array]:
     """Score of (eta, zeta), shape (K + P, C), and for each class its information, shape (C, K + P, K + P)."""
     phibar, length, eta = mean_assignment(state), state.length, parameters.eta
     n_topics, n_classes = eta.shape
@@ -216,21 +211,21 @@ def ascend(
         strode = gamma is not None
         if gamma is not None:
             h = h + special.digamma(gamma) - special.digamma(gamma.sum())
-            h -= special.digamma(state.gamma) - special.digamma(state.gamma.sum())
+            h -= expected_log_theta(state.gamma)
         if step == 1.0:
             path.append(state.gamma if gamma is None else gamma)
     return state, trace, False
 
 
-def _target(state: DocumentState, parameters: Parameters, response: ClassResponse) -> NDArray[np.float64]:
-    elog_theta: NDArray[np.float64] = special.digamma(state.gamma) - special.digamma(state.gamma.sum())
+def _target(state: DocumentState, parameters: Parameters, response: ClassResponse) -> Array:
+    elog_theta = expected_log_theta(state.gamma)
     if not response.labelled:
         return elog_theta
     by_topic = slope(mean_assignment(state), state.length, parameters, response)
     return elog_theta + response.rho * by_topic / state.length
 
 
-def _assign(state: DocumentState, h: NDArray[np.float64], parameters: Parameters) -> DocumentState:
+def _assign(state: DocumentState, h: Array, parameters: Parameters) -> DocumentState:
     with np.errstate(divide="ignore"):
         phi = special.softmax(np.log(parameters.topics[state.terms]) + h, axis=1)
     return replace(state, phi=phi, gamma=parameters.alpha + state.copies @ phi)

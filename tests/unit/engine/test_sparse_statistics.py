@@ -16,7 +16,7 @@ from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.estep import e_step
 from dslda.variational.initial import initial_parameters
-from dslda.variational.parameter_parts import ParameterParts, e_step_of_parts, split
+from dslda.variational.parameter_parts import ParameterParts, as_sent, e_step_of_parts
 from dslda.variational.parameters import FitSpec
 from dslda.variational.statistics import SufficientStatistics
 
@@ -91,7 +91,8 @@ def test_an_e_step_by_rows_has_the_bits_of_one_with_all_topics(
     terms = block.terms * np.int32(vocabulary // 300)
     arguments = (block.indptr, terms, block.counts, y)
     expected = e_step(*arguments, parameters, family=family, spec=spec)
-    got = e_step_of_parts(*arguments, ParameterParts(split(parameters, n_parts)), family=family, spec=spec)
+    parts = ParameterParts(list(as_sent(parameters, n_parts, float32=False)))
+    got = e_step_of_parts(*arguments, parts, family=family, spec=spec)
     assert (len(got.topic_counts) < 0.1 * vocabulary) == (vocabulary == 5000)
     assert bits(got.dense()) == bits(expected)
 

@@ -15,6 +15,7 @@ from dslda.variational.estep import e_step, infer
 from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import FitSpec
 from dslda.variational.topics import in_e_step
 from tests.helpers.problems import (
@@ -48,9 +49,9 @@ def test_reference_sweeps_never_lower_the_elbo(
     parameters = random_parameters(rng, 20, n_topics, delta=10.0**delta, eta_scale=2.0)
     terms, counts, y = random_document(rng, 20, distinct=int(rng.integers(1, 6)), most=6)
     state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
-    start = one_predictor.document_elbo(state, y, parameters, family=Gaussian(), rho=rho)
+    start = one_predictor.document_elbo(state, parameters, ScalarResponse(Gaussian(), y, rho=rho))
     _, trace = one_predictor.update_until_converged(
-        state, y, parameters, family=Gaussian(), rho=rho, tol=0.0, max_sweeps=6
+        state, parameters, ScalarResponse(Gaussian(), y, rho=rho), tol=0.0, max_sweeps=6
     )
     assert_never_falls([start, *trace])
 
@@ -119,7 +120,7 @@ def test_em_from_the_last_phi_never_lowers_the_objective(
     for _ in range(8):
         seen = in_e_step(parameters)
         states = [
-            one_predictor.sweep(state, y, seen, family=gaussian, rho=rho)
+            one_predictor.sweep(state, seen, ScalarResponse(gaussian, y, rho=rho))
             for state, y in zip(states, documents.y, strict=True)
         ]
         statistics = reference_statistics(states, documents.y, seen, family=gaussian, spec=spec)

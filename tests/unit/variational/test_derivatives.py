@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import Parameters
 from tests.helpers.problems import PoissonLike, random_document, random_parameters
 
@@ -32,7 +33,7 @@ def problem(granularity: str, seed: int = 0) -> tuple[one_predictor.DocumentStat
 
 
 def elbo(state: one_predictor.DocumentState, y: float, parameters: Parameters, family: Family) -> float:
-    return one_predictor.document_elbo(state, y, parameters, family=family, rho=RHO)
+    return one_predictor.document_elbo(state, parameters, ScalarResponse(family, y, rho=RHO))
 
 
 def elbo_at_phi(
@@ -81,7 +82,7 @@ def test_token_coefficients_are_the_derivative_of_the_response_term_by_phi(
 def test_converged_sweeps_leave_a_stationary_point(family: Family, granularity: str) -> None:
     state, y, parameters = problem(granularity, seed=2)
     state, _ = one_predictor.update_until_converged(
-        state, y, parameters, family=family, rho=RHO, tol=0.0, max_sweeps=300
+        state, parameters, ScalarResponse(family, y, rho=RHO), tol=0.0, max_sweeps=300
     )
     for i, phi in enumerate(state.phi):
         inner = [k for k in range(len(phi)) if phi[k] > 1e-4]
@@ -114,7 +115,7 @@ def elbo_at_eta(
 @GRANULARITIES
 def test_score_is_the_derivative_of_the_elbo_by_eta(family: Family, granularity: str) -> None:
     state, y, parameters = problem(granularity, seed=1)
-    score, _ = one_predictor.document_statistics(state, y, parameters, family=family)
+    score, _ = one_predictor.document_statistics(state, parameters, ScalarResponse(family, y))
     steps = 1e-5 * np.eye(parameters.n_topics)
     numeric = [
         (
@@ -131,12 +132,14 @@ def test_score_is_the_derivative_of_the_elbo_by_eta(family: Family, granularity:
 def test_gaussian_information_is_minus_the_second_derivative_of_the_elbo_by_eta(granularity: str) -> None:
     state, y, parameters = problem(granularity, seed=3)
     family = Gaussian()
-    _, information = one_predictor.document_statistics(state, y, parameters, family=family)
+    _, information = one_predictor.document_statistics(state, parameters, ScalarResponse(family, y))
     columns = []
     for h in np.eye(parameters.n_topics):
         up, down = (
             one_predictor.document_statistics(
-                state, y, dataclasses.replace(parameters, eta=parameters.eta + s * h), family=family
+                state,
+                dataclasses.replace(parameters, eta=parameters.eta + s * h),
+                ScalarResponse(family, y),
             )[0]
             for s in (1, -1)
         )

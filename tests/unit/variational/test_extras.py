@@ -14,6 +14,7 @@ from dslda.families.categorical import Categorical
 from dslda.families.registry import get_family
 from dslda.variational.estep import e_step, infer, neutral_extras
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 from tests.helpers.class_problems import class_parameters, documents_of_classes
@@ -82,9 +83,11 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
         state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
         rho = spec.response_weight * emphasis
         for _ in range(2):
-            state = one_predictor.sweep(state, y, parameters, family=family, rho=rho, offset=offset, aux=aux)
+            state = one_predictor.sweep(
+                state, parameters, ScalarResponse(family, y, rho=rho, offset=offset, aux=aux)
+            )
         elbo = one_predictor.document_elbo(
-            state, y, parameters, family=family, rho=rho, offset=offset, aux=aux
+            state, parameters, ScalarResponse(family, y, rho=rho, offset=offset, aux=aux)
         )
         m, v = one_predictor.moments(state, parameters.eta, family)
         assert_allclose(posterior.gamma[d], state.gamma, rtol=1e-6, atol=1e-6)
@@ -99,7 +102,7 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
         share = weight * emphasis
         expected.labelled_weight += share
         score, information = one_predictor.document_statistics(
-            state, y, parameters, family=family, offset=offset, aux=aux
+            state, parameters, ScalarResponse(family, y, offset=offset, aux=aux)
         )
         expected.score[:N_TOPICS] += share * score
         expected.information[:N_TOPICS, :N_TOPICS] += share * information
@@ -107,7 +110,7 @@ def test_the_kernel_equals_the_readable_e_step(name: str, granularity: str) -> N
         h = 1e-5
         up, down = (
             one_predictor.document_elbo(
-                state, y, parameters, family=family, rho=1.0, offset=offset + s, aux=aux
+                state, parameters, ScalarResponse(family, y, offset=offset + s, aux=aux)
             )
             for s in (h, -h)
         )

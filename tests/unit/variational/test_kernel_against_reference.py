@@ -17,6 +17,7 @@ from dslda.families.registry import get_family
 from dslda.variational.estep import e_step, infer
 from dslda.variational.kernels import scratch as kernels
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.topics import in_e_step
 from tests.helpers.problems import (
@@ -41,10 +42,8 @@ def assert_kernel_equals_reference(
         terms, counts, y = documents.document(d)
         state, trace = one_predictor.update_until_converged(
             one_predictor.cold_start(terms, counts, parameters, granularity=spec.granularity),
-            y,
             parameters,
-            family=family,
-            rho=spec.response_weight,
+            ScalarResponse(family, y, rho=spec.response_weight),
             tol=spec.sweep_tol,
             max_sweeps=spec.max_sweeps,
         )
@@ -161,10 +160,8 @@ def test_documents_that_would_swing_between_two_states_settle(granularity: str) 
         terms, counts, y = documents.document(d)
         state, trace = one_predictor.update_until_converged(
             one_predictor.cold_start(terms, counts, parameters, granularity=granularity),
-            y,
             parameters,
-            family=family,
-            rho=2.0,
+            ScalarResponse(family, y, rho=2.0),
             tol=1e-6,
             max_sweeps=300,
         )
@@ -193,7 +190,7 @@ def test_what_a_document_leaves_is_of_the_state_it_went_back_to(name: str, granu
             terms, counts, y = documents.document(d)
             start = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
             _, trace = one_predictor.update_until_converged(
-                start, y, parameters, family=family, rho=6.0, tol=0.0, max_sweeps=n
+                start, parameters, ScalarResponse(family, y, rho=6.0), tol=0.0, max_sweeps=n
             )
             taken_back += n > 1 and trace[-1] == trace[-2]
     assert taken_back > 0
@@ -367,7 +364,7 @@ def test_convergence_is_judged_like_the_reference(granularity: str) -> None:
         terms, counts, y = documents.document(d)
         state = one_predictor.cold_start(terms, counts, parameters, granularity=granularity)
         _, trace = one_predictor.update_until_converged(
-            state, y, parameters, family=Gaussian(), rho=1.0, tol=1e-5, max_sweeps=8
+            state, parameters, ScalarResponse(Gaussian(), y), tol=1e-5, max_sweeps=8
         )
         sweeps.append(len(trace))
     assert posterior.n_sweeps.tolist() == sweeps

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from dslda.families.base import Family
 from dslda.variational.estep import e_step, infer
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import FitSpec, Parameters
 from tests.helpers.enumeration import log_evidence, moments_of_assignments, tokens_of
 from tests.helpers.problems import Documents, documents_of, random_parameters
@@ -85,7 +86,7 @@ def test_reference_moments_and_statistics_agree_with_enumeration(granularity: st
             rtol=1e-9,
             atol=1e-12,
         )
-        score, information = one_predictor.document_statistics(state, y, parameters, family=gaussian)
+        score, information = one_predictor.document_statistics(state, parameters, ScalarResponse(gaussian, y))
         assert_allclose(information * parameters.delta, second_moment, rtol=1e-12)
         exact = probability @ zbar * y - second_moment @ parameters.eta
         assert_allclose(score * parameters.delta, exact, rtol=1e-9, atol=1e-12)

@@ -12,6 +12,7 @@ from dslda.families.registry import FAMILIES, get_family
 from dslda.variational.estep import infer, neutral_extras
 from dslda.variational.oracle import class_predictors, one_predictor
 from dslda.variational.oracle.class_predictors import ClassResponse
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
 from tests.helpers.class_problems import class_parameters
 from tests.helpers.problems import (
@@ -109,13 +110,10 @@ def test_the_readable_sweeps(name: str) -> None:
         terms, counts, y = documents.document(d)
         _, trace = one_predictor.update_until_converged(
             one_predictor.cold_start(terms, counts, parameters, granularity="term"),
-            y,
             parameters,
-            family=family,
-            rho=float(rng.choice([1.0, 10.0])),
+            ScalarResponse(family, y, rho=float(rng.choice([1.0, 10.0])), aux=float(extras[d, 1])),
             tol=0.0,
             max_sweeps=MOST_SWEEPS,
-            aux=float(extras[d, 1]),
         )
         assert_rises(np.array(trace))
 

@@ -18,6 +18,7 @@ from dslda.families.registry import FAMILIES, get_family
 from dslda.variational.estep import e_step, infer, neutral_extras
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import FitSpec, Parameters
 from tests.helpers.enumeration import log_evidence, moments_of_assignments, tokens_of
 from tests.helpers.problems import (
@@ -167,7 +168,7 @@ def test_the_fixed_point_is_the_exact_coordinate_update(granularity: str) -> Non
         gamma = infer(*one.csr, parameters, spec=spec, y=one.y, family=FAMILY).gamma[0]
         phi = statistics.topic_counts[terms] / counts[:, np.newaxis]
         state = one_predictor.DocumentState(terms, counts.astype(float), phi, gamma)
-        again = one_predictor.sweep(state, y, parameters, family=FAMILY, rho=1.0)
+        again = one_predictor.sweep(state, parameters, ScalarResponse(FAMILY, y))
         assert_allclose(again.phi, phi, atol=2e-6)
 
 
@@ -236,7 +237,7 @@ def test_em_from_the_last_phi_never_lowers_the_objective(
     trace = []
     for _ in range(8):
         states = [
-            one_predictor.sweep(state, y, parameters, family=FAMILY, rho=rho)
+            one_predictor.sweep(state, parameters, ScalarResponse(FAMILY, y, rho=rho))
             for state, y in zip(states, documents.y, strict=True)
         ]
         statistics = reference_statistics(states, documents.y, parameters, family=FAMILY, spec=spec)

@@ -12,6 +12,7 @@ from dslda.variational.estep import infer
 from dslda.variational.kernels import ascent
 from dslda.variational.kernels.ascent import Trail
 from dslda.variational.oracle import one_predictor
+from dslda.variational.oracle.one_predictor import ScalarResponse
 from dslda.variational.parameters import FitSpec, Parameters
 from tests.helpers.problems import Documents, documents_of, random_document
 
@@ -37,8 +38,8 @@ def plain_sweeps(
         state = one_predictor.cold_start(terms, counts, parameters, granularity="term")
         trace = [-np.inf]
         while True:
-            state = one_predictor.sweep(state, y[d], parameters, family=Gaussian(), rho=1.0)
-            trace.append(one_predictor.document_elbo(state, y[d], parameters, family=Gaussian(), rho=1.0))
+            state = one_predictor.sweep(state, parameters, ScalarResponse(Gaussian(), y[d]))
+            trace.append(one_predictor.document_elbo(state, parameters, ScalarResponse(Gaussian(), y[d])))
             if abs(trace[-1] - trace[-2]) <= tol * abs(trace[-1]):
                 break
         n_sweeps.append(len(trace) - 1)
@@ -67,7 +68,7 @@ def test_where_it_stops_a_sweep_changes_nothing(gaussian: Family) -> None:
         terms, counts, _ = documents.document(d)
         state = one_predictor.cold_start(terms, counts, parameters, granularity="term")
         state.gamma = gamma[d]
-        again = one_predictor.sweep(state, np.nan, parameters, family=gaussian, rho=1.0).gamma
+        again = one_predictor.sweep(state, parameters, ScalarResponse(gaussian, np.nan)).gamma
         assert_allclose(again, gamma[d], rtol=1e-4, atol=1e-5)
 
 
