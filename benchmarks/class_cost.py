@@ -13,9 +13,8 @@ from dslda.families.base import STANDARDISED, Family
 from dslda.families.categorical import Categorical
 from dslda.families.gaussian import Gaussian
 from dslda.variational.estep import e_step
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, initial_parameters
 
 WARM_UP, MEASURED = 3, 5
 COLUMNS = {

@@ -42,8 +42,7 @@ from dslda.families.registry import get_family
 from dslda.ingestion.ingest import ingest
 from dslda.variational.compiling import kernel_of
 from dslda.variational.design import Design
-from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, initial_parameters
 
 COLUMNS = {
     "run": ("run", ""),

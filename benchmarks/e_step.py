@@ -25,9 +25,8 @@ from benchmarks.report import machine, markdown
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.estep import e_step
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
 from dslda.variational.special import FASTMATH, exp_shifted, log_gamma_sum_and_digamma
 
 

@@ -38,8 +38,7 @@ from dslda.engine.progress import LogProgress
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.design import Design
-from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.parameters import FitSpec, Parameters, Scaling, initial_parameters
 
 PROCESSES = ("client", "scheduler", "worker")
 LEFT = ("tasks", "held", "futures", "topics", "events")

@@ -40,8 +40,7 @@ from dslda.engine.progress import LogProgress
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.design import Design
-from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, initial_parameters
 
 COLUMNS = {
     "fit": ("fit", ""),

@@ -30,11 +30,10 @@ from dslda.datasets.simulate import simulate_corpus
 from dslda.families.base import FUNCTIONS, Array, Family, ResponseMoments
 from dslda.variational.design import AUX, OFFSET
 from dslda.variational.estep import e_step, infer, neutral_extras
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.oracle import one_predictor
 from dslda.variational.oracle.one_predictor import DocumentState, ScalarResponse
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 
 __all__ = ["FamilyTests", "moments_of"]

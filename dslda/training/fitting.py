@@ -39,9 +39,8 @@ from dslda.training.profile import training_reference
 from dslda.training.response import ResponseModel, response_model
 from dslda.training.training_set import Roles, TrainingSet
 from dslda.variational.compiling import kernel_of
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import prior_precision
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, initial_parameters
 from dslda.wording import number_of
 
 if TYPE_CHECKING:

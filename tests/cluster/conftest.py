@@ -28,8 +28,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.persistence.checkpoint_store import read_checkpoint
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.variational.design import Design
-from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, initial_parameters
 from tests.helpers.processes import QUICK
 
 N_TERMS = 300

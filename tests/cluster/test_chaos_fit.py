@@ -26,7 +26,7 @@ from dslda.engine.executor import SerialExecutor
 from dslda.engine.reduction import MOST_TASKS
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED
-from dslda.variational.initial import initial_parameters
+from dslda.variational.parameters import initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 from tests.helpers import faults
 from tests.helpers.faults import TrappedSource

@@ -29,7 +29,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.model import load_model
 from dslda.training.train import train
 from dslda.variational.design import Design
-from dslda.variational.initial import initial_parameters
+from dslda.variational.parameters import initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 from tests.helpers.files import write_records
 

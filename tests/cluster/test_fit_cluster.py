@@ -79,7 +79,7 @@ def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
             from dslda.families.base import STANDARDISED
             from dslda.families.gaussian import Gaussian
             from dslda.variational.design import Design
-            from dslda.variational.initial import initial_parameters
+            from dslda.variational.parameters import initial_parameters
             from dslda.variational.parameters import FitSpec
 
             source = CorpusSource(open_corpus({problem.corpus.path!r}), design=Design("y"))

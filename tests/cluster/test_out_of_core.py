@@ -35,8 +35,7 @@ from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
 from dslda.training.train import train
 from dslda.variational.design import Design
-from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, initial_parameters
 
 N_TERMS = 500
 N_DOCUMENTS = 1500

@@ -17,11 +17,10 @@ from dslda.families.base import STANDARDISED, Family, Interval, ResponseMoments
 from dslda.families.categorical import Categorical
 from dslda.families.scalars import SCALAR_SIGNATURE
 from dslda.variational.estep import e_step
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.oracle import one_predictor
 from dslda.variational.oracle.one_predictor import ScalarResponse
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 
 __all__ = [

@@ -26,9 +26,8 @@ from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
 from dslda.ingestion.ingest import ingest
 from dslda.variational.design import Design
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import objective
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import in_e_step
 from tests.helpers.progress import interrupt

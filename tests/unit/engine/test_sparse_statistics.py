@@ -15,9 +15,8 @@ from dslda.engine.reduction import add_children, number_of_levels, sum_subtree
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.estep import e_step
-from dslda.variational.initial import initial_parameters
 from dslda.variational.parameter_parts import ParameterParts, as_sent, e_step_of_parts
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 
 N_TERMS = 40

@@ -15,9 +15,8 @@ from dslda.families.base import STANDARDISED, Family
 from dslda.families.binomial import Binomial
 from dslda.families.categorical import Categorical
 from dslda.variational.estep import e_step, infer
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
 from tests.helpers.class_problems import centred, simulated_classes
 from tests.helpers.problems import Documents, fit_in_a_loop
 

@@ -17,9 +17,8 @@ from statsmodels.othermod.betareg import BetaModel
 from dslda.families.base import Family
 from dslda.families.registry import FAMILIES, get_family
 from dslda.testing import moments_of
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 
 # without a floor: maximum likelihood

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from dslda.families.base import STANDARDISED, Family
 from dslda.families.gaussian import Gaussian
 from dslda.variational.estep import e_step, infer
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.oracle import one_predictor
 from dslda.variational.oracle.one_predictor import ScalarResponse
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, initial_parameters
 from dslda.variational.topics import in_e_step
 from tests.helpers.problems import (
     fit_in_a_loop,

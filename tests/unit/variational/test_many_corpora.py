@@ -10,9 +10,8 @@ import pytest
 from dslda.families.base import Family
 from dslda.families.registry import FAMILIES, get_family
 from dslda.variational.estep import e_step, infer, neutral_extras
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
-from dslda.variational.parameters import FitSpec, Scaling
+from dslda.variational.parameters import FitSpec, Scaling, initial_parameters
 from tests.helpers.problems import documents_of, moments_of, random_document, wild_responses
 
 N_TERMS, ITERATIONS = 12, 4

@@ -12,10 +12,9 @@ from dslda.families.base import Family
 from dslda.families.gaussian import Gaussian
 from dslda.families.registry import get_family
 from dslda.variational.estep import e_step
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.oracle import one_predictor
-from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.parameters import FitSpec, Parameters, Scaling, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 from tests.helpers.enumeration import moments_of_assignments
 from tests.helpers.problems import (

@@ -14,8 +14,7 @@ from numpy.testing import assert_allclose
 from dslda.exceptions import InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
-from dslda.variational.initial import initial_parameters
-from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.parameters import FitSpec, Parameters, Scaling, initial_parameters
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from scipy import special, stats
 from dslda.datasets.simulate import simulate_corpus
 from dslda.families.base import STANDARDISED, Family
 from dslda.variational.estep import e_step, infer
-from dslda.variational.initial import initial_parameters
 from dslda.variational.mstep import m_step, objective
-from dslda.variational.parameters import FitSpec, Parameters, Scaling
+from dslda.variational.parameters import FitSpec, Parameters, Scaling, initial_parameters
 from dslda.variational.topics import in_e_step, topic_divergence
 from tests.helpers.enumeration import log_evidence_of_corpus
 from tests.helpers.problems import Documents, documents_of, fit_in_a_loop, moments_of, random_documents
