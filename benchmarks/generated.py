@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.store import Corpus, CorpusWriter, WrittenPartition, open_corpus
+from dslda.corpus.partition_writer import WrittenPartition
+from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.writer import CorpusWriter
 
 __all__ = ["Shape", "generate"]
 

@@ -106,7 +106,8 @@ def command(
     whole corpus; --min-df and --max-df take a number of documents (5) or a share of them (0.25).
     """
     with logging_to_stderr(json_logs=json_logs):
-        from dslda.corpus.store import check_corpus_output, open_corpus
+        from dslda.corpus.store import open_corpus
+        from dslda.corpus.writer import check_corpus_output
         from dslda.ingestion.ingest import ingest
 
         check_corpus_output(out, overwrite=overwrite, append=append)

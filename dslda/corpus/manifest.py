@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from dslda.corpus.levels import are_levels
-from dslda.corpus.summary import ResponseSummary, StoredSummary, new_share, oov_share
+from dslda.corpus.summary import ResponseSummary, StoredSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
 from dslda.storage.typed_json import (
@@ -45,7 +45,7 @@ ENCODING_VERSION = "1"
 APPENDED_VERSION = "2"
 """Version of a corpus that was appended to: releases that know only one group of arrays must not read it."""
 APPENDED = "appended"
-"""Folder of the groups of arrays that appends added, and their field in the manifest."""
+"""Folder of the groups of arrays that appends add, and their field in the manifest."""
 REMEDY = ("copy the corpus again", "ingest again")
 
 MAX_CHUNK_BYTES = 2**31 - 1024
@@ -113,13 +113,13 @@ class AppendedGroup:
         Rows of its arrays, at least 1.
     """
 
-    # a path that leads out of the store would have other files read
+    # so that no path leads out of the store
     path: Annotated[str, msgspec.Meta(pattern=rf"\A{APPENDED}/[0-9A-Za-z-]+\Z")]
     n_partitions: PositiveCount
 
 
 class Place(NamedTuple):
-    """Position of a partition in the arrays: path of the group ("" the store itself), row, and number of rows."""
+    """Position of a partition in the arrays: path of the group ("" for the store itself), row, and number of rows."""
 
     group: str
     row: int
@@ -129,8 +129,23 @@ class Place(NamedTuple):
 FIRST_ROW = Place("", 0, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class _SharedFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of the same form in a :class:`Manifest` and in its JSON; those with a default are missing in earlier releases."""
+
+    n_terms: PositiveCount
+    vocabulary_sha256: str
+    has_document_frequency: bool
+    has_weight: bool
+    has_doc_id: bool
+    partitions: Annotated[tuple[PartitionInfo, ...], msgspec.Meta(min_length=1)]
+    provenance: Mapping[str, Any]
+    appended: tuple[AppendedGroup, ...] = ()
+    n_all_tokens: Count | None = None
+    too_frequent: tuple[str, ...] = ()
+    n_too_frequent_tokens: Count | None = None
+
+
+class Manifest(_SharedFields, frozen=True, kw_only=True):
     """Description of a corpus store in its group attributes.
 
     Attributes
@@ -141,10 +156,8 @@ class Manifest:
     has_document_frequency, has_weight, has_doc_id : bool
         Whether the optional arrays are there.
     text_settings : TextSettings
-    responses : mapping of str to ResponseSummary
-        In the order of the arrays ``response/0``, ``response/1``, ...
-    covariates : mapping of str to ResponseSummary
-        In the order of the arrays ``covariates/0``, ...
+    responses, covariates : mapping of str to ResponseSummary
+        In the order of the arrays ``response/0``, ``response/1``, ... and ``covariates/0``, ...
     levels : mapping of str to tuple of str
         The names of each categorical column, by code; columns of numbers are left out.
     partitions : tuple of PartitionInfo
@@ -160,46 +173,25 @@ class Manifest:
         Tokens of these terms in all documents; None where `n_all_tokens` is.
     """
 
-    n_terms: int
-    vocabulary_sha256: str
-    has_document_frequency: bool
-    has_weight: bool
-    has_doc_id: bool
     text_settings: TextSettings
     responses: Mapping[str, ResponseSummary]
     covariates: Mapping[str, ResponseSummary]
     levels: Mapping[str, tuple[str, ...]]
-    partitions: tuple[PartitionInfo, ...]
-    provenance: Mapping[str, Any]
-    appended: tuple[AppendedGroup, ...] = ()
-    n_all_tokens: int | None = None
-    too_frequent: tuple[str, ...] = ()
-    n_too_frequent_tokens: int | None = None
 
     @property
     def n_documents(self) -> int:
         """Documents of all partitions."""
-        return sum(p.n_documents for p in self.partitions)
+        return sum(partition.n_documents for partition in self.partitions)
 
     @property
     def nnz(self) -> int:
         """(Document, term) entries of all partitions."""
-        return sum(p.nnz for p in self.partitions)
+        return sum(partition.nnz for partition in self.partitions)
 
     @property
     def n_tokens(self) -> int:
         """Sum of all counts."""
-        return sum(p.n_tokens for p in self.partitions)
-
-    @property
-    def oov_share(self) -> float | None:
-        """Share of the tokens of all documents that the vocabulary lacks; None where not known."""
-        return oov_share(self.n_tokens, self.n_all_tokens)
-
-    @property
-    def new_share(self) -> float | None:
-        """The same without terms that were left out as too frequent."""
-        return new_share(self.n_tokens, self.n_all_tokens, self.n_too_frequent_tokens)
+        return sum(partition.n_tokens for partition in self.partitions)
 
     @property
     def latest_group(self) -> str:
@@ -209,12 +201,8 @@ class Manifest:
     def places(self) -> list[Place]:
         """The place of each partition, in order."""
         n_first = len(self.partitions) - sum(group.n_partitions for group in self.appended)
-        groups = [AppendedGroup("", n_first), *self.appended]
-        return [
-            Place(group.path, row, group.n_partitions)
-            for group in groups
-            for row in range(group.n_partitions)
-        ]
+        groups = [("", n_first), *((group.path, group.n_partitions) for group in self.appended)]
+        return [Place(path, row, n_rows) for path, n_rows in groups for row in range(n_rows)]
 
     @property
     def content_hash(self) -> str:
@@ -229,7 +217,7 @@ class Manifest:
                 "text_settings": self.text_settings.to_json(),
                 "responses": list(self.responses),
                 "covariates": list(self.covariates),
-                "levels": {name: list(levels) for name, levels in self.levels.items()},
+                "levels": self.levels,
                 "partitions": [asdict(partition) for partition in self.partitions],
             }
         )
@@ -294,15 +282,13 @@ class Manifest:
             data = {name: value for name, value in data.items() if name != APPENDED}
         stored = decode(data, _StoredManifest, place=place, remedy=REMEDY)
         columns = (*stored.responses, *stored.covariates)
-        read: dict[str, Any] = {
-            "text_settings": TextSettings.from_json(stored.text_settings, place),
-            "responses": {column.name: column.summary() for column in stored.responses},
-            "covariates": {column.name: column.summary() for column in stored.covariates},
-            "levels": {
-                column.name: column.levels for column in columns if column.levels is not msgspec.UNSET
-            },
-        }
-        return cls(**{f.name: getattr(stored, f.name) for f in fields(cls) if f.name not in read}, **read)
+        return cls(
+            **{name: getattr(stored, name) for name in _SharedFields.__struct_fields__},
+            text_settings=TextSettings.from_json(stored.text_settings, place),
+            responses={column.name: column.summary() for column in stored.responses},
+            covariates={column.name: column.summary() for column in stored.covariates},
+            levels={column.name: column.levels for column in columns if column.levels is not msgspec.UNSET},
+        )
 
 
 class _StoredColumn(StoredSummary, frozen=True, kw_only=True):
@@ -327,26 +313,15 @@ class _StoredColumn(StoredSummary, frozen=True, kw_only=True):
             )
 
 
-class _StoredManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a manifest; the optional ones are missing in corpora of earlier releases."""
+class _StoredManifest(_SharedFields, frozen=True, kw_only=True):
+    """The JSON of a manifest."""
 
     n_documents: Count
-    n_terms: PositiveCount
     nnz: Count
     n_tokens: Count
-    n_all_tokens: Count | None = None
-    n_too_frequent_tokens: Count | None = None
-    vocabulary_sha256: str
-    has_document_frequency: bool
-    has_weight: bool
-    has_doc_id: bool
     text_settings: dict[str, Any]
-    too_frequent: tuple[str, ...] = ()
     responses: tuple[_StoredColumn, ...]
     covariates: tuple[_StoredColumn, ...]
-    partitions: Annotated[tuple[PartitionInfo, ...], msgspec.Meta(min_length=1)]
-    provenance: dict[str, Any]
-    appended: tuple[AppendedGroup, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("n_documents", "nnz", "n_tokens"):
@@ -383,7 +358,7 @@ class _StoredManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_unfinished(data: Mapping[str, Any]) -> bool:
-    """Whether these attributes are those of a corpus without a manifest."""
+    """Return whether these are the attributes of a corpus that has no manifest yet."""
     return data.get("encoding-type") == ENCODING_TYPE and data.keys() <= {"encoding-type", "encoding-version"}
 
 

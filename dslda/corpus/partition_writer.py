@@ -1,4 +1,4 @@
-"""Writing partitions into the rows of arrays: what a new corpus and an append to one have in common."""
+"""Writing partitions into the rows of arrays, for a new corpus and for an append to one."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from dslda._version import __version__
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import are_codes
-from dslda.corpus.manifest import ARRAYS, MAX_CHUNK_BYTES, PartitionInfo, ResponseSummary
+from dslda.corpus.manifest import ARRAYS, MAX_CHUNK_BYTES, Manifest, PartitionInfo, ResponseSummary
 from dslda.corpus.vocabulary import encode_strings
 from dslda.exceptions import InputError
 from dslda.storage.location import Location
 from dslda.storage.output import writing
+from dslda.storage.typed_json import canonical_json
 from dslda.storage.zarr_arrays import checksum, create_array
 
 if TYPE_CHECKING:
     import zarr
-from dslda.storage.typed_json import canonical_json
 
-__all__ = ["BlockColumns", "PartitionWriter", "WrittenPartition"]
+__all__ = ["PartitionWriter", "WrittenPartition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,101 +36,13 @@ class WrittenPartition:
     ----------
     partition : int
     info : PartitionInfo
-    responses, covariates : tuple of ResponseSummary
-        In the order of the writer's.
+    responses, covariates : mapping of str to ResponseSummary
     """
 
     partition: int
     info: PartitionInfo
-    responses: tuple[ResponseSummary, ...]
-    covariates: tuple[ResponseSummary, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockColumns:
-    """Columns that every block of a corpus must have.
-
-    Attributes
-    ----------
-    n_terms : int
-    responses, covariates : tuple of str
-        In the order of their arrays.
-    n_levels : mapping of str to int
-        Number of codes of each categorical column.
-    has_weight, has_doc_id : bool
-    """
-
-    n_terms: int
-    responses: tuple[str, ...]
-    covariates: tuple[str, ...]
-    n_levels: Mapping[str, int]
-    has_weight: bool
-    has_doc_id: bool
-
-    def rows(self, partition: int, block: DocumentBlock) -> tuple[dict[str, NDArray[Any]], WrittenPartition]:
-        """Check a block; return its rows by the name of the array, without padding, and what the manifest says of them.
-
-        Raises
-        ------
-        InputError
-            The block breaks a rule, or lacks a response, covariate, weight or identifiers.
-        """
-        block.validate(self.n_terms)
-        columns: dict[str, NDArray[Any]] = {}
-        for group, kind, names, stored in (
-            ("response", "response", self.responses, block.responses),
-            ("covariates", "covariate", self.covariates, block.covariates),
-        ):
-            for i, name in enumerate(names):
-                values = self._column(block, stored, kind, name)
-                _refuse(block, f"{kind} {name!r} must be finite or missing", np.isinf(values))
-                # NaN has many bit patterns: an all-missing chunk comes back as the fill's, and must hash the same
-                columns[f"{group}/{i}"] = np.where(np.isnan(values), np.nan, values)
-        responses = tuple(ResponseSummary.of(columns[f"response/{i}"]) for i in range(len(self.responses)))
-        covariates = tuple(
-            ResponseSummary.of(columns[f"covariates/{i}"]) for i in range(len(self.covariates))
-        )
-        if self.has_weight:
-            if block.weight is None:
-                raise InputError("the block must have weights, got none")
-            weight = np.asarray(block.weight, dtype=np.float64)
-            _refuse(block, "weight must be finite and not negative", ~(np.isfinite(weight) & (weight >= 0)))
-            columns["weight"] = weight
-        sums = {name: checksum(values) for name, values in columns.items()}
-        if self.has_doc_id:
-            if block.doc_id is None or len(block.doc_id) != block.n_documents:
-                raise InputError(
-                    f"the block must have an identifier for each of its {block.n_documents} documents"
-                )
-            data, offsets = encode_strings(block.doc_id, what="identifier of document")
-            columns |= {"doc_id": data, "doc_id_offsets": offsets}
-            sums["doc_id"] = checksum(offsets, data)
-        counts: dict[str, NDArray[Any]] = {
-            "indptr": np.asarray(block.indptr, dtype=np.int64),
-            "terms": np.asarray(block.terms, dtype=np.int32),
-            "counts": np.asarray(block.counts, dtype=np.int32),
-        }
-        info = PartitionInfo(
-            n_documents=block.n_documents,
-            nnz=len(block.terms),
-            n_tokens=block.n_tokens,
-            n_empty=int(np.count_nonzero(np.diff(block.indptr) == 0)),
-            checksum=checksum(*counts.values()),
-            column_checksums=sums,
-        )
-        return counts | columns, WrittenPartition(partition, info, responses, covariates)
-
-    def _column(
-        self, block: DocumentBlock, columns: Mapping[str, NDArray[np.float64]], kind: str, name: str
-    ) -> NDArray[np.float64]:
-        if name not in columns:
-            raise InputError(f"the block must have the {kind} {name!r}, got {sorted(columns)}")
-        values = np.asarray(columns[name], dtype=np.float64)
-        n_levels = self.n_levels.get(name)
-        if n_levels is not None:
-            rule = f"{kind} {name!r} must be a code 0..{n_levels - 1} of its levels"
-            _refuse(block, rule, ~are_codes(values, n_levels))
-        return values
+    responses: Mapping[str, ResponseSummary]
+    covariates: Mapping[str, ResponseSummary]
 
 
 class PartitionWriter:
@@ -139,17 +52,17 @@ class PartitionWriter:
     ----------
     location : Location
         Of the corpus.
-    columns : BlockColumns
-        What every block must have.
+    manifest : Manifest
+        Of the corpus without the new partitions.
     n_partitions : int
         At least 1.
     document_capacity, entry_capacity : int
-        The most documents, and the most (document, term) entries, that any partition will have. Rows are
-        padded to these, and padding compresses to nothing.
+        The most documents, and the most (document, term) entries, of any partition. Rows are padded to these, and padding
+        compresses to nothing.
     id_capacity : int, optional
         The most bytes of UTF-8 that the identifiers of any partition take; None when documents have none.
     provenance : mapping
-        Origin of the documents, any JSON object.
+        Origin of the new documents, any JSON object.
 
     Raises
     ------
@@ -160,8 +73,8 @@ class PartitionWriter:
     def __init__(
         self,
         location: Location,
+        manifest: Manifest,
         *,
-        columns: BlockColumns,
         n_partitions: int,
         document_capacity: int,
         entry_capacity: int,
@@ -190,12 +103,18 @@ class PartitionWriter:
         self._location = location
         # place of the arrays; None before prepare() and after finish(), when abort() must remove nothing
         self._target: Location | None = None
-        self._columns = columns
+        self._manifest: Manifest | None = manifest
+        self._provenance = dict(provenance)
+        self._n_terms = manifest.n_terms
+        self._responses = tuple(manifest.responses)
+        self._covariates = tuple(manifest.covariates)
+        self._n_levels = {name: len(names) for name, names in manifest.levels.items()}
+        self._has_weight = manifest.has_weight
+        self._has_doc_id = manifest.has_doc_id
         self._n_partitions = n_partitions
         self._document_capacity = document_capacity
         self._entry_capacity = entry_capacity
-        self._id_capacity = id_capacity
-        self._provenance = dict(provenance)
+        self._id_capacity = id_capacity or 0
 
     @property
     def path(self) -> str:
@@ -208,8 +127,7 @@ class PartitionWriter:
         Parameters
         ----------
         partition : int
-            0 to ``n_partitions - 1``, counted from the first that this writer writes; each is written by one
-            call.
+            0 to ``n_partitions - 1``, counted from the first that this writer writes.
         block : DocumentBlock
             With the writer's responses and covariates, weights and identifiers, in any order.
 
@@ -228,7 +146,7 @@ class PartitionWriter:
             )
         store = self._prepared().store(read_only=False)
         try:
-            rows, written = self._columns.rows(partition, block)
+            rows, written = self._rows(partition, block)
         except InputError as error:
             raise InputError(str(error), place=f"partition {partition}") from error
         for name, values in rows.items():
@@ -248,49 +166,119 @@ class PartitionWriter:
                 array[partition] = row
         return written
 
+    def __getstate__(self) -> dict[str, Any]:
+        # workers need neither the manifest, which can be large, nor what goes into the next one
+        return self.__dict__ | {"_manifest": None, "_provenance": {}}
+
+    def _rows(self, partition: int, block: DocumentBlock) -> tuple[dict[str, NDArray[Any]], WrittenPartition]:
+        """Check a block; return its rows by the name of the array, without padding, and the report on it."""
+        block.validate(self._n_terms)
+        columns: dict[str, NDArray[Any]] = {}
+        responses, covariates = {}, {}
+        for i, name in enumerate(self._responses):
+            columns[f"response/{i}"] = values = self._column(block, block.responses, "response", name)
+            responses[name] = ResponseSummary.of(values)
+        for i, name in enumerate(self._covariates):
+            columns[f"covariates/{i}"] = values = self._column(block, block.covariates, "covariate", name)
+            covariates[name] = ResponseSummary.of(values)
+        if self._has_weight:
+            if block.weight is None:
+                raise InputError("the block must have weights, got none")
+            weight = np.asarray(block.weight, dtype=np.float64)
+            _refuse(block, "weight must be finite and not negative", ~(np.isfinite(weight) & (weight >= 0)))
+            columns["weight"] = weight
+        sums = {name: checksum(values) for name, values in columns.items()}
+        if self._has_doc_id:
+            if block.doc_id is None or len(block.doc_id) != block.n_documents:
+                raise InputError(
+                    f"the block must have an identifier for each of its {block.n_documents} documents"
+                )
+            data, offsets = encode_strings(block.doc_id, what="identifier of document")
+            columns |= {"doc_id": data, "doc_id_offsets": offsets}
+            sums["doc_id"] = checksum(offsets, data)
+        counts: dict[str, NDArray[Any]] = {
+            "indptr": np.asarray(block.indptr, dtype=np.int64),
+            "terms": np.asarray(block.terms, dtype=np.int32),
+            "counts": np.asarray(block.counts, dtype=np.int32),
+        }
+        info = PartitionInfo(
+            n_documents=block.n_documents,
+            nnz=len(block.terms),
+            n_tokens=block.n_tokens,
+            n_empty=int(np.count_nonzero(np.diff(block.indptr) == 0)),
+            checksum=checksum(*counts.values()),
+            column_checksums=sums,
+        )
+        return counts | columns, WrittenPartition(partition, info, responses, covariates)
+
+    def _column(
+        self, block: DocumentBlock, columns: Mapping[str, NDArray[np.float64]], kind: str, name: str
+    ) -> NDArray[np.float64]:
+        if name not in columns:
+            raise InputError(f"the block must have the {kind} {name!r}, got {sorted(columns)}")
+        values = np.asarray(columns[name], dtype=np.float64)
+        n_levels = self._n_levels.get(name)
+        if n_levels is not None:
+            rule = f"{kind} {name!r} must be a code 0..{n_levels - 1} of its levels"
+            _refuse(block, rule, ~are_codes(values, n_levels))
+        _refuse(block, f"{kind} {name!r} must be finite or missing", np.isinf(values))
+        # NaN has many bit patterns: an all-missing chunk comes back as the fill's, and must hash the same
+        return np.where(np.isnan(values), np.nan, values)
+
     def _create_rows(self, group: zarr.Group) -> None:
-        """The empty arrays that have a row for each partition."""
+        """Create the empty arrays that have a row for each partition."""
         documents, entries = self._document_capacity, self._entry_capacity
-        rows: dict[str, int] = {"indptr": documents + 1, "terms": entries, "counts": entries}
-        names: dict[str, str] = {}
-        for kind, columns in (
-            ("response", self._columns.responses),
-            ("covariates", self._columns.covariates),
-        ):
+        for name, capacity in (("indptr", documents + 1), ("terms", entries), ("counts", entries)):
+            self._create_row(group, name, capacity)
+        for folder, columns in (("response", self._responses), ("covariates", self._covariates)):
             if columns:
-                group.create_group(kind)
+                group.create_group(folder)
             # by number, since a name may hold what a file name may not
             for i, column in enumerate(columns):
-                rows[f"{kind}/{i}"] = documents
-                names[f"{kind}/{i}"] = column
-        if self._columns.has_weight:
-            rows["weight"] = documents
-        if self._id_capacity is not None:
-            rows |= {"doc_id": self._id_capacity, "doc_id_offsets": documents + 1}
-        for name, capacity in rows.items():
-            attributes = {"name": names[name]} if name in names else {}
-            self._create(group, name, (self._n_partitions, max(capacity, 1)), attributes)
+                self._create_row(group, f"{folder}/{i}", documents, {"name": column})
+        if self._has_weight:
+            self._create_row(group, "weight", documents)
+        if self._has_doc_id:
+            self._create_row(group, "doc_id", self._id_capacity)
+            self._create_row(group, "doc_id_offsets", documents + 1)
+
+    def _create_row(
+        self, group: zarr.Group, name: str, capacity: int, attributes: Mapping[str, str] | None = None
+    ) -> None:
+        dtype, fill = ARRAYS[name.split("/")[0]]
+        shape, chunks = (self._n_partitions, max(capacity, 1)), (1, max(capacity, 1))
+        create_array(group, name, shape=shape, dtype=dtype, chunks=chunks, fill=fill, attributes=attributes)
 
     @staticmethod
-    def _create(
-        group: zarr.Group, name: str, shape: tuple[int, ...], attributes: Mapping[str, str] | None = None
-    ) -> Any:
-        """An empty array, one chunk a row, or a single chunk where it has no rows."""
-        dtype, fill = ARRAYS[name.split("/")[0]]
-        chunks = (1, *shape[1:]) if len(shape) == 2 else shape
-        return create_array(
-            group, name, shape=shape, dtype=dtype, chunks=chunks, fill=fill, attributes=attributes
-        )
+    def _create_whole(group: zarr.Group, name: str, values: NDArray[Any]) -> None:
+        """Create an array that is not cut into partitions."""
+        dtype, fill = ARRAYS[name]
+        shape = (max(len(values), 1),)
+        array = create_array(group, name, shape=shape, dtype=dtype, chunks=shape, fill=fill)
+        array[: len(values)] = values
 
-    def _in_order(self, written: Iterable[WrittenPartition]) -> list[WrittenPartition]:
-        """Reports of all partitions in order, refused unless there is one for each."""
+    def _grown_manifest(self, written: Iterable[WrittenPartition], provenance: Mapping[str, Any]) -> Manifest:
+        """The manifest with the new partitions, refused unless there is one report for each."""
+        assert self._manifest is not None
         parts = sorted(written, key=lambda part: part.partition)
         numbers = [part.partition for part in parts]
         if numbers != list(range(self._n_partitions)):
             raise InputError(
                 f"partitions 0..{self._n_partitions - 1} must be written once each, got {numbers}"
             )
-        return parts
+        return replace(
+            self._manifest,
+            responses={
+                name: ResponseSummary.merge_all([summary, *(part.responses[name] for part in parts)])
+                for name, summary in self._manifest.responses.items()
+            },
+            covariates={
+                name: ResponseSummary.merge_all([summary, *(part.covariates[name] for part in parts)])
+                for name, summary in self._manifest.covariates.items()
+            },
+            partitions=(*self._manifest.partitions, *(part.info for part in parts)),
+            provenance=provenance,
+        )
 
     def _signed_provenance(self) -> dict[str, Any]:
         """The provenance with the time and the version of dslda."""

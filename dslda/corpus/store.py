@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,14 @@ from numpy.typing import NDArray
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.manifest import REMEDY, Manifest, PartitionInfo, Place, ResponseSummary
 from dslda.corpus.partition_reader import PartitionReader, StoredArrays
+from dslda.corpus.summary import new_share, oov_share
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.corpus.writer import CorpusWriter, WrittenPartition, check_corpus_output
 from dslda.exceptions import FormatError, InputError
 from dslda.storage.location import Location
 from dslda.wording import number_of
 
-__all__ = [
-    "Corpus",
-    "CorpusWriter",
-    "PartitionReader",
-    "WrittenPartition",
-    "check_corpus_output",
-    "open_corpus",
-]
+__all__ = ["Corpus", "open_corpus"]
 
 
 def open_corpus(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Corpus:
@@ -53,15 +47,13 @@ def open_corpus(path: str | os.PathLike[str], *, storage_options: Mapping[str, A
 class Corpus:
     """Documents as term counts in a store, with their responses and covariates; made by :func:`open_corpus`.
 
-    It is light: it holds the manifest and, once asked for, the vocabulary. A pickle takes the manifest along, which grows
-    with the number of partitions; where only one partition is needed, send its :meth:`reader`.
+    It holds the manifest and, once asked for, the vocabulary. A pickle takes only the manifest along, which grows with the
+    number of partitions; where one partition is needed, send its :meth:`reader`.
     """
 
     def __init__(self, location: Location, manifest: Manifest) -> None:
         self._location = location
         self._manifest = manifest
-        self._vocabulary: Vocabulary | None = None
-        self._content_hash: str | None = None
         self._places = manifest.places()
         sizes = [partition.n_documents for partition in manifest.partitions]
         self._document_offsets = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
@@ -104,12 +96,12 @@ class Corpus:
     @property
     def oov_share(self) -> float | None:
         """Share of the tokens that the vocabulary lacks; None where not known."""
-        return self._manifest.oov_share
+        return oov_share(self.n_tokens, self.n_all_tokens)
 
     @property
     def new_share(self) -> float | None:
         """The same without terms that `max_df` left out: those are not new, but left out on purpose."""
-        return self._manifest.new_share
+        return new_share(self.n_tokens, self.n_all_tokens, self._manifest.n_too_frequent_tokens)
 
     @property
     def too_frequent(self) -> tuple[str, ...]:
@@ -148,8 +140,7 @@ class Corpus:
 
     @property
     def response_summaries(self) -> Mapping[str, ResponseSummary]:
-        """Number, moments and range of each response's values, over the whole corpus; of a categorical one, of
-        its codes."""
+        """Number, moments and range of each response's values, over the whole corpus; of codes where it is categorical."""
         return self._manifest.responses
 
     @property
@@ -159,7 +150,7 @@ class Corpus:
 
     @property
     def covariate_summaries(self) -> Mapping[str, ResponseSummary]:
-        """The same of each covariate; of a categorical one, of its codes."""
+        """The same of each covariate."""
         return self._manifest.covariates
 
     @property
@@ -190,14 +181,12 @@ class Corpus:
         """Hash of the vocabulary, without reading it."""
         return self._manifest.vocabulary_sha256
 
-    @property
+    @cached_property
     def content_hash(self) -> str:
         """SHA-256 of the content, the same for every copy, wherever and whenever it was written."""
-        if self._content_hash is None:
-            self._content_hash = self._manifest.content_hash
-        return self._content_hash
+        return self._manifest.content_hash
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """The terms, read on first use.
 
@@ -206,9 +195,29 @@ class Corpus:
         FormatError
             The arrays are damaged or do not agree with the manifest.
         """
-        if self._vocabulary is None:
-            self._vocabulary = self._read_vocabulary()
-        return self._vocabulary
+        arrays = StoredArrays(self._location)
+        offsets = arrays.whole("vocabulary_offsets", self.n_terms + 1)
+        data = arrays.whole("vocabulary", max(int(offsets[-1]), 0))
+        frequency = None
+        if self._manifest.has_document_frequency:
+            latest = StoredArrays(self._location, place=Place(self._manifest.latest_group, 0, 1))
+            frequency = latest.whole("document_frequency", self.n_terms)
+        try:
+            vocabulary = Vocabulary.from_bytes(data, offsets, frequency)
+        except ValueError:
+            vocabulary = None
+        # a missing chunk reads as -1
+        unknown = frequency is not None and frequency.min(initial=0) < 0
+        if vocabulary is None or vocabulary.sha256 != self.vocabulary_sha256 or unknown:
+            names = ["vocabulary", "vocabulary_offsets"]
+            if unknown:
+                names.append(f"{self._manifest.latest_group}/document_frequency".lstrip("/"))
+            missing = arrays.missing_chunk([f"{name}/c/0" for name in names])
+            problem = "it and its hash in the manifest do not agree"
+            if missing is not None:
+                problem = f"its chunk {missing} is missing"
+            raise FormatError(f"the vocabulary is damaged, {problem}", place=self.path, remedy=REMEDY)
+        return vocabulary
 
     def read(
         self,
@@ -241,10 +250,9 @@ class Corpus:
         FormatError
             A chunk is missing or damaged, or the data do not agree with the manifest.
         """
-        read = self.reader(
+        return self.reader(
             partition, responses=responses, covariates=covariates, weight=weight, doc_id=doc_id
-        )
-        return read()
+        )()
 
     def reader(
         self,
@@ -290,9 +298,10 @@ class Corpus:
     @property
     def in_words(self) -> str:
         """Its size and responses, for messages."""
-        kinds = {name: summary.looks for name, summary in self.response_summaries.items()}
-        kinds |= {name: f"{len(self.levels[name]):,} levels" for name in kinds if name in self.levels}
-        responses = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
+        responses = ", ".join(
+            f"{name!r} ({f'{len(self.levels[name]):,} levels' if name in self.levels else summary.looks})"
+            for name, summary in self.response_summaries.items()
+        )
         return (
             f"{number_of(self.n_documents, 'document')}, {number_of(self.n_terms, 'term')}, "
             f"{number_of(self.n_tokens, 'token')}, {number_of(self.n_partitions, 'partition')}, "
@@ -301,32 +310,6 @@ class Corpus:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Corpus, (self._location, self._manifest)
-
-    def _read_vocabulary(self) -> Vocabulary:
-        arrays = StoredArrays(self._location)
-        offsets = arrays.whole("vocabulary_offsets", self.n_terms + 1)
-        data = arrays.whole("vocabulary", max(int(offsets[-1]), 0))
-        frequency = None
-        if self._manifest.has_document_frequency:
-            latest = StoredArrays(self._location, place=Place(self._manifest.latest_group, 0, 1))
-            frequency = latest.whole("document_frequency", self.n_terms)
-        try:
-            vocabulary = Vocabulary.from_bytes(data, offsets, frequency)
-        except ValueError:
-            vocabulary = None
-        unknown = frequency is not None and frequency.min(initial=0) < 0
-        if vocabulary is None or vocabulary.sha256 != self.vocabulary_sha256 or unknown:
-            names = ["vocabulary", "vocabulary_offsets"] + (
-                [f"{self._manifest.latest_group}/document_frequency".lstrip("/")] if unknown else []
-            )
-            missing = arrays.missing_chunk([f"{name}/c/0" for name in names])
-            problem = (
-                f"its chunk {missing} is missing"
-                if missing
-                else "it and its hash in the manifest do not agree"
-            )
-            raise FormatError(f"the vocabulary is damaged, {problem}", place=self.path, remedy=REMEDY)
-        return vocabulary
 
 
 def _names(names: Sequence[str], parameter: str) -> tuple[str, ...]:

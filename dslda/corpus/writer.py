@@ -1,24 +1,33 @@
-"""Writing a corpus: many workers at once, one chunk each, and a name only for what is complete."""
+"""Writing a corpus, or more documents into one: many workers at once, and a manifest only for what is complete."""
 
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from numpy.typing import NDArray
+from msgspec.structs import replace
 
 from dslda.corpus.levels import are_levels
-from dslda.corpus.manifest import ENCODING_TYPE, ENCODING_VERSION, Manifest, ResponseSummary
-from dslda.corpus.partition_writer import BlockColumns, PartitionWriter, WrittenPartition
+from dslda.corpus.manifest import (
+    APPENDED,
+    ENCODING_TYPE,
+    ENCODING_VERSION,
+    AppendedGroup,
+    Manifest,
+    ResponseSummary,
+)
+from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
+from dslda.corpus.store import Corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.exceptions import InputError
+from dslda.exceptions import InputError, OutputError
 from dslda.storage.location import Location, check_output, move_into_place
 from dslda.storage.lock import UNLOCKED, Lock
 from dslda.storage.output import check_writable, replace_attributes, report_leftovers, writing
 
-__all__ = ["CorpusWriter", "WrittenPartition", "check_corpus_output"]
+__all__ = ["CorpusAppender", "CorpusWriter", "check_corpus_output"]
 
 
 def check_corpus_output(
@@ -69,25 +78,19 @@ class CorpusWriter(PartitionWriter):
     path : str or path
         Local path or fsspec URL.
     vocabulary : Vocabulary
-        Stays on the driver: a pickled writer is without.
+        Stays on the driver: a pickled writer has none.
     text_settings : TextSettings
-    n_partitions, document_capacity, entry_capacity, id_capacity : int
+    n_partitions, document_capacity, entry_capacity, id_capacity, provenance
         See :class:`~dslda.corpus.partition_writer.PartitionWriter`.
     responses, covariates : sequence of str
         Any distinct names; every block must have them.
     levels : mapping of str to sequence of str, optional
         The names of each categorical column, by code: distinct, in the order of their code points.
     has_weight : bool
-    provenance : mapping
-        Origin of the documents, any JSON object. The time and the version of dslda are added.
     storage_options : mapping, optional
         For the fsspec file system.
-    n_all_tokens : int, optional
-        Tokens of the documents, with those that the vocabulary lacks, where known.
-    too_frequent : sequence of str
-        Terms that were left out as too frequent, sorted.
-    n_too_frequent_tokens : int, optional
-        Tokens of these terms, where known.
+    n_all_tokens, too_frequent, n_too_frequent_tokens
+        See :class:`~dslda.corpus.manifest.Manifest`.
     overwrite : bool
         Replace a corpus at `path`, once the new one is complete. Nothing but a corpus is replaced.
 
@@ -136,23 +139,24 @@ class CorpusWriter(PartitionWriter):
                     parameter="levels",
                 )
         self._vocabulary: Vocabulary | None = vocabulary
-        self._vocabulary_sha256 = vocabulary.sha256
-        self._has_document_frequency = vocabulary.document_frequency is not None
-        self._text_settings = text_settings
-        self._levels = {name: tuple(names) for name, names in (levels or {}).items()}
-        self._n_all_tokens = n_all_tokens
-        self._too_frequent = tuple(too_frequent)
-        self._n_too_frequent_tokens = n_too_frequent_tokens
         self._overwrite = overwrite
         super().__init__(
             Location.of(path, storage_options),
-            columns=BlockColumns(
+            Manifest(
                 n_terms=len(vocabulary),
-                responses=tuple(responses),
-                covariates=tuple(covariates),
-                n_levels={name: len(names) for name, names in self._levels.items()},
+                vocabulary_sha256=vocabulary.sha256,
+                has_document_frequency=vocabulary.document_frequency is not None,
                 has_weight=has_weight,
                 has_doc_id=id_capacity is not None,
+                text_settings=text_settings,
+                responses=dict.fromkeys(responses, ResponseSummary()),
+                covariates=dict.fromkeys(covariates, ResponseSummary()),
+                levels={name: tuple(names) for name, names in (levels or {}).items()},
+                partitions=(),
+                provenance={},
+                n_all_tokens=n_all_tokens,
+                too_frequent=tuple(too_frequent),
+                n_too_frequent_tokens=n_too_frequent_tokens,
             ),
             n_partitions=n_partitions,
             document_capacity=document_capacity,
@@ -171,34 +175,27 @@ class CorpusWriter(PartitionWriter):
         OutputError
             It cannot be written.
         """
-        vocabulary = self._vocabulary
-        if vocabulary is None or self._target is not None:
-            raise RuntimeError("prepare() must be called once, on the writer that was not sent to a worker")
+        import zarr
+
+        assert self._vocabulary is not None
         replaces = check_output(self._location, encoding_type=ENCODING_TYPE, overwrite=self._overwrite)
         in_place = not self._location.local and not replaces
         self._target = self._location if in_place else self._location.sibling("partial")
         if self._location.local:
             report_leftovers(self._location.url)
         with writing(self._location.url):
-            self._create_arrays(self._target, vocabulary)
-
-    def _create_arrays(self, target: Location, vocabulary: Vocabulary) -> None:
-        import zarr
-
-        # without its manifest the group says only what it will be
-        root = zarr.create_group(
-            target.store(read_only=False),
-            zarr_format=3,
-            attributes={"encoding-type": ENCODING_TYPE, "encoding-version": ENCODING_VERSION},
-        )
-        self._create_rows(root)
-        data, offsets = vocabulary.to_bytes()
-        whole: dict[str, NDArray[Any]] = {"vocabulary": data, "vocabulary_offsets": offsets}
-        if vocabulary.document_frequency is not None:
-            whole["document_frequency"] = vocabulary.document_frequency
-        for name, values in whole.items():
-            array = self._create(root, name, (max(len(values), 1),))
-            array[: len(values)] = values
+            # without its manifest the group says only what it will be
+            group = zarr.create_group(
+                self._target.store(read_only=False),
+                zarr_format=3,
+                attributes={"encoding-type": ENCODING_TYPE, "encoding-version": ENCODING_VERSION},
+            )
+            self._create_rows(group)
+            data, offsets = self._vocabulary.to_bytes()
+            self._create_whole(group, "vocabulary", data)
+            self._create_whole(group, "vocabulary_offsets", offsets)
+            if self._vocabulary.document_frequency is not None:
+                self._create_whole(group, "document_frequency", self._vocabulary.document_frequency)
 
     def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
         """Write the manifest and give the corpus its name.
@@ -220,29 +217,7 @@ class CorpusWriter(PartitionWriter):
             It cannot be written, or the lock was lost.
         """
         target = self._prepared()
-        parts = self._in_order(written)
-        manifest = Manifest(
-            n_terms=self._columns.n_terms,
-            vocabulary_sha256=self._vocabulary_sha256,
-            has_document_frequency=self._has_document_frequency,
-            has_weight=self._columns.has_weight,
-            has_doc_id=self._columns.has_doc_id,
-            text_settings=self._text_settings,
-            responses={
-                name: ResponseSummary.merge_all(part.responses[i] for part in parts)
-                for i, name in enumerate(self._columns.responses)
-            },
-            covariates={
-                name: ResponseSummary.merge_all(part.covariates[i] for part in parts)
-                for i, name in enumerate(self._columns.covariates)
-            },
-            levels=self._levels,
-            partitions=tuple(part.info for part in parts),
-            provenance=self._signed_provenance(),
-            n_all_tokens=self._n_all_tokens,
-            too_frequent=self._too_frequent,
-            n_too_frequent_tokens=self._n_too_frequent_tokens,
-        )
+        manifest = self._grown_manifest(written, self._signed_provenance())
         lock.check()
         replace_attributes(target, manifest.to_json(), self._location.url)
         with writing(self._location.url):
@@ -266,5 +241,139 @@ class CorpusWriter(PartitionWriter):
         self._target = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # workers need neither vocabulary nor names of levels, and these can be large
-        return self.__dict__ | {"_vocabulary": None, "_levels": {}, "_too_frequent": (), "_provenance": {}}
+        return super().__getstate__() | {"_vocabulary": None}
+
+
+class CorpusAppender(PartitionWriter):
+    """Adds partitions behind those of a corpus; used as a :class:`CorpusWriter` is.
+
+    The arrays go into a group of their own. The manifest names the groups that belong to the corpus, and is replaced as a
+    whole at the end. So a reader finds the corpus as it was or as it will be, and a corpus that is open stays as it was.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        As it is now.
+    vocabulary : Vocabulary
+        That of the corpus, with the numbers of new documents that hold each term.
+    n_partitions, document_capacity, entry_capacity, id_capacity, provenance
+        Of the new partitions; see :class:`~dslda.corpus.partition_writer.PartitionWriter`.
+    n_all_tokens, n_too_frequent_tokens : int, optional
+        Of the new documents; see :class:`~dslda.corpus.manifest.Manifest`.
+    storage_options : mapping, optional
+        For the fsspec file system.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        vocabulary: Vocabulary,
+        n_partitions: int,
+        document_capacity: int,
+        entry_capacity: int,
+        id_capacity: int | None,
+        provenance: Mapping[str, Any],
+        n_all_tokens: int | None = None,
+        n_too_frequent_tokens: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            Location.of(corpus.path, storage_options),
+            corpus.manifest,
+            n_partitions=n_partitions,
+            document_capacity=document_capacity,
+            entry_capacity=entry_capacity,
+            id_capacity=id_capacity,
+            provenance=provenance,
+        )
+        self._n_all_tokens = n_all_tokens
+        self._n_too_frequent_tokens = n_too_frequent_tokens
+        before, new = corpus.vocabulary.document_frequency, vocabulary.document_frequency
+        self._document_frequency = None if before is None or new is None else before + new
+        # random, so that what a killed run still writes is never where this one writes
+        number = len(corpus.manifest.appended) + 1
+        self._group = f"{APPENDED}/{number}-{uuid.uuid4().hex[:8]}"
+
+    def prepare(self) -> None:
+        """Make the empty arrays.
+
+        Raises
+        ------
+        OutputError
+            They cannot be written.
+        """
+        import zarr
+
+        self._check_unchanged()
+        self._target = self._location.child(self._group)
+        with writing(self._location.url):
+            root = zarr.open_group(self._location.store(read_only=False), mode="r+", zarr_format=3)
+            group = root.require_group(APPENDED).create_group(self._group.partition("/")[2])
+            self._create_rows(group)
+            if self._document_frequency is not None:
+                self._create_whole(group, "document_frequency", self._document_frequency)
+
+    def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
+        """Replace the manifest by one that names the new partitions.
+
+        Parameters
+        ----------
+        written : iterable of WrittenPartition
+            Reports on every new partition, in any order.
+        lock : Lock
+            On the corpus.
+
+        Raises
+        ------
+        InputError
+            A partition is missing or comes twice.
+        OutputError
+            It cannot be written, or the corpus has changed since it was opened, or the lock was lost.
+        """
+        self._prepared()
+        old = self._check_unchanged()
+        before = old.provenance.get(APPENDED, [])
+        parts = list(written)
+        entry = {"n_documents": sum(part.info.n_documents for part in parts), **self._signed_provenance()}
+        # another program may have written something else under the name
+        appends = [*(before if isinstance(before, list) else [before]), entry]
+        manifest = replace(
+            self._grown_manifest(parts, {**old.provenance, APPENDED: appends}),
+            appended=(*old.appended, AppendedGroup(self._group, self._n_partitions)),
+            n_all_tokens=_sum(old.n_all_tokens, self._n_all_tokens),
+            n_too_frequent_tokens=_sum(old.n_too_frequent_tokens, self._n_too_frequent_tokens),
+        )
+        lock.check()
+        replace_attributes(self._location, manifest.to_json(), self._location.url)
+        self._target = None
+
+    def abort(self, lock: Lock = UNLOCKED) -> None:
+        """Remove what was written, and nothing else; its name is unique, so that no `lock` is needed."""
+        if self._target is None:
+            return
+        # Ctrl-C can come when the manifest is in its place: then the new partitions are part of the corpus
+        if self._group not in [group.path for group in self._on_disk().appended]:
+            self._target.remove()
+        self._target = None
+
+    def _check_unchanged(self) -> Manifest:
+        """Return the manifest of the corpus, refused where the one in the store differs."""
+        assert self._manifest is not None
+        if self._on_disk().to_json() != self._manifest.to_json():
+            raise OutputError(
+                f"{self._location.url} was changed by another run since it was opened to append to it",
+                remedy="append again",
+            )
+        return self._manifest
+
+    def _on_disk(self) -> Manifest:
+        return Manifest.from_json(self._location.read_attributes(), self._location.url)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_document_frequency": None}
+
+
+def _sum(before: int | None, new: int | None) -> int | None:
+    """The sum, None where one is not known: the count of a part is no count of the whole."""
+    return None if before is None or new is None else before + new

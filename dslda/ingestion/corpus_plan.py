@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dslda.cluster.runner import DaskRunner, Progress, Runner, merge_in_tree
-from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import merge_levels
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
@@ -35,7 +34,7 @@ from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.corpus.writer import CorpusWriter
+from dslda.corpus.writer import CorpusAppender, CorpusWriter
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.counting import ChunkSummary, CountedChunk, id_hashes, merge_id_hashes
 from dslda.ingestion.document_sources import check_fields, count_collection

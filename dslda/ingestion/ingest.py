@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dslda.cluster.client import ClientLater, check_client
 from dslda.cluster.opening import cluster
 from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
-from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.partitioning import choose_partition_tokens
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.text import Analyzer
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.corpus.writer import CorpusWriter, check_corpus_output
+from dslda.corpus.writer import CorpusAppender, CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.arguments import check_appended_fields, given_vocabulary, text_settings_of
 from dslda.ingestion.corpus_plan import plan_corpus, write_plan

@@ -18,9 +18,10 @@ from scipy.sparse import csr_array
 
 from dslda.cluster.opening import LEAST_MEMORY, ClusterOptions, cluster
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.store import Corpus, CorpusWriter, open_corpus
+from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.writer import CorpusWriter
 from dslda.engine.dask.dask_executor import DaskExecutor
 from dslda.engine.dask.placement import StreamedPartitions
 from dslda.engine.dask.worker_memory import (

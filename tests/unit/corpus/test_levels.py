@@ -15,10 +15,11 @@ from distributed import Client
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import MAX_LEVELS
-from dslda.corpus.store import Corpus, CorpusWriter, open_corpus
+from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.writer import CorpusWriter
 from dslda.exceptions import FormatError, InputError
 from dslda.ingestion.corpus_plan import blocks_from_bag
 from dslda.ingestion.ingest import ingest

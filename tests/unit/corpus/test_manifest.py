@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dslda.corpus.manifest import Manifest, PartitionInfo
+from dslda.corpus.store import Corpus
 from dslda.corpus.summary import DISTINCT_LIMIT, ResponseSummary, StoredSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError, InputError
+from dslda.storage.location import Location
 from dslda.storage.typed_json import canonical_json, decode, json_sha256
 from dslda.storage.zarr_arrays import checksum
 
@@ -64,13 +66,20 @@ def test_manifest_comes_back_from_json():
     assert copy_.levels == MANIFEST.levels
     assert (copy_.n_documents, copy_.nnz, copy_.n_tokens) == (3, 3, 5)
     assert (copy_.n_all_tokens, copy_.n_too_frequent_tokens) == (10, 2)
-    assert (copy_.oov_share, copy_.new_share, copy_.too_frequent) == (1 - 5 / 10, 1 - 5 / 8, ("and", "été"))
+    corpus = Corpus(Location("x.corpus", local=True), copy_)
+    assert (corpus.oov_share, corpus.new_share, corpus.too_frequent) == (
+        1 - 5 / 10,
+        1 - 5 / 8,
+        ("and", "été"),
+    )
 
 
 def test_a_corpus_of_an_earlier_release_does_not_know_its_unknown_words():
     data = {name: value for name, value in through_json(MANIFEST.to_json()).items() if name not in OPTIONAL}
     old = Manifest.from_json(resealed(data), "x.corpus")
-    assert (old.n_all_tokens, old.oov_share, old.new_share, old.too_frequent) == (None, None, None, ())
+    corpus = Corpus(Location("x.corpus", local=True), old)
+    assert (corpus.n_all_tokens, corpus.oov_share, corpus.new_share) == (None, None, None)
+    assert corpus.too_frequent == ()
     assert old.content_hash == MANIFEST.content_hash
     assert Manifest.from_json(through_json(old.to_json()), "x.corpus") == old
 

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.manifest import Manifest
-from dslda.corpus.store import Corpus, CorpusWriter, check_corpus_output, open_corpus
+from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import load_model
 from dslda.storage.location import Location, move_into_place

@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse
 import zarr
 
-from dslda.corpus.appender import CorpusAppender
 from dslda.corpus.manifest import Manifest
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.writer import CorpusAppender
 from dslda.exceptions import DataWarning, FormatError, InputError, OutputError, OutputExistsError
 from dslda.ingestion.ingest import ingest
 from tests.helpers.files import write_records
