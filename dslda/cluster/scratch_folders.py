@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from filelock import lock_descriptor
+
 __all__ = ["scratch_folder"]
 
 PREFIX = "dslda-"
@@ -33,44 +35,33 @@ def scratch_folder() -> Iterator[str]:
 
 
 def _hold(folder: str) -> int | None:
-    """Lock a folder of ours; return the descriptor, or None where there are no locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return None
+    """Lock a folder of ours; return the descriptor, or None where there are no locks, or the disk is full."""
     # it gets its name when it is locked, so that no file of that name is unlocked while we live
     waiting = os.path.join(folder, "locking")
-    try:
+    with suppress(OSError):
         descriptor = os.open(waiting, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:  # a full disk, which the user of the folder will report
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(waiting, os.path.join(folder, LOCK))
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        try:
+            lock_descriptor(descriptor, blocking=False)
+            os.rename(waiting, os.path.join(folder, LOCK))
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+    return None
 
 
 def _remove_left_over() -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            if not entry.name.startswith(PREFIX):
+            if not (entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False)):
                 continue
-            with suppress(OSError):  # not ours, without a lock, or in use
-                if (
-                    not entry.is_dir(follow_symlinks=False)
-                    or entry.stat(follow_symlinks=False).st_uid != os.getuid()
-                ):
-                    continue
-                descriptor = os.open(os.path.join(entry.path, LOCK), os.O_RDWR | os.O_NOFOLLOW)
+            with suppress(OSError):  # another user's, without a lock, or in use
+                # Windows has no such flag, nor such files
+                flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+                descriptor = os.open(os.path.join(entry.path, LOCK), flags)
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    is_ours = os.fstat(descriptor).st_uid == os.getuid()
+                    if is_ours and lock_descriptor(descriptor, blocking=False):
+                        shutil.rmtree(entry.path, ignore_errors=True)
                 finally:
                     os.close(descriptor)

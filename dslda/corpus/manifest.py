@@ -130,7 +130,7 @@ FIRST_ROW = Place("", 0, 1)
 
 
 class _SharedFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the same form in a :class:`Manifest` and in its JSON; those with a default are missing in earlier releases."""
+    """Fields of the same form in a :class:`Manifest` and in its JSON; earlier releases lack those with a default."""
 
     n_terms: PositiveCount
     vocabulary_sha256: str

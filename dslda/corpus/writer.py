@@ -23,9 +23,16 @@ from dslda.corpus.store import Corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError, OutputError
-from dslda.storage.location import Location, check_output, move_into_place
+from dslda.storage.location import Location
 from dslda.storage.lock import UNLOCKED, Lock
-from dslda.storage.output import check_writable, replace_attributes, report_leftovers, writing
+from dslda.storage.output import (
+    check_output,
+    check_writable,
+    move_into_place,
+    replace_attributes,
+    report_leftovers,
+    writing,
+)
 
 __all__ = ["CorpusAppender", "CorpusWriter", "check_corpus_output"]
 

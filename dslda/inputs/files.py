@@ -13,8 +13,7 @@ from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.formats import FORMATS, FilePiece
 from dslda.inputs.streams import InputFile
-from dslda.storage.errors import is_of_file_system
-from dslda.storage.location import METADATA
+from dslda.storage.location import METADATA, is_of_file_system
 from dslda.wording import first_few
 
 __all__ = [

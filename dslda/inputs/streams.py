@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Literal
 
 from dslda.exceptions import InputError
-from dslda.storage.errors import is_of_file_system, reason_of
+from dslda.storage.location import is_of_file_system, reason_of
 
 __all__ = ["InputFile", "Lines", "read_blocks", "read_text", "why_not_opened"]
 

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import FormatError, InputError, OutputError, OutputExistsError
-from dslda.storage.errors import reaching
-from dslda.storage.location import METADATA, Location, check_not_in_store
+from dslda.storage.location import METADATA, Location, check_not_in_store, reaching
 from dslda.storage.lock import LOCK_INSIDE, UNLOCKED, only_writer
 from dslda.storage.output import check_writable, flush, replace_file, writing
 from dslda.storage.typed_json import (

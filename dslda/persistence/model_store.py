@@ -14,8 +14,8 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.model_manifest import ENCODING_TYPE, ModelManifest, read_manifest, to_json
 from dslda.persistence.model_record import N_BINS, ModelRecord, Reference
-from dslda.storage.location import Location, check_output, move_into_place
-from dslda.storage.output import check_writable, report_leftovers, writing
+from dslda.storage.location import Location
+from dslda.storage.output import check_output, check_writable, move_into_place, report_leftovers, writing
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
 from dslda.storage.zarr_arrays import damaged, entries, read_arrays, write_array
 from dslda.variational.parameters import Parameters

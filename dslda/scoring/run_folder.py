@@ -15,8 +15,7 @@ import msgspec
 from dslda.exceptions import DsldaError, FormatError, OutputExistsError
 from dslda.scoring.scoring_units import Input, ScoringUnit
 from dslda.scoring.tables import OUTPUT_FORMATS
-from dslda.storage.errors import reaching
-from dslda.storage.location import Location
+from dslda.storage.location import Location, reaching
 from dslda.storage.lock import UNLOCKED, Lock
 from dslda.storage.output import replace_file, writing
 from dslda.storage.typed_json import MANIFEST_CHECKSUM, Count, decode, is_whole, parse_json, with_checksum

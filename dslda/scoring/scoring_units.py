@@ -15,7 +15,7 @@ from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError, InputChangedError, InputError
 from dslda.inputs.formats import FORMATS, FilePiece
 from dslda.inputs.streams import InputFile, why_not_opened
-from dslda.storage.errors import is_of_file_system
+from dslda.storage.location import is_of_file_system
 from dslda.storage.typed_json import Count, json_sha256
 
 if TYPE_CHECKING:

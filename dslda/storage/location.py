@@ -1,4 +1,4 @@
-"""Places of stores: a local directory or any fsspec URL, and how a new store takes its place."""
+"""Places of stores, a local directory or any fsspec URL, and the errors of their file systems."""
 
 from __future__ import annotations
 
@@ -9,32 +9,82 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dslda.exceptions import FormatError, InputError, OutputExistsError
-from dslda.storage.errors import reaching
+from dslda.exceptions import DsldaError, FormatError, InputError
 from dslda.storage.typed_json import parse_json
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-__all__ = ["METADATA", "Location", "check_not_in_store", "check_output", "move_into_place"]
+__all__ = [
+    "METADATA",
+    "Location",
+    "check_not_in_store",
+    "is_in_memory",
+    "is_of_file_system",
+    "kind_of_store",
+    "metadata_of",
+    "reaching",
+    "reason_of",
+]
 
 METADATA = "zarr.json"
 
 IMPOSSIBLE = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
 """Errors of the system for a path at which nothing can ever be."""
-PASSING = re.compile(r"\.DS_Store|\.nfs.*|.*\.partial")
-"""Files that come and go in a store without being part of it."""
 REMOVAL_LOOKS = 40
 REMOVAL_SECONDS = 0.05
+ANSWERS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError)
+"""Errors that say what is at a place, not that it cannot be reached."""
+
+
+def is_of_file_system(error: Exception) -> bool:
+    """Return whether an error is the system's, or of a class that a library defines, as those of clouds do.
+
+    An error of Python's other classes is more likely a mistake of ours.
+    """
+    if isinstance(error, OSError):
+        return not isinstance(error, DsldaError)
+    kinds = set(type(error).__mro__) - {Exception, BaseException, object}
+    return bool(kinds) and all(
+        kind.__module__ != "builtins" and not issubclass(kind, DsldaError) for kind in kinds
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """The message of an error of any file system."""
+    message = error.strerror if isinstance(error, OSError) else None
+    return message or str(error) or type(error).__name__
+
+
+@contextlib.contextmanager
+def reaching(url: str) -> Iterator[None]:
+    """Name a place that cannot be reached in the error: credentials or rights are missing, or a server is away.
+
+    Errors that say what is at the place, or that name a file, as those of local files do, stay as they are.
+
+    Raises
+    ------
+    InputError
+    """
+    try:
+        yield
+    except Exception as error:
+        is_answer = isinstance(error, ANSWERS) or (isinstance(error, OSError) and error.filename is not None)
+        if is_answer or not is_of_file_system(error):
+            raise
+        raise InputError(
+            f"{url} cannot be reached: {reason_of(error)}",
+            remedy="look at its address, and at your rights and credentials",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place a store can be at; picklable, holds no open file or connection.
+    """A place where a store can be; picklable, holds no open file or connection.
 
     Attributes
     ----------
@@ -56,8 +106,8 @@ class Location:
         Raises
         ------
         InputError
-            The path is not that of a folder, no file system can have it (a NUL, a name that is too long, links in a circle),
-            or its protocol is one that fsspec does not know or cannot load.
+            The path names no folder, or no file system can have it (a NUL, a name that is too long, links in a circle), or
+            fsspec does not know its protocol or cannot load it.
         """
         from fsspec.core import url_to_fs
         from fsspec.implementations.local import LocalFileSystem
@@ -115,7 +165,7 @@ class Location:
 
     @property
     def inside(self) -> str:
-        """Beginning of the full names of everything in this place, however the user wrote it."""
+        """Full name of this place with a slash, however the user wrote it: the names of all that it holds begin so."""
         if self.local:
             return os.path.join(self.url, "")
         fs, root = self.file_system()
@@ -133,7 +183,7 @@ class Location:
         return sorted(path.rpartition("/")[2] for path in paths if path != root)
 
     def hidden(self, *suffixes: str) -> list[Location]:
-        """Existing places beside this one with names that :meth:`sibling` gives."""
+        """Existing places beside this one that :meth:`sibling` has named."""
         folder, name = self._split()
         pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.({'|'.join(suffixes)})")
         names = [name for name in replace(self, url=folder).entries() if pattern.fullmatch(name)]
@@ -141,11 +191,11 @@ class Location:
 
     def _split(self) -> tuple[str, str]:
         """The parent folder, and the name in it."""
-        # a URL may be that of a name alone, whose slashes are part of its protocol
+        # a URL may have no slashes but those of its protocol
         return os.path.split(self.url) if self.local else self.url.rpartition("/")[::2]
 
     def holds(self, name: str = "") -> bool:
-        """Whether anything is there: a file, or a folder that is not empty.
+        """Return whether anything is there: a file, or a folder that is not empty.
 
         Parameters
         ----------
@@ -179,12 +229,13 @@ class Location:
                 raw = fs.cat_file(f"{root}/{METADATA}")
         except (FileNotFoundError, NotADirectoryError):
             if not self.holds():
-                old = self.hidden("old") if self.local else []
+                left = self.hidden("old")[-1:] if self.local else []
                 raise InputError(
                     f"{self.url} does not exist, or is an empty folder",
-                    remedy=f"a run that was killed while it replaced it has left it as {old[-1].url}: rename that"
-                    if old
-                    else (),
+                    remedy=[
+                        f"a run that was killed while it replaced it has left it as {old.url}: rename that"
+                        for old in left
+                    ],
                 ) from None
             if fs.isfile(root):
                 raise FormatError(
@@ -251,54 +302,6 @@ def _shortened(path: str) -> str:
     return path if len(path) <= 120 else f"{path[:58]}...{path[-58:]}"
 
 
-def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> bool:
-    """Refuse an output that exists, before any work is done.
-
-    Parameters
-    ----------
-    location : Location
-    encoding_type : str
-        Type of the output.
-    overwrite : bool
-        Whether one of the same type may be replaced.
-
-    Returns
-    -------
-    bool
-        Whether one will be replaced.
-
-    Raises
-    ------
-    InputError
-        It would lie inside a store of dslda, see :func:`check_not_in_store`.
-    OutputExistsError
-        Something is there and `overwrite` is False, or it is not of `encoding_type`, or holds something else too: dslda
-        never removes what it did not write.
-    """
-    check_not_in_store(location)
-    if not location.holds():
-        return False
-    try:
-        ours = location.read_attributes().get("encoding-type") == encoding_type
-    except (FormatError, InputError):
-        ours = False
-    if not ours:
-        raise OutputExistsError(
-            f"{location.url} is there and is not a {encoding_type}, so it is never replaced",
-            remedy=("choose another path", "remove it yourself"),
-        )
-    if not overwrite:
-        raise OutputExistsError(
-            f"{location.url} is there already", remedy=("choose another path", "give {overwrite=True}")
-        )
-    if (other := _other_content(*location.file_system())) is not None:
-        raise OutputExistsError(
-            f"{location.url} holds {other}, which is no part of the {encoding_type}, so it is not replaced",
-            remedy=("move that out of it", "choose another path"),
-        )
-    return True
-
-
 def check_not_in_store(location: Location) -> None:
     """Refuse an output inside a corpus, model or checkpoint: a run that replaces that store would remove it.
 
@@ -309,7 +312,7 @@ def check_not_in_store(location: Location) -> None:
     fs, root = location.file_system()
     folder = root.rstrip("/").rpartition("/")[0]
     while folder:
-        if (kind := _kind_of_store(fs, folder)) is not None:
+        if (kind := kind_of_store(fs, folder)) is not None:
             raise InputError(
                 f"an output must not lie inside a corpus, model or checkpoint, got {location.url} in the {kind} {folder}",
                 remedy="choose a path beside it",
@@ -317,106 +320,21 @@ def check_not_in_store(location: Location) -> None:
         folder = folder.rpartition("/")[0]
 
 
-def _kind_of_store(fs: Any, path: str) -> str | None:
-    """Type of the store of dslda at a path, None where there is none."""
-    kind = _metadata(fs, path).get("attributes", {}).get("encoding-type")
+def kind_of_store(fs: Any, path: str) -> str | None:
+    """Type of the store of dslda at a path; None where there is none."""
+    kind = metadata_of(fs, path).get("attributes", {}).get("encoding-type")
     return kind if isinstance(kind, str) and kind.startswith("dslda-") else None
 
 
-def _metadata(fs: Any, path: str) -> dict[str, Any]:
+def metadata_of(fs: Any, path: str) -> dict[str, Any]:
     """Metadata of the zarr node at a path, empty where none can be read."""
-    # nobody can lose a store that cannot be read, whatever the reason
     try:
         metadata = parse_json(fs.cat_file(f"{path}/{METADATA}"))
-    except Exception:
+    except Exception:  # nobody can lose a store that cannot be read, whatever the reason
         return {}
     return metadata if isinstance(metadata, dict) and isinstance(metadata.get("attributes", {}), dict) else {}
 
 
-def _other_content(fs: Any, root: str) -> str | None:
-    """The first path in a store, or in a group of it, that no writer of dslda put there."""
-    for path, is_folder in _listed(fs, root):
-        if path.endswith(f"/{METADATA}"):
-            continue
-        if not is_folder or _kind_of_store(fs, path) is not None:
-            return path
-        if _metadata(fs, path).get("node_type") == "group":
-            if (other := _other_content(fs, path)) is not None:
-                return other
-        # an array that has lost its metadata still has its chunks
-        elif others := [
-            inner for inner, _ in _listed(fs, path) if not inner.endswith(("/c", f"/{METADATA}"))
-        ]:
-            return others[0]
-    return None
-
-
-def _listed(fs: Any, root: str) -> list[tuple[str, bool]]:
-    """The paths in a folder, and whether they are folders, without :data:`PASSING` files."""
-    entries = [
-        (entry["name"].rstrip("/"), entry["type"] == "directory") for entry in fs.ls(root, detail=True)
-    ]
-    return [
-        (path, is_folder)
-        for path, is_folder in sorted(entries)
-        # folders of object stores may list themselves
-        if path != root.rstrip("/") and not PASSING.fullmatch(path.rpartition("/")[2])
-    ]
-
-
-def move_into_place(
-    source: Location,
-    target: Location,
-    *,
-    encoding_type: str,
-    overwrite: bool,
-    before_manifest: Callable[[], None] | None = None,
-) -> None:
-    """Give a complete store its name; the store that it replaces is removed only then.
-
-    On a local disk these are renames. An object store has none: the objects are copied, the manifest last, so that a reader
-    finds the old store, or none, or the new one, but never a mixture. An error that `before_manifest` raises leaves none.
-
-    Raises
-    ------
-    OutputExistsError
-        As :func:`check_output`: another run wrote the same output meanwhile.
-    """
-    replaces = check_output(target, encoding_type=encoding_type, overwrite=overwrite)
-    if target.local:
-        _rename(source, target, replaces=replaces)
-        return
-    fs, target_root = target.file_system()
-    if replaces:
-        target.remove()
-    _, source_root = source.file_system()
-    fs.invalidate_cache()
-    manifest = f"{source_root}/{METADATA}"
-    names = [name for name in fs.find(source_root) if name != manifest]
-    fs.copy(names, [target_root + name.removeprefix(source_root) for name in names])
-    if before_manifest is not None:  # copying may take long
-        before_manifest()
-    fs.copy(manifest, f"{target_root}/{METADATA}")
-    source.remove()
-
-
-def _rename(source: Location, target: Location, *, replaces: bool) -> None:
-    if not replaces:
-        if os.path.isdir(target.url):
-            os.rmdir(target.url)  # empty, or check_output had refused it; Windows would not rename over it
-        os.rename(source.url, target.url)
-        return
-    old = target.sibling("old")
-    os.rename(target.url, old.url)
-    try:
-        os.rename(source.url, target.url)
-    except BaseException:  # Ctrl-C too must not leave the old one under its hidden name
-        if not os.path.lexists(target.url):
-            os.rename(old.url, target.url)
-        raise
-    old.remove()
-
-
 def is_in_memory(path: str) -> bool:
-    """Whether a path leads into the memory of this process, which no other shares, also behind a cache."""
+    """Return whether a path leads into the memory of this process, which no other shares, also behind a cache."""
     return any(link.startswith("memory://") for link in path.split("::"))

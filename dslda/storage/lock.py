@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import logging
 import os
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dslda.exceptions import OutputError
-from dslda.storage.lease import Lease, NoExclusiveCreationError, leased
+from dslda.storage.lease import Lease, NoExclusiveCreationError, signature, written_by_another
 from dslda.storage.location import Location, is_in_memory
-from dslda.storage.output import writing, written_by_another
+from dslda.storage.output import writing
 
 __all__ = ["LOCK_INSIDE", "UNLOCKED", "Lock", "only_writer"]
 
@@ -40,26 +38,16 @@ class Lock:
     ----------
     alone : bool
         Nobody else is writing. False where nothing could be locked, so that nobody knows.
-    lease : Lease or None
-        Only the lock on an output in an object store can be lost while it is held.
+    check : callable
+        Raises :class:`OutputError` if the lock was lost, which happens only in an object store, and another run writes
+        there now; call this before a manifest is written.
     """
 
     alone: bool
-    lease: Lease | None = None
-
-    def check(self) -> None:
-        """Refuse to go on where the lock was lost; call this before a manifest is written.
-
-        Raises
-        ------
-        OutputError
-            Another run writes there now.
-        """
-        if self.lease is not None:
-            self.lease.check()
+    check: Callable[[], None] = lambda: None
 
     def is_lost(self) -> bool:
-        """Whether the output may belong to another run by now."""
+        """Return whether the output may belong to another run by now."""
         try:
             self.check()
         except OutputError:
@@ -94,43 +82,32 @@ def only_writer(location: Location, *, inside: bool = False) -> Iterator[Lock]:
     OutputError
         Another run is writing, or the file of the lock cannot be made.
     """
-    if not location.local:
-        with _remotely(location, inside=inside) as lock:
-            yield lock
-        return
-    folder, name = (location.url, "") if inside else os.path.split(location.url)
-    path = os.path.join(folder, LOCK_INSIDE if inside else f".{name}.lock")
-    with _folders(folder, location.url):
-        descriptor, locked = _acquire(path, location.url)
-        try:
-            yield Lock(locked)
-        finally:
-            # before the lock ends, since afterwards the file may be another's
-            with contextlib.suppress(OSError):
-                os.remove(path)
-            os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _remotely(location: Location, *, inside: bool) -> Iterator[Lock]:
-    if is_in_memory(location.url):
-        yield UNLOCKED
-        return
-    fs, root = location.file_system()
-    parent, _, name = root.rpartition("/")
-    folder = f"{root}/{LOCK_INSIDE}" if inside else f"{parent}/.{name}.lock"
+    url = location.url
     with contextlib.ExitStack() as stack:
-        try:
-            if "::" in location.url:  # a cache hides what others renew
-                raise NoExclusiveCreationError("it is written through another file system")
-            lock = Lock(True, stack.enter_context(leased(fs, folder, location.url)))
-        except NoExclusiveCreationError as error:
-            lock = Lock(_without_lock(location.url, str(error)))
+        if location.local:
+            folder, name = (url, "") if inside else os.path.split(url)
+            stack.enter_context(_folders(folder, url))
+            path = os.path.join(folder, LOCK_INSIDE if inside else f".{name}.lock")
+            lock = Lock(stack.enter_context(_locked_file(path, url)))
+        elif is_in_memory(url):
+            lock = UNLOCKED
+        else:
+            fs, root = location.file_system()
+            parent, _, name = root.rpartition("/")
+            try:
+                if "::" in url:  # a cache hides what others renew
+                    raise NoExclusiveCreationError("it is written through another file system")
+                lease = Lease(fs, f"{root}/{LOCK_INSIDE}" if inside else f"{parent}/.{name}.lock", url)
+                lock = Lock(True, stack.enter_context(lease).check)
+            except NoExclusiveCreationError as error:
+                _warn_without_lock(url, str(error))
+                lock = UNLOCKED
         yield lock
 
 
-def _acquire(path: str, output: str) -> tuple[int, bool]:
-    """Descriptor of the file, and whether it is locked."""
+@contextlib.contextmanager
+def _locked_file(path: str, output: str) -> Iterator[bool]:
+    """Lock a file, and remove it at the end; yield whether the file system has locks."""
     for _ in range(ATTEMPTS):
         with writing(output):
             try:
@@ -146,13 +123,20 @@ def _acquire(path: str, output: str) -> tuple[int, bool]:
         try:
             locked = _lock(descriptor, path, output)
             if locked and not _is_at(descriptor, path):
-                os.close(descriptor)  # the holder before removed the file meanwhile
-                continue
-            _sign(descriptor)
-        except BaseException:
+                continue  # the holder before removed the file meanwhile
+            with contextlib.suppress(OSError):  # only messages need the name, so a full disk does not matter
+                os.ftruncate(descriptor, 0)
+                # behind the first byte, which nobody else can read while Windows locks it
+                os.write(descriptor, b" " + signature())
+            try:
+                yield locked
+            finally:
+                # before the lock ends, since afterwards the file may be another's
+                with contextlib.suppress(OSError):
+                    os.remove(path)
+            return
+        finally:
             os.close(descriptor)
-            raise
-        return descriptor, locked
     raise OutputError(f"{output} could not be written: its lock {path} comes and goes", remedy="try again")
 
 
@@ -166,13 +150,17 @@ def _lock(descriptor: int, path: str, output: str) -> bool:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        return _without_lock(output, str(error.strerror))
-    raise written_by_another(output, *_signature(path))
+        _warn_without_lock(output, str(error.strerror))
+        return False
+    holder = b""
+    with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
+        file.seek(1)
+        holder = file.read()
+    raise written_by_another(output, holder)
 
 
-def _without_lock(output: str, reason: str) -> bool:
+def _warn_without_lock(output: str, reason: str) -> None:
     logger.warning("%s is not locked (%s): see to it that no other run writes it now", output, reason)
-    return False
 
 
 def _is_at(descriptor: int, path: str) -> bool:
@@ -180,25 +168,6 @@ def _is_at(descriptor: int, path: str) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
         return False
-
-
-def _sign(descriptor: int) -> None:
-    """Write the holder's name, which only messages need: a full disk does not matter."""
-    holder = json.dumps({"process": os.getpid(), "host": socket.gethostname()})
-    with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        # behind the first byte, which nobody else can read while Windows locks it
-        os.write(descriptor, f" {holder}".encode())
-
-
-def _signature(path: str) -> tuple[object, object]:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            file.seek(1)
-            holder = json.loads(file.read())
-        return holder["process"], holder["host"]
-    except (OSError, ValueError, KeyError, TypeError):  # it is just being written
-        return None, None
 
 
 @contextlib.contextmanager

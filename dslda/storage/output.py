@@ -1,4 +1,4 @@
-"""Outputs: a refusal before the work where they cannot be written, and errors that name them and not our files."""
+"""Outputs: refused before the work where they cannot be written, complete or not there, named in errors."""
 
 from __future__ import annotations
 
@@ -8,33 +8,123 @@ import glob
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
-from dslda.exceptions import DsldaError, InputError, OutputError
-from dslda.storage.errors import is_of_file_system, reason_of
-from dslda.storage.location import METADATA, Location
+from dslda.exceptions import DsldaError, FormatError, InputError, OutputError, OutputExistsError
+from dslda.storage.location import (
+    METADATA,
+    Location,
+    check_not_in_store,
+    is_of_file_system,
+    kind_of_store,
+    metadata_of,
+    reason_of,
+)
 from dslda.storage.typed_json import parse_json
 
 __all__ = [
     "FULL",
+    "check_output",
     "check_writable",
     "flush",
     "is_among",
+    "move_into_place",
     "replace_attributes",
     "replace_file",
     "replacing",
     "report_leftovers",
     "writing",
-    "written_by_another",
 ]
 
 logger = logging.getLogger("dslda.output")
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of the system when there is no room: of the disk, of the user, in a file."""
+PASSING = re.compile(r"\.DS_Store|\.nfs.*|.*\.partial")
+"""Files that come and go in a store without being part of it."""
+
+
+def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> bool:
+    """Refuse an output that exists, before any work is done.
+
+    Parameters
+    ----------
+    location : Location
+    encoding_type : str
+        Type of the output.
+    overwrite : bool
+        Whether one of the same type may be replaced.
+
+    Returns
+    -------
+    bool
+        Whether one will be replaced.
+
+    Raises
+    ------
+    InputError
+        As :func:`check_not_in_store`.
+    OutputExistsError
+        Something is there and `overwrite` is False, or it is not of `encoding_type`, or holds something else too: dslda
+        never removes what it did not write.
+    """
+    check_not_in_store(location)
+    if not location.holds():
+        return False
+    try:
+        ours = location.read_attributes().get("encoding-type") == encoding_type
+    except (FormatError, InputError):
+        ours = False
+    if not ours:
+        raise OutputExistsError(
+            f"{location.url} is there and is not a {encoding_type}, so it is never replaced",
+            remedy=("choose another path", "remove it yourself"),
+        )
+    if not overwrite:
+        raise OutputExistsError(
+            f"{location.url} is there already", remedy=("choose another path", "give {overwrite=True}")
+        )
+    if (other := _other_content(*location.file_system())) is not None:
+        raise OutputExistsError(
+            f"{location.url} holds {other}, which is no part of the {encoding_type}, so it is not replaced",
+            remedy=("move that out of it", "choose another path"),
+        )
+    return True
+
+
+def _other_content(fs: Any, root: str) -> str | None:
+    """The first path in a store, or in a group of it, that no writer of dslda put there."""
+    for path, is_folder in _listed(fs, root):
+        if path.endswith(f"/{METADATA}"):
+            continue
+        if not is_folder or kind_of_store(fs, path) is not None:
+            return path
+        if metadata_of(fs, path).get("node_type") == "group":
+            if (other := _other_content(fs, path)) is not None:
+                return other
+        # an array that has lost its metadata still has its chunks
+        elif others := [
+            inner for inner, _ in _listed(fs, path) if not inner.endswith(("/c", f"/{METADATA}"))
+        ]:
+            return others[0]
+    return None
+
+
+def _listed(fs: Any, root: str) -> list[tuple[str, bool]]:
+    """The paths in a folder, and whether they are folders, without :data:`PASSING` files."""
+    entries = [
+        (entry["name"].rstrip("/"), entry["type"] == "directory") for entry in fs.ls(root, detail=True)
+    ]
+    return [
+        (path, is_folder)
+        for path, is_folder in sorted(entries)
+        # folders of object stores may list themselves
+        if path != root.rstrip("/") and not PASSING.fullmatch(path.rpartition("/")[2])
+    ]
 
 
 def check_writable(location: Location) -> None:
@@ -169,6 +259,59 @@ def replace_attributes(group: Location, attributes: Mapping[str, Any], output: s
     )
 
 
+def move_into_place(
+    source: Location,
+    target: Location,
+    *,
+    encoding_type: str,
+    overwrite: bool,
+    before_manifest: Callable[[], None] | None = None,
+) -> None:
+    """Give a complete store its name; the store that it replaces is removed only then.
+
+    On a local disk these are renames. An object store has none: the objects are copied, the manifest last, so that a reader
+    finds the old store, or none, or the new one, but never a mixture. An error that `before_manifest` raises leaves none.
+
+    Raises
+    ------
+    OutputExistsError
+        As :func:`check_output`: another run wrote the same output meanwhile.
+    """
+    replaces = check_output(target, encoding_type=encoding_type, overwrite=overwrite)
+    if target.local:
+        _rename(source, target, replaces=replaces)
+        return
+    fs, target_root = target.file_system()
+    if replaces:
+        target.remove()
+    _, source_root = source.file_system()
+    fs.invalidate_cache()
+    manifest = f"{source_root}/{METADATA}"
+    names = [name for name in fs.find(source_root) if name != manifest]
+    fs.copy(names, [target_root + name.removeprefix(source_root) for name in names])
+    if before_manifest is not None:  # copying may take long
+        before_manifest()
+    fs.copy(manifest, f"{target_root}/{METADATA}")
+    source.remove()
+
+
+def _rename(source: Location, target: Location, *, replaces: bool) -> None:
+    if not replaces:
+        if os.path.isdir(target.url):
+            os.rmdir(target.url)  # empty, or check_output had refused it; Windows would not rename over it
+        os.rename(source.url, target.url)
+        return
+    old = target.sibling("old")
+    os.rename(target.url, old.url)
+    try:
+        os.rename(source.url, target.url)
+    except BaseException:  # Ctrl-C too must not leave the old one under its hidden name
+        if not os.path.lexists(target.url):
+            os.rename(old.url, target.url)
+        raise
+    old.remove()
+
+
 def flush(path: str) -> None:
     """Have the system write a file or folder to the disk, where it can be asked to."""
     with contextlib.suppress(OSError):
@@ -204,12 +347,3 @@ def report_leftovers(path: str) -> None:
             kind,
             os.path.basename(path),
         )
-
-
-def written_by_another(path: str, process: object = None, host: object = None) -> OutputError:
-    """The error of an output that another run is writing; it names the run where that is known."""
-    holder = "" if process is None else f" (process {process} on {host})"
-    return OutputError(
-        f"{path} is being written by another run{holder}",
-        remedy=("wait for it to end", "choose another path"),
-    )

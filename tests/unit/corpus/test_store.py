@@ -23,7 +23,8 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter, check_corpus_output
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import load_model
-from dslda.storage.location import Location, move_into_place
+from dslda.storage.location import Location
+from dslda.storage.output import move_into_place
 
 VOCABULARY = Vocabulary(["apple", "birne", "çilek", "苹果", "\N{RED APPLE}"], [5, 4, 3, 2, 1])
 RESPONSES = ("rating", "a/b: größe?", "..")

@@ -17,8 +17,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from dslda.exceptions import OutputError
 from dslda.storage import lease as module
 from dslda.storage.lease import ENDED, Lease
-from dslda.storage.location import Location, move_into_place
+from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
+from dslda.storage.output import move_into_place
 
 
 class Bucket(MemoryFileSystem):
