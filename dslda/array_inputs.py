@@ -1,4 +1,4 @@
-"""Matrices of counts, responses and terms that a caller holds in memory, checked and in the form the rest works with."""
+"""Checks and conversions of count matrices, responses and terms that a caller holds in memory."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
             f"{row}, column {csr.indices[at]} ({int(bad.sum())} such values in all)",
             remedy="give counts, not TF-IDF or frequencies",
         )
-    kept = values != 0
+    counted = values != 0
     rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
-    return DocumentBlock.from_entries(rows[kept], csr.indices[kept], values[kept], csr.shape[0])
+    return DocumentBlock.from_entries(rows[counted], csr.indices[counted], values[counted], csr.shape[0])
 
 
 def response_array(
@@ -73,9 +73,9 @@ def response_array(
     n_documents : int
         D.
     what : str
-        What messages call it.
+        Name in messages.
     advice : str, optional
-        What to do where a value is no number, for a caller who takes no missing ones.
+        Remedy where a value is no number, for a caller that takes no missing ones.
 
     Raises
     ------
@@ -83,33 +83,33 @@ def response_array(
         Not one finite number for each document, naming the row.
     """
     try:
-        given = np.asarray(values)
+        array = np.asarray(values)
     except ValueError:  # of lists of different lengths
         raise InputError(
             f"must have one number for each of {n_documents} rows, got lists", parameter=what
         ) from None
-    if given.ndim == 0:
+    if array.ndim == 0:
         raise InputError(
             f"must be an array with a number for each of {n_documents} rows, got {type(values).__name__}",
             parameter=what,
         )
-    if given.shape != (n_documents,):
+    if array.shape != (n_documents,):
         raise InputError(
-            f"must have one number for each of {n_documents} rows, got shape {given.shape}", parameter=what
+            f"must have one number for each of {n_documents} rows, got shape {array.shape}", parameter=what
         )
     missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
-    if given.dtype.kind == "O":
-        given, missing = _numbers(given, what=what, advice=advice)
-    elif given.dtype.kind not in "biuf":
-        raise _no_number(given[0], 0, what, advice)
+    if array.dtype.kind == "O":
+        array, missing = _numbers(array, what=what, advice=advice)
+    elif array.dtype.kind not in "biuf":
+        raise _no_number(array[0], 0, what, advice)
     with np.errstate(over="ignore"):  # of numbers wider than a double
-        y = given.astype(np.float64)
+        y = array.astype(np.float64)
     if missing is not None:
         y[missing] = np.nan
     if np.isinf(y).any():
         row = int(np.argmax(np.isinf(y)))
         raise InputError(
-            f"must be finite, or NaN where missing, got {given[row]} in row {row}", parameter=what
+            f"must be finite, or NaN where missing, got {array[row]} in row {row}", parameter=what
         )
     return y
 
@@ -143,13 +143,7 @@ def _no_number(value: object, row: int, what: str, advice: str | None) -> InputE
 
 
 def vocabulary_of(terms: Any) -> Vocabulary:
-    """The terms of a matrix's columns, as their caller names them.
-
-    Raises
-    ------
-    InputError
-        Not a list of distinct strings.
-    """
+    """The vocabulary of a matrix's columns; InputError where `terms` is no list of distinct strings."""
     if isinstance(terms, Vocabulary):
         return terms
     if isinstance(terms, (str, bytes, Mapping)) or not isinstance(terms, Iterable):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.exceptions import InputError
 
-__all__ = ["DocumentBlock", "document_mask"]
+__all__ = ["DocumentBlock", "borders", "document_mask"]
 
 MAX_COUNT = np.iinfo(np.int32).max
 
@@ -55,7 +55,7 @@ class DocumentBlock:
         return int(self.counts.sum(dtype=np.int64))
 
     def rows(self, start: int, stop: int) -> DocumentBlock:
-        """Documents `start` to `stop` - 1, without their identifiers; the arrays are views."""
+        """Documents `start` to `stop` - 1; the arrays are views."""
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         return replace(
             self,
@@ -65,7 +65,7 @@ class DocumentBlock:
             responses={name: values[start:stop] for name, values in self.responses.items()},
             covariates={name: values[start:stop] for name, values in self.covariates.items()},
             weight=None if self.weight is None else self.weight[start:stop],
-            doc_id=None,
+            doc_id=None if self.doc_id is None else self.doc_id[start:stop],
         )
 
     @classmethod
@@ -76,21 +76,13 @@ class DocumentBlock:
         counts: NDArray[np.integer],
         n_documents: int,
     ) -> DocumentBlock:
-        """Documents out of entries in any order, each term of a document once.
-
-        Parameters
-        ----------
-        rows : ndarray of int64, shape (nnz,)
-            Document of each entry.
-        terms, counts : ndarray of int, shape (nnz,)
-        n_documents : int
-        """
+        """Make a block of entries in any order, each term of a document once; `rows` holds the document of each entry."""
         keys = rows * (int(terms.max(initial=0)) + 1) + terms
         if (np.diff(keys) < 0).any():
             order = np.argsort(keys)
             terms, counts = terms[order], counts[order]
         return cls(
-            _borders(np.bincount(rows, minlength=n_documents)),
+            borders(np.bincount(rows, minlength=n_documents)),
             terms.astype(np.int32, copy=False),
             counts.astype(np.int32, copy=False),
         )
@@ -100,7 +92,7 @@ class DocumentBlock:
         if rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
         lengths = np.diff(self.indptr)[rows]
-        indptr = _borders(lengths)
+        indptr = borders(lengths)
         entries = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
         return DocumentBlock(
             indptr,
@@ -174,35 +166,32 @@ def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
         The mask is of another length, a row number is not there or comes twice, or nothing is selected.
     """
     chosen: NDArray[Any] = np.asarray(documents)
+    mask: NDArray[np.bool_] = np.zeros(n_documents, dtype=np.bool_)
+    reason = None
     if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
         reason = (
             "must be a boolean mask or row numbers, in one dimension, got an array of "
             f"{chosen.dtype} with shape {chosen.shape}"
         )
-        raise InputError(reason, parameter="documents")
-    if chosen.dtype.kind == "b":
-        if len(chosen) != n_documents:
-            reason = f"must have one entry for each of {n_documents} documents, got {len(chosen)}"
-            raise InputError(reason, parameter="documents")
+    elif chosen.dtype.kind == "b":
         mask = chosen
+        if len(mask) != n_documents:
+            reason = f"must have one entry for each of {n_documents} documents, got {len(mask)}"
+    elif len(outside := chosen[(chosen < 0) | (chosen >= n_documents)]):
+        reason = f"must be row numbers in 0..{n_documents - 1}, got {outside[0]}"
     else:
-        outside = chosen[(chosen < 0) | (chosen >= n_documents)]
-        if len(outside):
-            reason = f"must be row numbers in 0..{n_documents - 1}, got {outside[0]}"
-            raise InputError(reason, parameter="documents")
-        mask = np.zeros(n_documents, dtype=np.bool_)
         mask[chosen] = True
-        repeated = len(chosen) - int(mask.sum())
-        if repeated:
-            raise InputError(f"must name each row once, got {repeated} rows again", parameter="documents")
-    if not mask.any():
+        if repeated := len(chosen) - int(mask.sum()):
+            reason = f"must name each row once, got {repeated} rows again"
+    if reason is None and not mask.any():
         reason = f"must select at least one of {n_documents} documents, got none"
+    if reason is not None:
         raise InputError(reason, parameter="documents")
     return mask
 
 
-def _borders(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Begin of each document, and the end of the last, from their numbers of entries."""
+def borders(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The `indptr` of documents with these numbers of entries."""
     indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=indptr[1:])
     return indptr

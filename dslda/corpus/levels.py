@@ -1,7 +1,7 @@
 """Levels: the names that a categorical column holds, such as classes.
 
-A chunk numbers the names as they come. Merging sorts the names of all chunks, and codes are positions in the
-sorted list, so cuts of the input cannot change them.
+A chunk numbers the names as they come. Merging sorts the names of all chunks, and codes are positions in the sorted list, so
+the way the input is cut cannot change them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import numbers
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,10 +37,10 @@ MAX_LEVELS = 10_000
 
 
 def level_name(value: Any, what: str) -> str | None:
-    """The name that a value is, None when it is missing.
+    """The name that a value stands for; None when it is missing.
 
-    A string is its own name, but for white space around it. Numbers and booleans are named as JSON writes
-    them: ``true``, ``3``, ``2.5``.
+    A string is its own name, without white space around it. Numbers and booleans have the names that JSON writes: ``true``,
+    ``3``, ``2.5``.
 
     Parameters
     ----------
@@ -66,7 +65,7 @@ def level_name(value: Any, what: str) -> str | None:
         if value != value:
             return None
         if math.isfinite(value):
-            # as it is: a float may not hold all its digits
+            # a float may not hold all digits of a Decimal
             return str(value) if isinstance(value, Decimal) else json.dumps(float(value))
     raise InputError(
         f"{what} must be a name to be categorical (a string, a number, true or false), got {value!r:.60}"
@@ -99,13 +98,7 @@ def check_number(n_levels: int, name: str) -> None:
 
 
 def merge_levels(*parts: Mapping[str, pa.LargeStringArray]) -> dict[str, pa.LargeStringArray]:
-    """The names in any of `parts`, by column, each once and in the order of their code points.
-
-    Raises
-    ------
-    InputError
-        As :func:`check_number`.
-    """
+    """The names in any of `parts`, by column, each once and in the order of their code points; checked for their number."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -121,15 +114,7 @@ def merge_levels(*parts: Mapping[str, pa.LargeStringArray]) -> dict[str, pa.Larg
 def recode(
     codes: NDArray[np.float64], names: pa.LargeStringArray, levels: pa.LargeStringArray
 ) -> NDArray[np.float64]:
-    """Codes over the levels of a chunk as codes over those of the corpus.
-
-    Parameters
-    ----------
-    codes : ndarray of float64, shape (n_documents,)
-        Positions in `names`, NaN where missing.
-    names, levels : pyarrow array of large_string
-        Of the chunk and of the corpus.
-    """
+    """Turn codes, positions in the `names` of a chunk or NaN where missing, into positions in the corpus's `levels`."""
     import pyarrow.compute as pc
 
     positions = pc.index_in(names, value_set=levels)
@@ -144,20 +129,15 @@ def recode(
 
 
 def are_codes(values: NDArray[np.float64], n_levels: int) -> NDArray[np.bool_]:
-    """A mask of the values that are codes 0..``n_levels - 1``, or missing."""
+    """A mask of the values that are missing, or codes 0..``n_levels - 1``."""
     whole = (values >= 0) & (values < n_levels) & (values == np.floor(values))
-    result: NDArray[np.bool_] = whole | np.isnan(values)
-    return result
+    return np.asarray(whole | np.isnan(values))
 
 
-def are_levels(names: Sequence[object]) -> bool:
-    """True for names that a corpus stores as levels: distinct strings in the order of code points.
+def are_levels(names: Sequence[str]) -> bool:
+    """Return whether a corpus can store these names as levels: distinct strings in the order of code points.
 
     A lone surrogate is no text: nothing could be printed or written with it.
     """
-    strings = [name for name in names if isinstance(name, str)]
-    try:
-        "".join(strings).encode()
-    except UnicodeEncodeError:
-        return False
-    return len(strings) == len(names) and all(a < b for a, b in pairwise(strings))
+    are_texts = all(isinstance(name, str) and encodable(name) == name for name in names)
+    return are_texts and list(names) == sorted(set(names))

@@ -208,7 +208,7 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
     def content_hash(self) -> str:
         """SHA-256 (hexadecimal) of the content, the same for every copy, whenever it was made.
 
-        It covers the names, levels and checksums of everything stored and the text settings, but neither provenance nor
+        It covers the text settings and the names, levels and checksums of everything stored, but not provenance, nor
         summaries, whose last bits may differ between machines.
         """
         return json_sha256(
@@ -258,13 +258,7 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: str) -> Manifest:
-        """Decode group attributes; fields unknown to this release are passed over.
-
-        Parameters
-        ----------
-        data : mapping
-        path : str
-            Path of the store, for messages.
+        """Decode group attributes; `path` names the store in messages. Fields unknown to this release are passed over.
 
         Raises
         ------

@@ -22,6 +22,7 @@ from dslda.storage.zarr_arrays import DAMAGE, checksum
 
 __all__ = ["PartitionReader", "StoredArrays"]
 
+BYTES = re.compile(r"b(['\"])(?:\\.|(?!\1).)*\1")
 REMEDY_OR_REOPEN = (*REMEDY, "open it again where it was written anew since it was opened")
 
 
@@ -29,8 +30,8 @@ REMEDY_OR_REOPEN = (*REMEDY, "open it again where it was written anew since it w
 class PartitionReader:
     """Reads one partition of a corpus when called; made by :meth:`dslda.corpus.store.Corpus.reader`.
 
-    The result is a pure function of the files, so that a task which holds a reader can run again anywhere. A reader is
-    picklable, and small whatever the number of partitions.
+    The result depends on the files only, so a task that holds a reader can run again anywhere. A reader is picklable, and
+    small whatever the number of partitions.
 
     Attributes
     ----------
@@ -81,24 +82,16 @@ class PartitionReader:
             doc_id=self._doc_id(arrays),
         )
         try:
-            # compiled code would read a wrong index beyond the end of an array
+            # compiled code would take a wrong index beyond the end of an array
             block.validate(self.n_terms)
         except InputError as error:
-            raise FormatError(str(error), place=arrays.where, remedy=REMEDY) from error
+            raise arrays.damaged(str(error)) from error
         if block.n_tokens != info.n_tokens:
-            raise FormatError(
-                f"must have {info.n_tokens} tokens, got {block.n_tokens}", place=arrays.where, remedy=REMEDY
-            )
+            raise arrays.damaged(f"must have {info.n_tokens} tokens, got {block.n_tokens}")
         return block
 
     def identifiers(self) -> tuple[str, ...]:
-        """Identifiers of the documents; nothing else is read.
-
-        Raises
-        ------
-        FormatError
-            As when the partition is read.
-        """
+        """Read the identifiers of the documents and nothing else; errors as when the partition is read."""
         return self._doc_id(StoredArrays(self.location, self.partition, self.place)) or ()
 
     def _column(self, arrays: StoredArrays, name: str) -> NDArray[np.float64]:
@@ -107,11 +100,7 @@ class PartitionReader:
         n_levels = self.n_levels.get(name)
         # compiled code would take a wrong code for an index too
         if n_levels is not None and not are_codes(values, n_levels).all():
-            raise FormatError(
-                f"array {name} must hold codes 0..{n_levels - 1} of its levels",
-                place=arrays.where,
-                remedy=REMEDY,
-            )
+            raise arrays.damaged(f"array {name} must hold codes 0..{n_levels - 1} of its levels")
         return values
 
     def _doc_id(self, arrays: StoredArrays) -> tuple[str, ...] | None:
@@ -126,13 +115,11 @@ class PartitionReader:
         try:
             return decode_strings(data, offsets)
         except ValueError as error:
-            raise FormatError(
-                f"array doc_id is damaged ({error})", place=arrays.where, remedy=REMEDY
-            ) from error
+            raise arrays.damaged(f"array doc_id is damaged ({error})") from error
 
 
 class StoredArrays:
-    """The arrays of a store, read with errors that name the array, the partition and the remedy.
+    """The arrays of a store; errors of reading name the array, the partition and the remedy.
 
     Parameters
     ----------
@@ -147,7 +134,7 @@ class StoredArrays:
         self._location = location
         self._store = location.store(read_only=True)
         self._place = place
-        self.where = location.url if partition is None else f"{location.url}: partition {partition}"
+        self._where = location.url if partition is None else f"{location.url}: partition {partition}"
 
     def row(self, name: str, length: int) -> NDArray[Any]:
         """The first `length` values of this partition's row of an array."""
@@ -165,11 +152,9 @@ class StoredArrays:
             [f"{self._path(name)}/c/{self._place.row}/0" for name, v in arrays.items() if len(v)]
         )
         if missing is not None:
-            raise FormatError(f"the chunk {missing} is missing", place=self.where, remedy=REMEDY)
-        raise FormatError(
-            f"{', '.join(arrays)} and their checksum in the manifest do not agree",
-            place=self.where,
-            remedy=REMEDY_OR_REOPEN,
+            raise self.damaged(f"the chunk {missing} is missing")
+        raise self.damaged(
+            f"{', '.join(arrays)} and their checksum in the manifest do not agree", REMEDY_OR_REOPEN
         )
 
     def missing_chunk(self, keys: Sequence[str]) -> str | None:
@@ -189,23 +174,19 @@ class StoredArrays:
             # before it is read: a size that somebody wrote there would be allocated
             small = math.prod(array.chunks) * array.dtype.itemsize <= MAX_CHUNK_BYTES
             if array.dtype != dtype or not (fits and small) or shape[0] not in (None, array.shape[0]):
-                raise FormatError(
+                raise self.damaged(
                     f"array {name} must be {dtype} with room for {shape[1]} values a row, got {array.dtype} of shape "
                     f"{array.shape} in chunks of {array.chunks}",
-                    place=self.where,
-                    remedy=REMEDY_OR_REOPEN,
+                    REMEDY_OR_REOPEN,
                 )
             return np.asarray(array[selection])
         except FileNotFoundError as error:
-            raise FormatError(f"the array {name} is missing", place=self.where, remedy=REMEDY) from error
+            raise self.damaged(f"the array {name} is missing") from error
         except DAMAGE as error:
-            raise FormatError(
-                f"array {name} is damaged ({_plain(error)})", place=self.where, remedy=REMEDY
-            ) from error
+            # bytes of a codec's checksums as hexadecimal digits
+            reason = BYTES.sub(lambda match: f"0x{ast.literal_eval(match[0]).hex()}", str(error))
+            raise self.damaged(f"array {name} is damaged ({reason})") from error
 
-
-def _plain(error: Exception) -> str:
-    """The message of a codec, with bytes as hexadecimal digits."""
-    return re.sub(
-        r"b(['\"])(?:\\.|(?!\1).)*\1", lambda match: f"0x{ast.literal_eval(match[0]).hex()}", str(error)
-    )
+    def damaged(self, reason: str, remedy: Sequence[str] = REMEDY) -> FormatError:
+        """The error of a store that is not as it was written."""
+        return FormatError(reason, place=self._where, remedy=remedy)

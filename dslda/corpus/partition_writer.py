@@ -53,7 +53,7 @@ class PartitionWriter:
     location : Location
         Of the corpus.
     manifest : Manifest
-        Of the corpus without the new partitions.
+        Of the corpus without the new partitions; stays on the driver.
     n_partitions : int
         At least 1.
     document_capacity, entry_capacity : int
@@ -167,7 +167,7 @@ class PartitionWriter:
         return written
 
     def __getstate__(self) -> dict[str, Any]:
-        # workers need neither the manifest, which can be large, nor what goes into the next one
+        # these can be large, and workers need none of them
         return self.__dict__ | {"_manifest": None, "_provenance": {}}
 
     def _rows(self, partition: int, block: DocumentBlock) -> tuple[dict[str, NDArray[Any]], WrittenPartition]:

@@ -1,8 +1,7 @@
 """Cutting a corpus into partitions of equal work, at borders that only the documents decide.
 
-A document's work is its tokens plus one: the one keeps many empty or tiny documents from gathering in one
-partition. Document ``d`` with work ``c`` before it belongs to partition ``floor(c * n / total)``: a rule that
-any piece of the corpus can apply by itself, given the work before it.
+A document's work is its tokens plus one, so that many empty or tiny documents do not gather in one partition. Document ``d``
+with work ``c`` before it belongs to partition ``floor(c * n / total)``. Any piece of the corpus can apply this rule by itself.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslda.corpus.block import DocumentBlock
+from dslda.corpus.block import DocumentBlock, borders
 from dslda.exceptions import InputError
 
 __all__ = [
@@ -38,7 +37,7 @@ class PartitionSlice:
     Attributes
     ----------
     partition : int
-        By the rule above; numbers without documents are closed up later.
+        By the rule above; :func:`join_pieces` leaves out numbers without documents.
     start, stop : int
     n_entries, n_id_bytes : int
         (document, term) entries, and bytes of the identifiers as UTF-8.
@@ -53,7 +52,7 @@ class PartitionSlice:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The pieces of a partition, with the block each is of, in order."""
+    """The pieces of a partition in order, and the number of the block of each."""
 
     blocks: tuple[int, ...]
     pieces: tuple[PartitionSlice, ...]
@@ -74,8 +73,7 @@ class Partition:
 def choose_partition_tokens(n_tokens: int, wanted: int | None) -> int:
     """Tokens of a partition: as wanted, or a sixteenth of the corpus, from 50,000 to 2 million.
 
-    Sixteen give the cores of one machine something to share; 2 million tokens are seconds of E-step and some
-    10 MB.
+    Sixteen keep the cores of one machine busy; 2 million tokens are seconds of E-step and some 10 MB.
 
     Raises
     ------
@@ -90,7 +88,7 @@ def choose_partition_tokens(n_tokens: int, wanted: int | None) -> int:
 
 
 def number_of_partitions(n_tokens: int, partition_tokens: int) -> int:
-    """The number of partitions whose size comes nearest, at least 1."""
+    """The number of partitions, at least 1, whose size comes nearest to `partition_tokens`."""
     return max((2 * n_tokens + partition_tokens) // (2 * partition_tokens), 1)
 
 
@@ -121,23 +119,20 @@ def cut(block: DocumentBlock, before: int, total: int, n_partitions: int) -> tup
         partition = np.array([int(c) * n_partitions // total for c in work_before], dtype=np.int64)
     starts = np.concatenate([[0], np.flatnonzero(np.diff(partition)) + 1])
     stops = np.concatenate([starts[1:], [n]])
-    pieces = []
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        ids = block.doc_id[start:stop] if block.doc_id is not None else ()
-        pieces.append(
-            PartitionSlice(
-                partition=int(partition[start]),
-                start=start,
-                stop=stop,
-                n_entries=int(block.indptr[stop] - block.indptr[start]),
-                n_id_bytes=sum(len(i.encode()) for i in ids),
-            )
+    return tuple(
+        PartitionSlice(
+            partition=int(partition[start]),
+            start=start,
+            stop=stop,
+            n_entries=int(block.indptr[stop] - block.indptr[start]),
+            n_id_bytes=sum(len(name.encode()) for name in (block.doc_id or ())[start:stop]),
         )
-    return tuple(pieces)
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
+    )
 
 
 def join_pieces(pieces_of_blocks: Iterable[Sequence[PartitionSlice]]) -> list[Partition]:
-    """Put the pieces of all blocks, in order, together to partitions; those without documents fall out."""
+    """Join the pieces of all blocks, in order, to partitions; leave out partitions without documents."""
     members: dict[int, list[tuple[int, PartitionSlice]]] = {}
     for block, pieces in enumerate(pieces_of_blocks):
         for piece in pieces:
@@ -149,36 +144,23 @@ def join_pieces(pieces_of_blocks: Iterable[Sequence[PartitionSlice]]) -> list[Pa
 
 
 def assemble(pieces: Sequence[PartitionSlice], blocks: Sequence[DocumentBlock]) -> DocumentBlock:
-    """Make a partition of its pieces; `blocks` holds the block of each piece.
-
-    Returns
-    -------
-    DocumentBlock
-        Arrays of its own, so that the blocks can be freed.
-    """
-    parts = [(piece, block) for piece, block in zip(pieces, blocks, strict=True)]
-    entries = [slice(int(b.indptr[p.start]), int(b.indptr[p.stop])) for p, b in parts]
-    lengths = np.concatenate([np.diff(b.indptr[p.start : p.stop + 1]) for p, b in parts])
-    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    first = blocks[0]
-    doc_id = None
-    if first.doc_id is not None:
-        doc_id = tuple(i for p, b in parts for i in (b.doc_id or ())[p.start : p.stop])
+    """Make a partition of its pieces; `blocks` holds the block of each. The arrays are copies, so blocks can be freed."""
+    parts = [block.rows(piece.start, piece.stop) for piece, block in zip(pieces, blocks, strict=True)]
+    first = parts[0]
     return DocumentBlock(
-        indptr=indptr,
-        terms=np.concatenate([b.terms[e] for (_, b), e in zip(parts, entries, strict=True)]),
-        counts=np.concatenate([b.counts[e] for (_, b), e in zip(parts, entries, strict=True)]),
+        indptr=borders(np.concatenate([np.diff(part.indptr) for part in parts])),
+        terms=np.concatenate([part.terms for part in parts]),
+        counts=np.concatenate([part.counts for part in parts]),
         responses={
-            name: np.concatenate([b.responses[name][p.start : p.stop] for p, b in parts])
-            for name in first.responses
+            name: np.concatenate([part.responses[name] for part in parts]) for name in first.responses
         },
         covariates={
-            name: np.concatenate([b.covariates[name][p.start : p.stop] for p, b in parts])
-            for name in first.covariates
+            name: np.concatenate([part.covariates[name] for part in parts]) for name in first.covariates
         },
         weight=None
         if first.weight is None
-        else np.concatenate([b.weight[p.start : p.stop] for p, b in parts if b.weight is not None]),
-        doc_id=doc_id,
+        else np.concatenate([part.weight for part in parts if part.weight is not None]),
+        doc_id=None
+        if first.doc_id is None
+        else tuple(name for part in parts if part.doc_id is not None for name in part.doc_id),
     )

@@ -125,7 +125,7 @@ class Corpus:
 
     @property
     def document_offsets(self) -> NDArray[np.int64]:
-        """Position in the corpus where each partition begins, and the end, shape (n_partitions + 1,)."""
+        """Position in the corpus of each partition's first document, and the end, shape (n_partitions + 1,)."""
         return self._document_offsets
 
     @property
@@ -235,9 +235,9 @@ class Corpus:
         partition : int
             0 to ``n_partitions - 1``.
         responses : sequence of str, optional
-            Names of those to read; all by default.
+            Names to read; all by default.
         covariates : sequence of str
-            Names of those to read; none by default.
+            Names to read; none by default.
         weight : bool
             Read document weights; the block has none where the corpus has none.
         doc_id : bool
@@ -266,14 +266,13 @@ class Corpus:
         r"""A function without arguments that :meth:`read`\ s a partition, small enough to travel with every task."""
         if not 0 <= partition < self.n_partitions:
             raise InputError(f"must be in 0..{self.n_partitions - 1}, got {partition}", parameter="partition")
-        wanted = self.response_names if responses is None else _names(responses, "responses")
-        response_arrays = {
-            name: f"response/{_position(name, self.response_names, 'response')}" for name in wanted
-        }
-        covariate_arrays = {
-            name: f"covariates/{_position(name, self.covariate_names, 'covariate')}"
-            for name in _names(covariates, "covariates")
-        }
+        response_arrays = _arrays(
+            self.response_names if responses is None else responses,
+            self.response_names,
+            "responses",
+            "response",
+        )
+        covariate_arrays = _arrays(covariates, self.covariate_names, "covariates", "covariates")
         return PartitionReader(
             location=self._location,
             partition=partition,
@@ -312,19 +311,18 @@ class Corpus:
         return Corpus, (self._location, self._manifest)
 
 
-def _names(names: Sequence[str], parameter: str) -> tuple[str, ...]:
+def _arrays(wanted: Sequence[str], stored: Sequence[str], parameter: str, group: str) -> dict[str, str]:
+    """The array of each column that is wanted, by its name."""
     # a string is a sequence of its letters
-    if isinstance(names, str):
+    if isinstance(wanted, str):
         raise InputError(
-            f"must be a list of names, got the string {names!r}",
+            f"must be a list of names, got the string {wanted!r}",
             parameter=parameter,
-            remedy=f"write [{names!r}]",
+            remedy=f"write [{wanted!r}]",
         )
-    return tuple(names)
-
-
-def _position(name: str, names: Sequence[str], kind: str) -> int:
-    if name not in names:
-        others = ", ".join(map(repr, names)) or "none"
-        raise InputError(f"{kind} {name!r} is not in the corpus, which has: {others}")
-    return names.index(name)
+    for name in wanted:
+        if name not in stored:
+            others = ", ".join(map(repr, stored)) or "none"
+            kind = parameter.removesuffix("s")
+            raise InputError(f"{kind} {name!r} is not in the corpus, which has: {others}")
+    return {name: f"{group}/{stored.index(name)}" for name in wanted}

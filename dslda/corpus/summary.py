@@ -1,4 +1,4 @@
-"""Summaries of responses and covariates: workers make them, and the driver merges them."""
+"""Summaries of responses and covariates, made by workers and merged by the driver."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ LOOKS = {
     "integer": "whole numbers",
     "real": "real numbers",
 }
+
+MOMENTS = ("mean", "variance", "minimum", "maximum")
 
 DISTINCT_LIMIT = 256
 """Distinct values are listed up to this many: enough for ratings and for codes of classes."""
@@ -69,10 +71,10 @@ class ResponseSummary:
         InputError
             A value is infinite, or so large that its square is.
         """
-        given = np.asarray(values, dtype=np.float64)
-        seen = given[~np.isnan(given)]
+        column = np.asarray(values, dtype=np.float64)
+        seen = column[~np.isnan(column)]
         if seen.size == 0:
-            return cls(missing=given.size)
+            return cls(missing=column.size)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = float(seen.mean())
             variance = float(np.square(seen - mean).mean())
@@ -85,7 +87,7 @@ class ResponseSummary:
         few = distinct.size <= DISTINCT_LIMIT
         return cls(
             n=seen.size,
-            missing=given.size - seen.size,
+            missing=column.size - seen.size,
             mean=mean,
             variance=variance,
             minimum=float(distinct[0]),
@@ -105,14 +107,10 @@ class ResponseSummary:
             return replace(self if self.n else other, missing=missing)
         n = self.n + other.n
         distinct, counts = _merge_counts(self, other)
-        mean, variance = merged_moments(
-            (self.mean, self.variance), (other.mean, other.variance), share=other.n / n
-        )
         return ResponseSummary(
-            n=n,
-            missing=missing,
-            mean=mean,
-            variance=variance,
+            n,
+            missing,
+            *merged_moments((self.mean, self.variance), (other.mean, other.variance), share=other.n / n),
             minimum=min(self.minimum, other.minimum),
             maximum=max(self.maximum, other.maximum),
             whole=self.whole and other.whole,
@@ -122,12 +120,12 @@ class ResponseSummary:
 
     @classmethod
     def merge_all(cls, summaries: Iterable[ResponseSummary]) -> ResponseSummary:
-        """Merge any number of summaries, from the left."""
+        """Merge summaries from the left."""
         return reduce(cls.merge, summaries, cls())
 
     @property
     def kind(self) -> str:
-        """The kind of the values: "missing", "constant", "binary" (0 and 1), "count", "integer" or "real"."""
+        """Kind of the values: "missing", "constant", "binary" (0 and 1), "count", "integer" or "real"."""
         if not self.n:
             return "missing"
         if self.minimum == self.maximum:
@@ -140,11 +138,11 @@ class ResponseSummary:
 
     @property
     def looks(self) -> str:
-        """The same for people: what numbers are, which is no word on how a model takes them."""
+        """Words for the kind; the family of a model, not they, say how it takes the values."""
         return LOOKS[self.kind]
 
     def __eq__(self, other: object) -> bool:
-        # not field by field: NaN, where there is no value, equals nothing
+        # NaN, where there is no value, equals nothing
         return self.to_json() == other.to_json() if isinstance(other, ResponseSummary) else NotImplemented
 
     def __hash__(self) -> int:
@@ -152,15 +150,12 @@ class ResponseSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The summary as a JSON object, with null where there is no value."""
-        some = bool(self.n)
+        moments = {name: getattr(self, name) if self.n else None for name in MOMENTS}
         return {
             "kind": self.kind,
             "n": self.n,
             "missing": self.missing,
-            "mean": self.mean if some else None,
-            "variance": self.variance if some else None,
-            "minimum": self.minimum if some else None,
-            "maximum": self.maximum if some else None,
+            **moments,
             "whole": self.whole,
             "distinct": None if self.distinct is None else list(self.distinct),
             "counts": None if self.counts is None else list(self.counts),
@@ -184,16 +179,10 @@ class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
         self.summary()
 
     def summary(self) -> ResponseSummary:
-        """The summary.
-
-        Raises
-        ------
-        ValueError
-            The fields contradict one another.
-        """
+        """The summary; ValueError where the fields contradict one another."""
         if self.n == 0:
             return ResponseSummary(missing=self.missing)
-        for name in ("mean", "variance", "minimum", "maximum", "whole"):
+        for name in (*MOMENTS, "whole"):
             if getattr(self, name) is None:
                 raise ValueError(f"`{name}` must not be `null` where `n` is not 0")
         values = {field.name: getattr(self, field.name) for field in fields(ResponseSummary)}
@@ -208,12 +197,12 @@ class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def oov_share(n_known: int, n_all: int | None) -> float | None:
-    """Share of tokens that a vocabulary does not have, out of `n_all` that it has `n_known` of; None where not known."""
+    """Share of `n_all` tokens that a vocabulary lacks, if it has `n_known` of them; None where not known."""
     return 1.0 - n_known / n_all if n_all else None
 
 
 def new_share(n_known: int, n_all: int | None, n_too_frequent: int | None) -> float | None:
-    """The same, `n_too_frequent` of the tokens, those of terms that were left out as too frequent, being counted nowhere."""
+    """The same without `n_too_frequent` of the tokens, those of terms that were left out as too frequent."""
     if n_all is None or n_too_frequent is None:
         return None
     return oov_share(n_known, n_all - n_too_frequent)
@@ -222,7 +211,7 @@ def new_share(n_known: int, n_all: int | None, n_too_frequent: int | None) -> fl
 def merged_moments(
     one: tuple[float, float], other: tuple[float, float], *, share: float
 ) -> tuple[float, float]:
-    """Mean and variance of the numbers of both (Chan, Golub and LeVeque 1983); `share` is the part of the other in all."""
+    """Mean and variance of two sets of numbers together (Chan, Golub and LeVeque 1983); `share` is the other's."""
     step = other[0] - one[0]
     within = one[1] * (1 - share) + other[1] * share
     return one[0] + step * share, within + step * step * share * (1 - share)

@@ -1,4 +1,4 @@
-"""Turn documents into term counts: the settings, and the counting itself."""
+"""Counting of the terms of documents, and its settings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import repeat
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +19,23 @@ from dslda.corpus.block import MAX_COUNT, DocumentBlock
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
 
-__all__ = ["Analyzer", "CountedDocuments", "Document", "TextSettings", "count_documents"]
+__all__ = ["Analyzer", "Document", "TextSettings", "count_documents"]
 
 DEFAULT_TOKEN_PATTERN = r"(?u)\b\w\w+\b"
 
 Document: TypeAlias = str | tuple[Sequence[str], Sequence[int]]
-"""A text, or the distinct or repeated words of a document with a count for each."""
+"""A text, or words, which may repeat, and a count for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """From documents to terms: tokenising and the filters of the vocabulary.
+    """Settings that turn documents into terms: tokenising and the filters of the vocabulary.
 
     Attributes
     ----------
     kind : {"text", "counts"}
-        What the documents are: texts to be tokenised, or words with counts, taken as they are. For counts
-        only `stop_words` and the filters apply.
+        Documents are texts to be tokenised, or words with counts, taken as they are. Only `stop_words` and the filters apply
+        to words with counts.
     lowercase : bool
         Lower-case texts before tokenising.
     token_pattern : str
@@ -72,7 +73,7 @@ class TextSettings:
         if not isinstance(self.lowercase, bool):
             raise InputError(f"must be True or False, got {self.lowercase!r}", parameter="lowercase")
         _check_token_pattern(self.token_pattern)
-        # one spelling of the several that users and JSON give, so that equal settings compare equal
+        # users and JSON spell a value in several ways; equal settings must compare equal
         object.__setattr__(self, "ngrams", _ngrams(self.ngrams))
         object.__setattr__(self, "stop_words", _stop_words(self.stop_words))
         object.__setattr__(self, "min_df", _frequency("min_df", self.min_df))
@@ -92,7 +93,7 @@ class TextSettings:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as a JSON object; `min_df` and `max_df` say whether they are numbers or shares."""
+        """The settings as a JSON object."""
         return {
             "kind": self.kind,
             "lowercase": self.lowercase,
@@ -115,15 +116,13 @@ class TextSettings:
         """
         if not isinstance(data, Mapping):
             raise FormatError(f"text settings must be a JSON object, got {data!r:.60}", place=where)
-        values: dict[str, Any] = {}
-        for field in fields(cls):
-            if field.name not in data:
-                raise FormatError(f"text settings: field {field.name!r} is missing", place=where)
-            values[field.name] = data[field.name]
         try:
+            values = {field.name: data[field.name] for field in fields(cls)}
             for name in ("min_df", "max_df"):
                 values[name] = _frequency_from_json(name, values[name])
             return cls(**values)
+        except KeyError as error:
+            raise FormatError(f"text settings: field {error} is missing", place=where) from error
         except InputError as error:
             raise FormatError(f"text settings: {error}", place=where) from error
 
@@ -131,20 +130,12 @@ class TextSettings:
 class Analyzer:
     """Callable that turns one document into the counts of its terms, before any vocabulary.
 
-    Tokenising is scikit-learn's, so that a corpus has the terms `CountVectorizer` would find. Picklable and
-    cheap to send; what it needs is built on first use in each process.
-
-    Parameters
-    ----------
-    settings : TextSettings
+    Tokenising is scikit-learn's, so that a corpus has the terms that `CountVectorizer` would find. A pickle holds only the
+    settings.
     """
-
-    __slots__ = ("_analyze", "_stop_words", "settings")
 
     def __init__(self, settings: TextSettings) -> None:
         self.settings = settings
-        self._analyze: Callable[[str], list[str]] | None = None
-        self._stop_words: frozenset[str] | None = None
 
     def __call__(self, document: Document) -> Counter[str]:
         """Terms of one document with their counts.
@@ -164,13 +155,23 @@ class Analyzer:
                     "documents of this corpus are words with counts, got a text",
                     remedy="give a pair (words, counts)",
                 )
-            if self._analyze is None:
-                self._analyze = self._vectorizer().build_analyzer()
             return Counter(self._analyze(document))
-        return self._without_stop_words(_counted(document))
+        counts = _counted(document)
+        for word in self._stop_words.intersection(counts):
+            del counts[word]
+        return counts
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Analyzer, (self.settings,)
+
+    @cached_property
+    def _analyze(self) -> Callable[[str], list[str]]:
+        analyze: Callable[[str], list[str]] = self._vectorizer().build_analyzer()
+        return analyze
+
+    @cached_property
+    def _stop_words(self) -> frozenset[str]:
+        return frozenset(self._vectorizer().get_stop_words() or ())
 
     def _vectorizer(self) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
@@ -185,34 +186,6 @@ class Analyzer:
             else settings.stop_words,
         )
 
-    def _without_stop_words(self, counts: Counter[str]) -> Counter[str]:
-        if self._stop_words is None:
-            given = self.settings.stop_words
-            words = self._vectorizer().get_stop_words() if given == "english" else given
-            self._stop_words = frozenset(words or ())
-        for word in self._stop_words.intersection(counts):
-            del counts[word]
-        return counts
-
-
-class CountedDocuments(NamedTuple):
-    """Documents counted over a vocabulary, as compressed sparse rows.
-
-    Attributes
-    ----------
-    indptr : ndarray of int64, shape (n_documents + 1,)
-    terms : ndarray of int32, shape (nnz,)
-        Strictly ascending within a document.
-    counts : ndarray of int32, shape (nnz,)
-    n_unknown : ndarray of int64, shape (n_documents,)
-        Tokens of each document that are not in the vocabulary.
-    """
-
-    indptr: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    counts: NDArray[np.int32]
-    n_unknown: NDArray[np.int64]
-
 
 def count_documents(
     documents: Iterable[Document],
@@ -221,19 +194,26 @@ def count_documents(
     *,
     new_words: Callable[[str, int], None] | None = None,
     place: Callable[[int], str] = "document {}".format,
-) -> CountedDocuments:
-    """Count documents over a vocabulary: the arrays of a :class:`~dslda.corpus.block.DocumentBlock`.
+) -> tuple[DocumentBlock, NDArray[np.int64]]:
+    """Count documents over a vocabulary.
 
     Parameters
     ----------
     documents : iterable of str or (words, counts)
     vocabulary : Vocabulary
     settings : TextSettings or Analyzer
-        An analyzer, where many blocks are counted with the same one.
+        An analyzer saves time where one counts many blocks.
     new_words : callable, optional
         Called with every word of a document that is not in the vocabulary, and its count.
     place : callable, optional
         Names the place of a document in errors by its position.
+
+    Returns
+    -------
+    DocumentBlock
+        Counts only.
+    ndarray of int64, shape (n_documents,)
+        Tokens of each document that are not in the vocabulary.
 
     Raises
     ------
@@ -251,14 +231,14 @@ def count_documents(
             raise error.at(place(position)) from None
         except OverflowError:
             raise _too_large(max(counted.values())).at(place(position)) from None
-        found = list(map(lookup, counted, repeat(-1)))
-        terms.extend(found)
-        lengths.append(len(found))
-        if new_words is not None and -1 in found:
-            for word, term in zip(counted, found, strict=True):
+        positions = list(map(lookup, counted, repeat(-1)))
+        terms.extend(positions)
+        lengths.append(len(positions))
+        if new_words is not None and -1 in positions:
+            for word, term in zip(counted, positions, strict=True):
                 if term < 0:
                     new_words(word, counted[word])
-    # all documents at once: for each by itself numpy takes as long as tokenising
+    # all documents at once: numpy takes as long as tokenising for each by itself
     n_documents = len(lengths)
     ids, occurrences = np.array(terms), np.array(counts)
     rows = np.repeat(np.arange(n_documents), np.array(lengths))
@@ -269,8 +249,7 @@ def count_documents(
     if occurrences.size and occurrences.max() > MAX_COUNT:
         first = int(np.argmax(occurrences > MAX_COUNT))
         raise _too_large(int(occurrences[first])).at(place(int(rows[first])))
-    block = DocumentBlock.from_entries(rows, ids, occurrences, n_documents)
-    return CountedDocuments(block.indptr, block.terms, block.counts, unknown)
+    return DocumentBlock.from_entries(rows, ids, occurrences, n_documents), unknown
 
 
 def _too_large(count: int) -> InputError:
@@ -368,10 +347,7 @@ def _frequency_from_json(name: str, data: object) -> int | float:
     if isinstance(data, Mapping) and len(data) == 1:
         if "documents" in data and _is_whole(data["documents"]):
             return _frequency(name, data["documents"])
-        if (
-            "share" in data
-            and isinstance(data["share"], (int, float))
-            and not isinstance(data["share"], bool)
-        ):
-            return _frequency(name, float(data["share"]))
+        share = data.get("share")
+        if isinstance(share, (int, float)) and not isinstance(share, bool):
+            return _frequency(name, float(share))
     raise InputError(f"must be {{'documents': n}} or {{'share': x}}, got {data!r:.60}", parameter=name)

@@ -1,9 +1,10 @@
-"""The terms a corpus is counted over."""
+"""The terms of a corpus."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -18,8 +19,8 @@ __all__ = ["Vocabulary"]
 class Vocabulary:
     """An immutable list of distinct terms; the position of a term is its id.
 
-    Two vocabularies are equal when they hold the same terms in the same order. Document frequencies tell of
-    the corpus a vocabulary was taken from and play no part in that.
+    Two vocabularies are equal when they hold the same terms in the same order. Document frequencies describe the corpus that
+    a vocabulary was taken from, and do not count.
 
     Parameters
     ----------
@@ -28,74 +29,61 @@ class Vocabulary:
     document_frequency : array_like of int, shape (V,), optional
         Number of documents that hold each term, where known.
 
+    Attributes
+    ----------
+    terms : tuple of str
+        By id.
+    document_frequency : ndarray of int64, shape (V,), or None
+        Read-only.
+
     Raises
     ------
     InputError
-        A term is not a string, cannot be written as UTF-8, or comes twice; or the lengths differ.
+        A term is not a string or comes twice, or the lengths differ.
     """
 
-    __slots__ = ("_document_frequency", "_index", "_sha256", "_terms")
-
-    _terms: tuple[str, ...]
-    _document_frequency: NDArray[np.int64] | None
-    _index: dict[str, int] | None
-    _sha256: str | None
-
     def __init__(self, terms: Iterable[str], document_frequency: ArrayLike | None = None) -> None:
-        self._terms = tuple(terms)
-        self._index = None
-        self._sha256 = None
-        for position, term in enumerate(self._terms):
+        self.terms = tuple(terms)
+        positions: dict[str, int] = {}
+        for position, term in enumerate(self.terms):
             if not isinstance(term, str):
                 raise InputError(
                     f"terms must be strings, got {term!r} at position {position}", place="vocabulary"
                 )
-        if len(set(self._terms)) != len(self._terms):
-            self._refuse_repeated_term()
-        self._document_frequency = None
-        if document_frequency is not None:
-            frequency = np.array(document_frequency, dtype=np.int64)
-            if frequency.shape != (len(self._terms),):
+            if positions.setdefault(term, position) != position:
                 raise InputError(
-                    f"must have one number for each of the {len(self._terms)} terms, got an array of shape "
-                    f"{frequency.shape}",
+                    f"terms must be distinct, {term!r} comes again at position {position}",
+                    place="vocabulary",
+                    remedy="remove one",
+                )
+        self.document_frequency: NDArray[np.int64] | None = None
+        if document_frequency is not None:
+            self.document_frequency = np.array(document_frequency, dtype=np.int64)
+            if self.document_frequency.shape != (len(self.terms),):
+                raise InputError(
+                    f"must have one number for each of the {len(self.terms)} terms, got an array of shape "
+                    f"{self.document_frequency.shape}",
                     parameter="document_frequency",
                     place="vocabulary",
                 )
-            frequency.setflags(write=False)
-            self._document_frequency = frequency
+            self.document_frequency.setflags(write=False)
 
-    @property
-    def terms(self) -> tuple[str, ...]:
-        """The terms, by id."""
-        return self._terms
-
-    @property
-    def document_frequency(self) -> NDArray[np.int64] | None:
-        """Number of documents that hold each term, shape (V,), read-only; None where not known."""
-        return self._document_frequency
-
-    @property
+    @cached_property
     def index(self) -> Mapping[str, int]:
         """Id of each term."""
-        if self._index is None:
-            self._index = {term: position for position, term in enumerate(self._terms)}
-        return self._index
+        return {term: position for position, term in enumerate(self.terms)}
 
-    @property
+    @cached_property
     def sha256(self) -> str:
-        """SHA-256 (hexadecimal) of the number of terms, their offsets and their UTF-8 bytes.
+        """SHA-256 (hexadecimal) of the number of terms as a little-endian int64, and of what :meth:`to_bytes` returns.
 
-        The offsets frame the terms, so that ("ab", "c") and ("a", "bc") differ. It is the hash of what
-        :meth:`to_bytes` returns, with the number of terms as a little-endian int64 in front.
+        The offsets, which come first, frame the terms, so that ("ab", "c") and ("a", "bc") differ.
         """
-        if self._sha256 is None:
-            data, offsets = self.to_bytes()
-            digest = hashlib.sha256(len(self._terms).to_bytes(8, "little"))
-            digest.update(offsets.astype("<i8").tobytes())
-            digest.update(data.tobytes())
-            self._sha256 = digest.hexdigest()
-        return self._sha256
+        data, offsets = self.to_bytes()
+        digest = hashlib.sha256(len(self.terms).to_bytes(8, "little"))
+        digest.update(offsets.astype("<i8").tobytes())
+        digest.update(data.tobytes())
+        return digest.hexdigest()
 
     def to_bytes(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """The terms as UTF-8.
@@ -107,7 +95,7 @@ class Vocabulary:
         offsets : ndarray of int64, shape (V + 1,)
             Term ``t`` is ``data[offsets[t]:offsets[t + 1]]``.
         """
-        return encode_strings(self._terms, what="vocabulary: term")
+        return encode_strings(self.terms, what="vocabulary: term")
 
     @classmethod
     def from_bytes(
@@ -117,25 +105,14 @@ class Vocabulary:
         return cls(decode_strings(data, offsets), document_frequency)
 
     def alignment(self, other: Vocabulary) -> NDArray[np.int32]:
-        """Ids in this vocabulary of the terms of another one.
-
-        Parameters
-        ----------
-        other : Vocabulary
-            Of V' terms.
-
-        Returns
-        -------
-        ndarray of int32, shape (V',)
-            ``alignment[t]`` is our id of the other's term ``t``, -1 where we do not have it.
-        """
+        """The id here of each term of another vocabulary, -1 where it is not here; int32, shape (len(other),)."""
         if other == self:
             return np.arange(len(self), dtype=np.int32)
         index = self.index
-        return np.fromiter((index.get(term, -1) for term in other._terms), dtype=np.int32, count=len(other))
+        return np.fromiter((index.get(term, -1) for term in other.terms), dtype=np.int32, count=len(other))
 
     def __len__(self) -> int:
-        return len(self._terms)
+        return len(self.terms)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
@@ -146,33 +123,21 @@ class Vocabulary:
         return hash(self.sha256)
 
     def __repr__(self) -> str:
-        shown = ", ".join(repr(term) for term in self._terms[:3])
+        shown = ", ".join(repr(term) for term in self.terms[:3])
         return f"Vocabulary({len(self)} terms: {shown}{', ...' if len(self) > 3 else ''})"
 
     def __sizeof__(self) -> int:
         # for Dask, which would otherwise see a few pointers
-        return (
-            64 + sum(len(term) + 57 for term in self._terms) + (0 if self._index is None else 100 * len(self))
-        )
+        index = 100 * len(self) if "index" in self.__dict__ else 0
+        return 64 + sum(len(term) + 57 for term in self.terms) + index
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __getstate__(self) -> dict[str, Any]:
         # the index is quicker to build than to send
-        return _restore, (self._terms, self._document_frequency, self._sha256)
-
-    def _refuse_repeated_term(self) -> None:
-        seen: set[str] = set()
-        for position, term in enumerate(self._terms):
-            if term in seen:
-                raise InputError(
-                    f"terms must be distinct, {term!r} comes again at position {position}",
-                    place="vocabulary",
-                    remedy="remove one",
-                )
-            seen.add(term)
+        return {name: value for name, value in self.__dict__.items() if name != "index"}
 
 
 def encode_strings(strings: Iterable[str], *, what: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Strings as one run of UTF-8 bytes and their offsets; `what` names one of them in the error."""
+    """Strings as one run of UTF-8 bytes and their offsets; errors call a string `what`."""
     parts: list[bytes] = []
     for position, string in enumerate(strings):
         try:
@@ -193,15 +158,3 @@ def decode_strings(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple
         raise ValueError("offsets must rise from 0 to the number of bytes")
     raw = data.tobytes()
     return tuple(raw[a:b].decode("utf-8") for a, b in pairwise(bounds))
-
-
-def _restore(
-    terms: tuple[str, ...], document_frequency: NDArray[np.int64] | None, sha256: str | None
-) -> Vocabulary:
-    """Unpickle without checking again what was checked when the vocabulary was made."""
-    vocabulary = object.__new__(Vocabulary)
-    vocabulary._terms = terms
-    vocabulary._document_frequency = document_frequency
-    vocabulary._index = None
-    vocabulary._sha256 = sha256
-    return vocabulary

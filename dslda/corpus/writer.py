@@ -205,14 +205,7 @@ class CorpusWriter(PartitionWriter):
                 self._create_whole(group, "document_frequency", self._vocabulary.document_frequency)
 
     def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
-        """Write the manifest and give the corpus its name.
-
-        Parameters
-        ----------
-        written : iterable of WrittenPartition
-            Reports on every partition, in any order.
-        lock : Lock
-            On the corpus.
+        """Write the manifest, with a report on every partition in any order, and give the corpus its name.
 
         Raises
         ------
@@ -252,7 +245,7 @@ class CorpusWriter(PartitionWriter):
 
 
 class CorpusAppender(PartitionWriter):
-    """Adds partitions behind those of a corpus; used as a :class:`CorpusWriter` is.
+    """Adds partitions after those of a corpus; used as a :class:`CorpusWriter` is.
 
     The arrays go into a group of their own. The manifest names the groups that belong to the corpus, and is replaced as a
     whole at the end. So a reader finds the corpus as it was or as it will be, and a corpus that is open stays as it was.
@@ -262,13 +255,10 @@ class CorpusAppender(PartitionWriter):
     corpus : Corpus
         As it is now.
     vocabulary : Vocabulary
-        That of the corpus, with the numbers of new documents that hold each term.
-    n_partitions, document_capacity, entry_capacity, id_capacity, provenance
-        Of the new partitions; see :class:`~dslda.corpus.partition_writer.PartitionWriter`.
-    n_all_tokens, n_too_frequent_tokens : int, optional
-        Of the new documents; see :class:`~dslda.corpus.manifest.Manifest`.
+        The corpus's terms, with the numbers of new documents that hold each.
+    n_partitions, document_capacity, entry_capacity, id_capacity, provenance, n_all_tokens, n_too_frequent_tokens
+        Of the new partitions, as in :class:`CorpusWriter`.
     storage_options : mapping, optional
-        For the fsspec file system.
     """
 
     def __init__(
@@ -303,13 +293,7 @@ class CorpusAppender(PartitionWriter):
         self._group = f"{APPENDED}/{number}-{uuid.uuid4().hex[:8]}"
 
     def prepare(self) -> None:
-        """Make the empty arrays.
-
-        Raises
-        ------
-        OutputError
-            They cannot be written.
-        """
+        """Make the empty arrays; OutputError where they cannot be written."""
         import zarr
 
         self._check_unchanged()
@@ -322,19 +306,10 @@ class CorpusAppender(PartitionWriter):
                 self._create_whole(group, "document_frequency", self._document_frequency)
 
     def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
-        """Replace the manifest by one that names the new partitions.
-
-        Parameters
-        ----------
-        written : iterable of WrittenPartition
-            Reports on every new partition, in any order.
-        lock : Lock
-            On the corpus.
+        """Replace the manifest by one that names the new partitions; as :meth:`CorpusWriter.finish`.
 
         Raises
         ------
-        InputError
-            A partition is missing or comes twice.
         OutputError
             It cannot be written, or the corpus has changed since it was opened, or the lock was lost.
         """

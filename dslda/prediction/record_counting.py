@@ -255,10 +255,11 @@ def count_batch(
                 )
             yield document
 
-    counted = count_documents(
-        documents(), record.vocabulary, analyze, new_words=new_words, place=lambda i: place(batch[i][0])
+    return CountedBlock(
+        *count_documents(
+            documents(), record.vocabulary, analyze, new_words=new_words, place=lambda i: place(batch[i][0])
+        )
     )
-    return CountedBlock(DocumentBlock(counted.indptr, counted.terms, counted.counts), counted.n_unknown)
 
 
 def _document(document: Any, fields: Sequence[DocumentFields]) -> Document:

@@ -1,24 +1,10 @@
 """JSON of manifests: canonical form, checksums, and values of declared types.
 
 :func:`parse_json` turns bytes into plain values, :func:`is_whole` compares the checksum, and :func:`decode` makes a typed
-value. The rules are the annotations of a dataclass or of a `msgspec.Struct`::
-
-    @dataclass(frozen=True, slots=True)
-    class Part:
-        number: Count
-        units: tuple[Unit, ...]  # a dataclass of its own
-        note: str | None = None  # manifests of earlier releases lack it
-
-        def __post_init__(self) -> None:
-            if not self.units:
-                raise ValueError("units must not be empty")
-
-    part = decode(data, Part, place=f"{url}/manifest.json", remedy="choose another folder")
-
-A wrong value raises "Expected `int`, got `str` - at `$.units[0].rows`"; a `ValueError` of ``__post_init__`` gets its path the
-same way. Fields that the class lacks are passed over, and a field without a default must be there. Annotations are looked up
-when they are first needed, so import their names outside of ``if TYPE_CHECKING``. A `msgspec.Struct` takes ``rename=`` where
-the keys differ from the fields.
+value by the annotations of a dataclass or of a `msgspec.Struct`. A wrong value raises "Expected `int`, got `str` - at
+`$.units[0].rows`"; a `ValueError` of ``__post_init__`` gets its path the same way. Fields that the class lacks are passed
+over, and a field without a default must be there. Annotations are looked up when they are first needed, so import their names
+outside of ``if TYPE_CHECKING``.
 """
 
 from __future__ import annotations
@@ -71,7 +57,7 @@ def parse_json(raw: bytes) -> Any:
     ValueError
         It is not JSON, holds NaN, infinity or a number beyond a double, or is nested too deeply.
     """
-    # not msgspec's parser: that refuses the lone surrogates that names of columns may hold
+    # not msgspec's parser, which refuses the lone surrogates that names of columns may hold
     try:
         data = json.loads(raw, parse_constant=_finite, parse_float=_finite)
     except RecursionError:
@@ -118,23 +104,13 @@ def decode(data: object, kind: type[T], *, place: str, remedy: str | Sequence[st
 
 
 def check_distinct(name: str, values: Sequence[str]) -> None:
-    """Refuse a list of names that holds one twice.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise a ValueError if a list of names holds one twice."""
     if len(set(values)) != len(values):
         raise ValueError(f"{name} must be distinct names, got {values!r:.60}")
 
 
 def check_sorted(name: str, values: Sequence[str]) -> None:
-    """Refuse a list of names that are not distinct and in the order of their code points.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise a ValueError unless names are distinct and in the order of their code points."""
     if list(values) != sorted(set(values)):
         raise ValueError(
             f"{name} must be distinct strings in the order of their code points, got {values!r:.60}"
@@ -159,5 +135,5 @@ def with_checksum(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_whole(data: Mapping[str, Any]) -> bool:
-    """Whether a manifest has the checksum of its fields."""
+    """Return whether a manifest has the checksum of its fields."""
     return MANIFEST_CHECKSUM in data and with_checksum(data)[MANIFEST_CHECKSUM] == data[MANIFEST_CHECKSUM]

@@ -1,4 +1,4 @@
-"""Zarr arrays of stores: how they are written, and read with their checksums compared."""
+"""Zarr arrays of stores: written with checksums, and compared with them when they are read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHUNK_BYTES = 32 * 2**20
 DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
 """Errors of zarr and its codecs for bytes that are not what was written.
 
-OSError is none of them: an interrupted connection stays what it is and can be tried again.
+OSError is none of them: an interrupted connection can be tried again.
 """
 
 
@@ -87,7 +87,7 @@ def create_array(
 
 
 def write_array(group: zarr.Group, name: str, array: NDArray[Any]) -> None:
-    """Write an array that has entries, whole rows a chunk, so that one topic can be read alone."""
+    """Write an array that has entries, in chunks of whole rows, so that one topic can be read by itself."""
     rows = max(1, min(len(array), CHUNK_BYTES // max(array[:1].nbytes, 1)))
     target = create_array(
         group,
@@ -132,12 +132,8 @@ def read_arrays(
         except (*DAMAGE, FileNotFoundError) as error:
             raise damaged(location.url, name, "cannot be read", remedy) from error
         except MemoryError as error:
-            raise damaged(
-                location.url,
-                name,
-                f"has the shape {list(entry.shape)}, which does not fit into memory",
-                remedy,
-            ) from error
+            problem = f"has the shape {list(entry.shape)}, which does not fit into memory"
+            raise damaged(location.url, name, problem, remedy) from error
         if not intact:
             raise damaged(location.url, name, "does not agree with its checksum", remedy)
         arrays[name] = array

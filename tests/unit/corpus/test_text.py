@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dslda.corpus.block import DocumentBlock
 from dslda.corpus.text import Analyzer, TextSettings, count_documents
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
@@ -119,12 +118,12 @@ def test_terms_are_those_of_count_vectorizer(settings):
     )
     expected = oracle.fit_transform(TEXTS)
     vocabulary = Vocabulary(oracle.get_feature_names_out().tolist())
-    counted = count_documents(TEXTS, vocabulary, settings)
+    counted, n_unknown = count_documents(TEXTS, vocabulary, settings)
     assert counted.indptr.tolist() == expected.indptr.tolist()
     expected.sort_indices()
     assert counted.terms.tolist() == expected.indices.tolist()
     assert counted.counts.tolist() == expected.data.tolist()
-    assert counted.n_unknown.tolist() == [0] * len(TEXTS)
+    assert n_unknown.tolist() == [0] * len(TEXTS)
 
 
 def test_analyzer_pickles_after_use():
@@ -184,21 +183,21 @@ def test_count_beyond_int32_is_refused():
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9)), max_size=8))
 def test_counting_keeps_every_token_either_known_or_unknown(documents):
     vocabulary = Vocabulary(["e", "c", "a"])
-    counted = count_documents(
+    counted, n_unknown = count_documents(
         [(list(d), list(d.values())) for d in documents], vocabulary, TextSettings(kind="counts")
     )
-    block = DocumentBlock(counted.indptr, counted.terms, counted.counts).validate(len(vocabulary))
-    assert block.n_documents == len(documents)
+    assert counted.validate(len(vocabulary)).n_documents == len(documents)
     for d, document in enumerate(documents):
         row = slice(counted.indptr[d], counted.indptr[d + 1])
         known = {
             vocabulary.terms[t]: int(c) for t, c in zip(counted.terms[row], counted.counts[row], strict=True)
         }
         assert known == {term: n for term, n in document.items() if term in "eca"}
-        assert counted.n_unknown[d] == sum(n for term, n in document.items() if term not in "eca")
+        assert n_unknown[d] == sum(n for term, n in document.items() if term not in "eca")
 
 
 def test_counting_gives_the_types_of_a_block():
     for documents in ([], ["", "apple fig"]):
-        counted = count_documents(documents, Vocabulary(["apple"]), TextSettings())
-        assert [array.dtype for array in counted] == [np.int64, np.int32, np.int32, np.int64]
+        counted, n_unknown = count_documents(documents, Vocabulary(["apple"]), TextSettings())
+        arrays = (counted.indptr, counted.terms, counted.counts, n_unknown)
+        assert [array.dtype for array in arrays] == [np.int64, np.int32, np.int32, np.int64]

@@ -94,7 +94,7 @@ def test_counts_agree_with_the_sentences_they_were_made_from(reviews, shared_dat
 
 
 def test_maker_counts_titles_and_texts_and_leaves_out_reviews_without_text(tmp_path):
-    from dslda.datasets.make_clothing import make
+    from tests.formats.make_clothing import make
 
     source = pa.table(
         {

