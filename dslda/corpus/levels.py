@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 MAX_LEVELS = 10_000
-"""More names than any classification has; what exceeds it are texts, identifiers or measurements."""
+"""More names than any classification has; a column with more holds texts, identifiers or measurements."""
 
 
 def level_name(value: Any, what: str) -> str | None:
@@ -84,12 +84,7 @@ def encodable(text: str) -> str:
 
 
 def check_number(n_levels: int, name: str) -> None:
-    """Refuse a column with more than 10,000 levels.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise an InputError for a column with more than 10,000 levels."""
     if n_levels > MAX_LEVELS:
         raise InputError(
             f"field {name!r} must have at most {MAX_LEVELS:,} levels to be categorical, got more",

@@ -38,9 +38,7 @@ class PartitionReader:
     location : Location
     partition, n_terms : int
     place : Place
-        Group and row of the partition.
     info : PartitionInfo
-        Its size and checksums by the manifest.
     responses, covariates : mapping of str to str
         The arrays to read, by name of the column.
     weight : bool
@@ -119,16 +117,7 @@ class PartitionReader:
 
 
 class StoredArrays:
-    """The arrays of a store; errors of reading name the array, the partition and the remedy.
-
-    Parameters
-    ----------
-    location : Location
-    partition : int, optional
-        Named in messages.
-    place : Place
-        Group and row to read.
-    """
+    """The arrays of a store; errors of reading name the array, the `partition` and the remedy."""
 
     def __init__(self, location: Location, partition: int | None = None, place: Place = FIRST_ROW) -> None:
         self._location = location

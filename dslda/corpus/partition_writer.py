@@ -30,14 +30,7 @@ __all__ = ["PartitionWriter", "WrittenPartition"]
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition:
-    """Report of a worker on a partition that it has written.
-
-    Attributes
-    ----------
-    partition : int
-    info : PartitionInfo
-    responses, covariates : mapping of str to ResponseSummary
-    """
+    """Report of a worker on a partition that it has written."""
 
     partition: int
     info: PartitionInfo
@@ -46,7 +39,7 @@ class WrittenPartition:
 
 
 class PartitionWriter:
-    """Writes a known number of partitions into the arrays of one group.
+    """Writes partitions into the arrays of one group.
 
     Parameters
     ----------
@@ -122,14 +115,9 @@ class PartitionWriter:
         return self._location.url
 
     def write_partition(self, partition: int, block: DocumentBlock) -> WrittenPartition:
-        """Write one partition; safe from many threads and processes at once, and to do again.
+        """Write the partition with this number, from 0, among those of this writer.
 
-        Parameters
-        ----------
-        partition : int
-            0 to ``n_partitions - 1``, counted from the first that this writer writes.
-        block : DocumentBlock
-            With the writer's responses and covariates, weights and identifiers, in any order.
+        Many threads and processes may do so at once, and again. The block may hold its columns in any order.
 
         Raises
         ------

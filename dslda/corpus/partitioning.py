@@ -1,7 +1,7 @@
 """Cutting a corpus into partitions of equal work, at borders that only the documents decide.
 
 A document's work is its tokens plus one, so that many empty or tiny documents do not gather in one partition. Document ``d``
-with work ``c`` before it belongs to partition ``floor(c * n / total)``. Any piece of the corpus can apply this rule by itself.
+with work ``c`` before it belongs to partition ``floor(c * n / total)``; any piece of the corpus can apply that by itself.
 """
 
 from __future__ import annotations
@@ -74,11 +74,6 @@ def choose_partition_tokens(n_tokens: int, wanted: int | None) -> int:
     """Tokens of a partition: as wanted, or a sixteenth of the corpus, from 50,000 to 2 million.
 
     Sixteen keep the cores of one machine busy; 2 million tokens are seconds of E-step and some 10 MB.
-
-    Raises
-    ------
-    InputError
-        `wanted` is not at least 1.
     """
     if wanted is None:
         return min(max(n_tokens // PARTITIONS_WANTED, MIN_PARTITION_TOKENS), MAX_PARTITION_TOKENS)
@@ -98,15 +93,7 @@ def work(block: DocumentBlock) -> int:
 
 
 def cut(block: DocumentBlock, before: int, total: int, n_partitions: int) -> tuple[PartitionSlice, ...]:
-    """Cut a block where partitions change.
-
-    Parameters
-    ----------
-    block : DocumentBlock
-    before, total : int
-        Work of all blocks before this one, and of all blocks.
-    n_partitions : int
-    """
+    """Cut a block where partitions change; `before` is the work of all blocks before this one, `total` of all blocks."""
     n = block.n_documents
     if n == 0:
         return ()

@@ -266,12 +266,8 @@ class Corpus:
         r"""A function without arguments that :meth:`read`\ s a partition, small enough to travel with every task."""
         if not 0 <= partition < self.n_partitions:
             raise InputError(f"must be in 0..{self.n_partitions - 1}, got {partition}", parameter="partition")
-        response_arrays = _arrays(
-            self.response_names if responses is None else responses,
-            self.response_names,
-            "responses",
-            "response",
-        )
+        wanted = self.response_names if responses is None else responses
+        response_arrays = _arrays(wanted, self.response_names, "responses", "response")
         covariate_arrays = _arrays(covariates, self.covariate_names, "covariates", "covariates")
         return PartitionReader(
             location=self._location,
@@ -312,7 +308,7 @@ class Corpus:
 
 
 def _arrays(wanted: Sequence[str], stored: Sequence[str], parameter: str, group: str) -> dict[str, str]:
-    """The array of each column that is wanted, by its name."""
+    """The array of each wanted column, by its name."""
     # a string is a sequence of its letters
     if isinstance(wanted, str):
         raise InputError(
@@ -320,9 +316,11 @@ def _arrays(wanted: Sequence[str], stored: Sequence[str], parameter: str, group:
             parameter=parameter,
             remedy=f"write [{wanted!r}]",
         )
+    arrays = {}
     for name in wanted:
         if name not in stored:
             others = ", ".join(map(repr, stored)) or "none"
             kind = parameter.removesuffix("s")
             raise InputError(f"{kind} {name!r} is not in the corpus, which has: {others}")
-    return {name: f"{group}/{stored.index(name)}" for name in wanted}
+        arrays[name] = f"{group}/{stored.index(name)}"
+    return arrays

@@ -58,7 +58,7 @@ def signature(**more: str) -> bytes:
 
 
 def _holder(lock: bytes) -> dict[str, Any]:
-    """What a lock says of its holder; empty if it is being written, or another program wrote it."""
+    """The holder that a lock names; empty if it is being written, or another program wrote it."""
     try:
         holder = json.loads(lock)
     except ValueError:
@@ -77,16 +77,7 @@ def written_by_another(output: str, lock: bytes) -> OutputError:
 
 
 class Lease:
-    """A lock that is held, and renewed by a thread until it is released.
-
-    Parameters
-    ----------
-    fs : fsspec file system
-    folder : str
-        Of the locks, in it.
-    output : str
-        Name of the locked output in messages.
-    """
+    """A lock that a thread renews until it is released: in a `folder` of a file system of fsspec, on an `output`."""
 
     def __init__(self, fs: Any, folder: str, output: str) -> None:
         self._fs = fs
@@ -138,7 +129,7 @@ class Lease:
         self._remove_others()
 
     def check(self) -> None:
-        """Refuse to go on where the lock was lost; call this before anything that makes an output complete.
+        """Refuse to go on if the lock was lost; call this before anything that makes an output complete.
 
         Raises
         ------

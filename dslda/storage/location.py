@@ -62,13 +62,9 @@ def reason_of(error: Exception) -> str:
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Name a place that cannot be reached in the error: credentials or rights are missing, or a server is away.
+    """Raise an InputError that names the place if it cannot be reached: without rights, or while a server is away.
 
     Errors that say what is at the place, or that name a file, as those of local files do, stay as they are.
-
-    Raises
-    ------
-    InputError
     """
     try:
         yield
@@ -195,13 +191,7 @@ class Location:
         return os.path.split(self.url) if self.local else self.url.rpartition("/")[::2]
 
     def holds(self, name: str = "") -> bool:
-        """Return whether anything is there: a file, or a folder that is not empty.
-
-        Parameters
-        ----------
-        name : str
-            Of a file or folder in the store; the store itself by default.
-        """
+        """Return whether this place, or a `name` in it, is a file or a folder that is not empty."""
         fs, root = self.file_system()
         path = f"{root}/{name}" if name else root
         fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
@@ -273,10 +263,7 @@ class Location:
         return attributes
 
     def remove(self) -> None:
-        """Remove everything here, if there is anything.
-
-        The manifest goes first, so that a removal that is cut short leaves nothing that looks like a store.
-        """
+        """Remove everything here, the manifest first: a removal that is cut short leaves nothing that looks like a store."""
         if self.local:
             for file in (self.url, os.path.join(self.url, METADATA)):
                 with contextlib.suppress(OSError):
@@ -303,12 +290,7 @@ def _shortened(path: str) -> str:
 
 
 def check_not_in_store(location: Location) -> None:
-    """Refuse an output inside a corpus, model or checkpoint: a run that replaces that store would remove it.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise an InputError for an output inside a store: a run that replaces that store would remove it."""
     fs, root = location.file_system()
     folder = root.rstrip("/").rpartition("/")[0]
     while folder:

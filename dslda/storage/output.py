@@ -49,28 +49,14 @@ PASSING = re.compile(r"\.DS_Store|\.nfs.*|.*\.partial")
 
 
 def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> bool:
-    """Refuse an output that exists, before any work is done.
-
-    Parameters
-    ----------
-    location : Location
-    encoding_type : str
-        Type of the output.
-    overwrite : bool
-        Whether one of the same type may be replaced.
-
-    Returns
-    -------
-    bool
-        Whether one will be replaced.
+    """Refuse an output that exists, unless it is of `encoding_type` and may be overwritten; return whether it exists.
 
     Raises
     ------
     InputError
         As :func:`check_not_in_store`.
     OutputExistsError
-        Something is there and `overwrite` is False, or it is not of `encoding_type`, or holds something else too: dslda
-        never removes what it did not write.
+        It exists; or it holds something else too, because dslda never removes what it did not write.
     """
     check_not_in_store(location)
     if not location.holds():
@@ -128,15 +114,10 @@ def _listed(fs: Any, root: str) -> list[tuple[str, bool]]:
 
 
 def check_writable(location: Location) -> None:
-    """Make something beside an output and remove it, since only that tells whether the output can be written.
+    """Make something beside an output and remove it; InputError where that is not possible.
 
-    Rights alone do not: a file system can be full or read-only, and a network may have rules of its own. Where the local
-    parent folder is missing, the nearest one above it is tried, since the folders between are made later.
-
-    Raises
-    ------
-    InputError
-        It is not possible.
+    Rights do not tell: a file system can be full or read-only, and a network may have its own rules. If the local parent
+    folder is missing, the nearest one above it is tried, since the folders between are made later.
     """
     probe = location.sibling("probe")
     try:
@@ -167,17 +148,9 @@ def check_writable(location: Location) -> None:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turn errors of the system while an output is written into one that names the output.
+    """Turn errors of the system, or of a library beneath a file system, into an OutputError that names the output.
 
-    Parameters
-    ----------
-    path : str
-        The output as the user knows it; files that are written may have hidden names beside it.
-
-    Raises
-    ------
-    OutputError
-        Replaces the error of the system, or of a library beneath a file system.
+    Files that are written may have hidden names; `path` is the output as the user knows it.
     """
     try:
         yield
@@ -195,14 +168,8 @@ def writing(path: str) -> Iterator[None]:
 def replacing(file: Location, output: str | None = None) -> Iterator[IO[bytes]]:
     """Open a file that takes its name when the block ends without an error: readers find the old file or the new one.
 
-    On a local disk it is written beside its place and renamed. Its content is on the disk before its name is, since a machine
-    that loses power must not keep the name alone. An object store receives the file at the end.
-
-    Parameters
-    ----------
-    file : Location
-    output : str, optional
-        As messages name it; the file by default.
+    A local file is written beside its place and renamed. Its content is on the disk before its name is, since a machine that
+    loses power must not keep only the name. An object store receives the file at the end. Messages name `output`.
 
     Raises
     ------
@@ -269,8 +236,8 @@ def move_into_place(
 ) -> None:
     """Give a complete store its name; the store that it replaces is removed only then.
 
-    On a local disk these are renames. An object store has none: the objects are copied, the manifest last, so that a reader
-    finds the old store, or none, or the new one, but never a mixture. An error that `before_manifest` raises leaves none.
+    A local disk renames. An object store copies the objects, the manifest last: a reader finds the old store, none, or the
+    new one, but never a mixture. An error that `before_manifest` raises leaves none.
 
     Raises
     ------
@@ -313,7 +280,7 @@ def _rename(source: Location, target: Location, *, replaces: bool) -> None:
 
 
 def flush(path: str) -> None:
-    """Have the system write a file or folder to the disk, where it can be asked to."""
+    """Make the system write a file or folder to the disk, if it can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -323,9 +290,9 @@ def flush(path: str) -> None:
 
 
 def is_among(path: str, pattern: str) -> bool:
-    """Whether a path, folder or pattern of an input covers a local file."""
-    real, place = os.path.realpath(path), os.path.realpath(pattern)
-    if real == place or real.startswith(os.path.join(place, "")):
+    """Return whether a path, folder or pattern of an input covers a local file."""
+    real, source = os.path.realpath(path), os.path.realpath(pattern)
+    if real == source or real.startswith(os.path.join(source, "")):
         return True
     return any(
         os.path.realpath(file) == real or (os.path.exists(path) and os.path.samefile(path, file))
@@ -337,13 +304,12 @@ def is_among(path: str, pattern: str) -> bool:
 def report_leftovers(path: str) -> None:
     """Log the leftovers of killed runs beside a local output.
 
-    They are not removed, since nothing tells them from what another run is writing.
+    They stay, since another run may be writing them.
     """
     for left in Location(path, local=True).hidden("partial", "old"):
-        kind = "the output that was there before" if left.url.endswith(".old") else "an unfinished output"
         logger.warning(
             "%s is %s, left by a run that was killed; remove it if no other run is writing %s now",
             left.url,
-            kind,
+            "the output that was there before" if left.url.endswith(".old") else "an unfinished output",
             os.path.basename(path),
         )

@@ -79,18 +79,7 @@ def _finite(digits: str) -> float:
 
 
 def decode(data: object, kind: type[T], *, place: str, remedy: str | Sequence[str] = ()) -> T:
-    """Make a typed value of plain ones.
-
-    Parameters
-    ----------
-    data : object
-        As :func:`parse_json` returned it.
-    kind : type
-        A dataclass or a `msgspec.Struct`.
-    place : str
-        File of the data, for messages.
-    remedy : str or sequence of str
-        For messages.
+    """Make a value of type `kind` of what :func:`parse_json` returned; messages name the file as `place`.
 
     Raises
     ------

@@ -103,15 +103,7 @@ def write_array(group: zarr.Group, name: str, array: NDArray[Any]) -> None:
 def read_arrays(
     location: Location, described: Mapping[str, StoredArray], *, remedy: Sequence[str]
 ) -> dict[str, NDArray[Any]]:
-    """Read the arrays that a manifest describes.
-
-    Parameters
-    ----------
-    location : Location
-        Of the group that holds them.
-    described : mapping of str to StoredArray
-    remedy : sequence of str
-        What to do about damage, for messages.
+    """Read the arrays of a group that a manifest describes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Locks in object stores: in a file system of fsspec that this process has to itself, seen by two of its holders."""
+"""Locks in object stores, in a file system of fsspec that only this process has, for two holders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dslda.storage.output import move_into_place
 
 
 class Bucket(MemoryFileSystem):
-    """Objects that are created exclusively where they are asked to be."""
+    """Creates objects exclusively on demand."""
 
     protocol = "bucket"
     store: ClassVar[dict[str, Any]] = {}
@@ -55,7 +55,7 @@ fsspec.register_implementation("bucket", Bucket, clobber=True)
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Of an output, with periods that are soon over."""
+    """Path of an output, with short periods."""
     monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.01)
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(module, "LOOKS", 3)
@@ -66,7 +66,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def put(place: str, number: int, token: str = "f" * 32, beat: bytes | None = b'{"beat": 4}') -> None:
-    """The lock of a process that is no more."""
+    """Leave the lock of a process that has died."""
     said = {"process": 123, "host": "elsewhere", "token": token}
     Bucket().pipe_file(f"{place}/.lock/{number}", json.dumps(said).encode())
     if beat is not None:
@@ -77,7 +77,7 @@ def there(place: str) -> list[str]:
     return sorted(name.removeprefix(f"{place}/.lock/") for name in Bucket.store if name.startswith(place))
 
 
-def test_it_is_held_renewed_and_leaves_nothing(place: str) -> None:
+def test_a_lock_is_held_and_renewed_and_leaves_nothing(place: str) -> None:
     with only_writer(Location.of(f"bucket:/{place}"), inside=True) as lock:
         assert lock.alone
         own, beat = there(place)
@@ -90,7 +90,7 @@ def test_it_is_held_renewed_and_leaves_nothing(place: str) -> None:
     assert there(place) == []
 
 
-def test_beside_an_output_it_has_the_name_of_that(place: str) -> None:
+def test_a_lock_beside_an_output_has_its_name(place: str) -> None:
     with only_writer(Location.of(f"bucket:/{place}/a.corpus")):
         assert len([name for name in Bucket.store if name.startswith(f"{place}/.a.corpus.lock/")]) == 2
         assert not Location.of(f"bucket:/{place}/a.corpus").holds()
@@ -109,9 +109,7 @@ def test_another_thread_is_refused_at_once(place: str, monkeypatch: pytest.Monke
         lock.check()
 
 
-def test_the_lock_of_one_that_is_gone_is_taken_and_removed(
-    place: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_lock_of_a_dead_run_is_taken_and_removed(place: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "dslda")
     put(place, 7)
     put(place, 3, "e" * 32)
@@ -143,7 +141,7 @@ def test_one_that_is_at_work_is_named(place: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("how", ["higher", "gone", "anew"])
-def test_one_that_lost_its_lock_may_not_go_on_and_removes_nothing_of_the_other(place: str, how: str) -> None:
+def test_a_run_that_lost_its_lock_stops_and_removes_nothing_of_the_other(place: str, how: str) -> None:
     with only_writer(Location.of(f"bucket:/{place}"), inside=True) as lock:
         if how != "higher":
             Bucket().rm_file(f"{place}/.lock/1")
@@ -156,8 +154,8 @@ def test_one_that_lost_its_lock_may_not_go_on_and_removes_nothing_of_the_other(p
     assert there(place) == left[how]
 
 
-def test_of_two_that_take_a_lock_one_has_it(place: str) -> None:
-    """The other has created the next one in the moment before."""
+def test_one_of_two_runs_that_take_a_lock_holds_it(place: str) -> None:
+    """The other created the next number just before."""
     put(place, 1)
     Bucket.before_creation.append(lambda path: put(place, 2, "e" * 32, ENDED))
     with only_writer(Location.of(f"bucket:/{place}"), inside=True) as lock:
@@ -166,7 +164,7 @@ def test_of_two_that_take_a_lock_one_has_it(place: str) -> None:
         lock.check()
 
 
-def test_who_takes_a_lock_steps_back_where_it_was_begun_anew_meanwhile(
+def test_a_run_steps_back_if_the_lock_that_it_takes_was_begun_anew(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(place, 1)
@@ -187,13 +185,15 @@ def test_who_takes_a_lock_steps_back_where_it_was_begun_anew_meanwhile(
     new.release()
 
 
-def test_who_begins_steps_back_where_another_has_taken_a_higher_one(place: str) -> None:
+def test_a_run_steps_back_if_another_took_a_higher_number(place: str) -> None:
     Bucket.before_creation.append(lambda path: put(place, 5, beat=ENDED))
     with only_writer(Location.of(f"bucket:/{place}"), inside=True):
         assert [name.partition(".")[0] for name in there(place)] == ["6", "6"]
 
 
-def test_without_rights_to_remove_the_next_need_not_wait(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_run_does_not_wait_for_one_without_rights_to_remove(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 1000)
     Bucket.may_remove = False
     for number in (1, 2, 3):
@@ -202,7 +202,7 @@ def test_without_rights_to_remove_the_next_need_not_wait(place: str, monkeypatch
             assert max(int(name.partition(".")[0]) for name in there(place)) == number
 
 
-def test_where_nothing_is_created_exclusively_a_warning_asks_for_care(
+def test_a_warning_says_that_nothing_can_be_created_exclusively(
     place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Bucket.creates = False
@@ -214,8 +214,10 @@ def test_where_nothing_is_created_exclusively_a_warning_asks_for_care(
     assert there(place) == []
 
 
-def test_a_lock_whose_answer_was_lost_is_ones_own(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request is sent again, and refused for what it has made."""
+def test_a_run_recognises_its_lock_if_the_answer_was_lost(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is sent again, and refused for the object that it made."""
     create = Bucket.pipe_file
 
     def twice(self: Bucket, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
@@ -229,15 +231,13 @@ def test_a_lock_whose_answer_was_lost_is_ones_own(place: str, monkeypatch: pytes
         assert there(place)[0] == "1"
 
 
-def test_a_cache_between_shows_no_beats_and_is_not_locked(
-    place: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_output_behind_a_cache_is_not_locked(place: str, caplog: pytest.LogCaptureFixture) -> None:
     with only_writer(Location.of(f"simplecache::bucket:/{place}"), inside=True) as lock:
         assert not lock.alone
     assert "it is written through another file system" in caplog.text
 
 
-def test_one_that_ends_while_it_is_looked_at_is_followed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_follows_one_that_ends_while_it_watches(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RENEWAL_SECONDS", 1000)
     other = Lease(Bucket(), f"{place}/.lock", "other")
     other.acquire()
@@ -250,7 +250,7 @@ def test_one_that_ends_while_it_is_looked_at_is_followed(place: str, monkeypatch
         assert there(place)[0] == "1"
 
 
-def test_a_lock_that_cannot_be_read_is_neither_taken_nor_passed_over(
+def test_a_lock_that_cannot_be_read_is_neither_taken_nor_ignored(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(place, 1)
@@ -272,7 +272,7 @@ def test_a_lock_that_cannot_be_read_is_neither_taken_nor_passed_over(
             lock.check()
 
 
-def test_a_copy_whose_lock_is_lost_on_the_way_gets_no_manifest(place: str) -> None:
+def test_a_copy_gets_no_manifest_if_the_lock_is_lost_meanwhile(place: str) -> None:
     source, target = (Location.of(f"bucket:/{place}/{name}") for name in "st")
     attributes = {"node_type": "group", "attributes": {"encoding-type": "dslda-corpus"}}
     Bucket().pipe_file(f"{place}/s/zarr.json", json.dumps(attributes).encode())
