@@ -28,7 +28,7 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
     Raises
     ------
     InputError
-        Not two-dimensional, or a value is not a count, naming its row and column.
+        The matrix is not two-dimensional, or a value is not a count; the error names its row and column.
     """
     from scipy import sparse
 
@@ -75,16 +75,16 @@ def response_array(
     what : str
         Name in messages.
     advice : str, optional
-        Remedy where a value is no number, for a caller that takes no missing ones.
+        Remedy if a value is not a number, for a caller that refuses missing ones.
 
     Raises
     ------
     InputError
-        Not one finite number for each document, naming the row.
+        A document does not have one finite number; the error names its row.
     """
     try:
         array = np.asarray(values)
-    except ValueError:  # of lists of different lengths
+    except ValueError:  # lists of different lengths
         raise InputError(
             f"must have one number for each of {n_documents} rows, got lists", parameter=what
         ) from None
@@ -102,7 +102,7 @@ def response_array(
         array, missing = _numbers(array, what=what, advice=advice)
     elif array.dtype.kind not in "biuf":
         raise _no_number(array[0], 0, what, advice)
-    with np.errstate(over="ignore"):  # of numbers wider than a double
+    with np.errstate(over="ignore"):  # numbers wider than a double
         y = array.astype(np.float64)
     if missing is not None:
         y[missing] = np.nan
@@ -117,7 +117,7 @@ def response_array(
 def _numbers(
     values: NDArray[np.object_], *, what: str, advice: str | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Python objects as numbers, and which of them are missing."""
+    """Python objects as numbers, and a mask of the missing ones."""
     import pandas as pd
 
     missing = np.asarray(pd.isna(values))

@@ -40,11 +40,11 @@ class Coefficient(NamedTuple):
         expected response; see docs/families.md for the others.
     standard_error : float
         Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient for known topics and topic
-        assignments, with the dispersion as estimated (of a Poisson response 1; of a quasi-Poisson one Pearson's). Since both
-        were estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the information matrix
+        assignments, with the dispersion as estimated (1 for a Poisson response, Pearson's for a quasi-Poisson one). Since both
+        both were estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the information matrix
         is singular.
     class_name : str or None
-        Of a response of classes: the class that the topic favours most, whose coefficient this is.
+        For a response of classes, the class that the topic favours most; the coefficient is that of this class.
     """
 
     topic: int
@@ -63,7 +63,7 @@ class CovariateCoefficient(NamedTuple):
     ----------
     covariate : str
     level : str or None
-        Of a categorical covariate: against its first level.
+        Level of a categorical covariate, compared with its first level.
     coefficient, standard_error : float
         As in :class:`Coefficient`.
     class_name : str or None
@@ -90,9 +90,9 @@ class Topic(NamedTuple):
     prevalence : float or None
         Share of the training tokens in the topic; None for models saved by a release that did not keep it.
     words : tuple of str
-        The most probable first. Numbers of columns for a model without vocabulary.
+        Words, the most probable first; numbers of columns for a model without a vocabulary.
     probabilities : tuple of float
-        Of these words in the topic.
+        Probabilities of these words in the topic.
     class_name : str or None
         See :class:`Coefficient`.
     """
@@ -110,7 +110,7 @@ class Topic(NamedTuple):
 
 
 def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
-    """As :meth:`dslda.model.Model.coefficients`."""
+    """See :meth:`dslda.model.Model.coefficients`."""
     eta, n_topics = record.parameters.eta, record.parameters.n_topics
     classes = record.classes
     if classes is not None and eta.ndim == 2:
@@ -128,7 +128,7 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
 
 
 def class_coefficients(record: ModelRecord) -> NDArray[np.float64]:
-    """As :meth:`dslda.model.Model.class_coefficients`."""
+    """See :meth:`dslda.model.Model.class_coefficients`."""
     if record.parameters.n_classes is None:
         raise InputError(
             f"family {record.spec.family} has one coefficient a topic", remedy="use {coefficients()}"
@@ -140,7 +140,7 @@ def class_coefficients(record: ModelRecord) -> NDArray[np.float64]:
 
 
 def class_topics(record: ModelRecord, top: int | None) -> dict[str, tuple[Coefficient, ...]]:
-    """As :meth:`dslda.model.Model.class_topics`."""
+    """See :meth:`dslda.model.Model.class_topics`."""
     if top is not None:
         _check_top(top)
     eta, errors = class_coefficients(record), _errors(record)[: record.parameters.n_topics]
@@ -155,7 +155,7 @@ def class_topics(record: ModelRecord, top: int | None) -> dict[str, tuple[Coeffi
 
 
 def covariate_coefficients(record: ModelRecord) -> tuple[CovariateCoefficient, ...]:
-    """As :meth:`dslda.model.Model.covariate_coefficients`."""
+    """See :meth:`dslda.model.Model.covariate_coefficients`."""
     errors = _errors(record)[record.parameters.n_topics :]
     zeta = record.parameters.zeta
     coefficients = []
@@ -171,7 +171,7 @@ def covariate_coefficients(record: ModelRecord) -> tuple[CovariateCoefficient, .
 
 
 def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
-    """As :meth:`dslda.model.Model.topics`."""
+    """See :meth:`dslda.model.Model.topics`."""
     _check_top(top)
     topics = []
     for topic, coefficient, error, class_name in topic_coefficients(record):

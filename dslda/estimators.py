@@ -167,7 +167,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
     ----------
     n_topics : int, default 20
     family : str or Family, default "gaussian"
-        Distribution of the response: one for numbers of those in docs/families.md, such as "poisson", or your own.
+        Distribution of the response: a family of numbers in docs/families.md, such as "poisson", or your own.
     doc_topic_prior : float, None, "auto" or "asymmetric", default None
         Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics. "auto"
         estimates one number, "asymmetric" one for each topic.
@@ -189,7 +189,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients; None is the default of the family.
     seed : int, default 0
-        Of the start. The result is a pure function of data and parameters.
+        Seed of the start. The result is a pure function of data and parameters.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
 
     Notes
     -----
-    `X` holds counts: numbers >= 0, sparse or dense, documents by terms. Other than whole numbers are rounded with a
+    `X` holds counts: numbers >= 0, sparse or dense, documents by terms. Numbers that are not whole are rounded with a
     :class:`~dslda.exceptions.DataWarning`; TF-IDF, in rows of length 1, is refused.
 
     A matrix has no words: unless `X` is a DataFrame with names, `model_.topics()` has numbers of columns instead. After a
@@ -356,7 +356,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
     Parameters
     ----------
     family : {"auto", "binomial", "categorical"}, default "auto"
-        "auto" is binomial for two classes, with one coefficient a topic, and else categorical, with one for each topic and
+        "auto" is binomial for two classes, with one coefficient a topic, otherwise categorical, with one for each topic and
         class.
     n_topics, doc_topic_prior, topic_prior, topic_estimation, response_weight, granularity
         As in :class:`SLDARegressor`.

@@ -87,10 +87,10 @@ class Model:
         Names of the classes of the response, where it has any.
     dispersion : float or None
         First parameter of the family (the paper's delta): for a Gaussian the variance of the response around its
-        expectation, in the squared units of the response; see docs/families.md. Of a quasi-Poisson response its Pearson
-        dispersion. None where there is none.
+        expectation, in the squared units of the response; see docs/families.md. For a quasi-Poisson response, its Pearson
+        dispersion. None for a family without one.
     pearson_dispersion : float or None
-        Of counts, and of successes of several trials: weighted sum of (y - mu)^2 / Var(y | mu) over the training documents,
+        For counts, and successes of several trials: weighted sum of (y - mu)^2 / Var(y | mu) over the training documents,
         divided by the sum of weights minus the number of coefficients. About 1 where responses scatter as the family
         predicts; it errs on the low side, since the means mu have seen the responses. None for other families, where there
         are no more documents than coefficients, and for models saved by a release that did not keep it.
@@ -142,7 +142,7 @@ class Model:
         if self.family.is_quasi:
             return self.pearson_dispersion
         if not len(delta) or self.family.delta_transform == "identity":
-            return None  # cutpoints are no dispersion
+            return None  # cutpoints are not a dispersion
         if self.family.n_searched == 0 and not self.family.has_dispersion_floor:
             return None  # a constant
         return float(delta[0]) * (self.record.scaling.scale**2 if self.family.has_dispersion_floor else 1.0)
@@ -280,7 +280,7 @@ class Model:
         Raises
         ------
         InputError
-            Something is not a document; the message names it.
+            An item is not a document; the message names it.
         VocabularyMismatchError
             The corpus or matrix has other terms than the model.
         """
@@ -342,7 +342,7 @@ class Model:
         ----------
         data
         ids : iterable of str, optional
-            Identifiers of all documents of `data`, also where `documents` chooses some. By default those of the corpus, or
+            Identifiers of all documents of `data`, even if `documents` chooses some. By default those of the corpus, or
             those in the field that held them in training; else positions.
 
         Returns
@@ -406,7 +406,7 @@ class Model:
         ----------
         data
         y : array-like of float or str, shape (n_documents,), optional
-            Responses of all documents of `data`, also where `documents` chooses some; NaN or None where missing. Classes by
+            Responses of all documents of `data`, even if `documents` chooses some; NaN or None where missing. Classes by
             their names, or the numbers trained on. By default those of the model's response in the corpus, or in the fields
             of documents that are mappings.
 
@@ -444,7 +444,7 @@ class Model:
     ) -> NDArray[np.float64]:
         """Topic proportions given words AND response, as in the E-step of training.
 
-        They have seen the response, so they cannot judge predictions; :meth:`transform` gives those that have not.
+        These have seen the response, so they cannot judge predictions; those of :meth:`transform` have not.
 
         Parameters
         ----------
@@ -501,7 +501,7 @@ class Model:
         )
 
     def _reported(self, data: Any, **options: Unpack[PredictOptions]) -> list[Predictions]:
-        """Predictions, with a warning about documents without."""
+        """Predictions, with a warning about documents that have none."""
         parts = list(self._predictions(data, **options))
         flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]

@@ -221,7 +221,7 @@ def _show(model: Model, n_test: int, results: Mapping[str, tuple[float, float]])
 
 
 def _program() -> str:
-    """The name that a shell finds this program by: ``dslda`` if that is on the path, else as it was started."""
+    """The command that starts this program in a shell: ``dslda`` if that is on the path, else ``python -m dslda``."""
     started = sys.argv[0]
     if os.path.basename(started) == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m dslda"

@@ -277,7 +277,7 @@ def _listed(names: Sequence[str], n: int | None = None) -> str:
 
 
 def _classes(names: Sequence[str], summary: ResponseSummary, numbers: Sequence[float] | None = None) -> str:
-    """The names of classes, each with its share of the responses, whose `numbers` are positions by default."""
+    """The names of classes with their shares of the responses; `numbers` stand for the classes, by default positions."""
     if summary.distinct is None or summary.counts is None:
         return _listed([*names])
     counts = dict(zip(summary.distinct, summary.counts, strict=True))

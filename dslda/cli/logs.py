@@ -25,7 +25,7 @@ COUNTERPARTS = {
     "class_topics()": "dslda topics --by-class",
     "dslda.families.registry.register()": "--family MODULE:CLASS",
 }
-"""What the command line has instead of functions of Python."""
+"""Commands and options that replace functions of Python."""
 
 LOGGED_STEPS = 10
 
@@ -128,7 +128,7 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     logger.setLevel(logging.INFO)
     logger.propagate = False
 
-    # it logs connections that a signal cuts, and not as JSON
+    # asyncio logs connections that a signal cuts, and not as JSON
     asyncio_logger = logging.getLogger("asyncio")
     asyncio_level = asyncio_logger.level
     asyncio_logger.setLevel(logging.CRITICAL + 1)

@@ -84,7 +84,7 @@ OUTPUT = _Output()
 
 
 def chosen_client(options: ClusterOptions) -> ClientLater | None:
-    """The client that the options ask for, opened when there is work for it; None without any option."""
+    """The client that the options ask for, which opens when there is work for it; None without any option."""
     from dslda.cluster.opening import ClusterOptions, cluster
 
     if options == ClusterOptions():

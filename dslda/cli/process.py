@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HoldWhenDone", "Interrupted", "Session", "drop", "flush_error", "nobody_reads_stdout"]
 
 STREAMS = (("stdin", "r", "strict"), ("stdout", "w", "surrogateescape"), ("stderr", "w", "backslashreplace"))
-"""By file descriptor: name, mode, and the treatment of what UTF-8 cannot hold, such as a file name of other bytes."""
+"""Name and mode of each file descriptor, and the treatment of what UTF-8 cannot hold, such as a file name of other bytes."""
 
 GIVE_UP_AT = 3
 
@@ -39,11 +39,11 @@ class Session:
     json_logs : bool
         The run logs JSON.
     closed : frozenset of str
-        Of "stdin", "stdout" and "stderr", those that the caller had closed.
+        Those of "stdin", "stdout" and "stderr" that the caller had closed.
     signals : list of int
         Interrupts that came, in order.
     hold : bool
-        Only remember interrupts from now on, and say so; the third is obeyed all the same. Otherwise each raises
+        Only remember interrupts from now on, and say so, but obey the third. Otherwise each raises
         KeyboardInterrupt.
     """
 
@@ -112,7 +112,7 @@ def _open_standard_streams() -> frozenset[str]:
     closed = frozenset(name for name, _, _ in STREAMS if getattr(sys, name) is None)
     for descriptor, (name, mode, errors) in enumerate(STREAMS):
         if name in closed:
-            # or the next file that is opened becomes the standard output of this process and of every child
+            # otherwise the next file that is opened becomes the standard output of this process and of every child
             with contextlib.suppress(OSError):
                 _open_null(descriptor)
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", errors=errors, closefd=False))  # noqa: SIM115

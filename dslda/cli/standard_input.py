@@ -79,7 +79,7 @@ class _StandardInput(InputFile):
 
 
 class _Replayed(io.RawIOBase):
-    """The blocks that an earlier reader kept, and then the rest as it comes, so that answers need not wait for the end."""
+    """The blocks that an earlier reader kept, and then the rest as it comes, so that output need not wait for the end."""
 
     def __init__(self, blocks: list[bytes], *, keep: bool) -> None:
         self._blocks = blocks

@@ -157,7 +157,7 @@ def _class_column(model: Model) -> list[str]:
 
 
 def _covariates(model: Model) -> Iterator[tuple[str, str | None, str, str]]:
-    """Name (of a level with the one it is compared with), class, coefficient and standard error of each covariate."""
+    """Name (for a level, with its reference level), class, coefficient and standard error of each covariate."""
     from dslda.report.model_tables import covariate_name
 
     for row in model.covariate_coefficients():

@@ -223,7 +223,7 @@ def _outcome(model: Model) -> str:
 
 
 def _check_apart(out: str, checkpoint: str | None) -> None:
-    """Refuse a model and a checkpoint of which one would lie inside the other."""
+    """Refuse a model and a checkpoint in one folder, or one inside the other."""
     from dslda.storage.location import Location
 
     if checkpoint is None:

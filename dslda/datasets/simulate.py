@@ -93,7 +93,7 @@ def simulate_corpus(
     Raises
     ------
     InputError
-        If a size is below 1, a parameter is not positive, `missing` is outside 0..1 or `eta` has the wrong
+        A size is below 1, a parameter is not positive, `missing` is outside 0..1 or `eta` has the wrong
         length.
     """
     if alpha is None:
@@ -122,7 +122,7 @@ def simulate_corpus(
     topics = generator.dirichlet(np.full(n_terms, topic_concentration), size=n_topics)
     proportions = generator.dirichlet(np.full(n_topics, alpha), size=n_documents)
     lengths = np.maximum(generator.poisson(mean_tokens, size=n_documents), 1)
-    # Tokens of a document are exchangeable, so their number by topic is all of them that matters.
+    # Tokens of a document are exchangeable, so only their number in each topic matters.
     tokens = generator.multinomial(lengths, proportions)
     shares = tokens / lengths[:, None]
 

@@ -1,4 +1,4 @@
-"""Arguments of ingest, checked, also against the corpus that documents are appended to."""
+"""Checks of the arguments of ingest, also against the corpus to append to."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def refuse_names(named: Mapping[str, Any], reason: str) -> None:
 def name_fields(named: Mapping[str, Any], before: Corpus | None) -> Fields:
     """Check the arguments that name fields, by their parameters, and put them together.
 
-    Names that are left out are those of the documents that a corpus `before` has, as far as it remembers.
+    The corpus `before` supplies the names that are left out, as far as it remembers them.
     """
     names = {use: named[use] for use in ("text", "words", "counts", "id", "weight")}
     columns = {use: _names(use, named[use]) for use in ("response", "covariates", "categorical")}
@@ -115,7 +115,7 @@ def matrix_rows(matrix: Any, named: Mapping[str, Any], n_terms: int) -> tuple[Fi
     )
     columns: dict[str, Any] = {**dict(covariates or {}), **dict(response or {}), **extra}
     for name, values in columns.items():
-        # as objects: an array of ["a", nan] or ["1", True] would hold the names "nan" and "True"
+        # objects: an array of ["a", nan] or ["1", True] would hold the names "nan" and "True"
         array = np.asarray(values, dtype=object if name in fields.categorical else None)
         if array.shape != (n,):
             raise InputError(
@@ -132,7 +132,7 @@ def matrix_rows(matrix: Any, named: Mapping[str, Any], n_terms: int) -> tuple[Fi
 def check_appended_fields(corpus: Corpus, fields: Fields, unnamed: str | None) -> Fields:
     """Refuse new documents with other columns than the corpus, and put the columns in its order.
 
-    `unnamed` is the title of files without fields: their documents have words only, and miss the rest.
+    `unnamed` is the title of files without fields: their documents have only words.
     """
     if unnamed is not None:
         if corpus.has_weight:
@@ -170,9 +170,9 @@ def check_appended_fields(corpus: Corpus, fields: Fields, unnamed: str | None) -
 def text_settings_of(
     kind: Literal["text", "counts"], chosen: Mapping[str, Any], *, filtered: bool, before: Corpus | None
 ) -> TextSettings:
-    """The settings that the caller has chosen, and the defaults where they are None; or those of the corpus `before`.
+    """The settings of the caller, with defaults in place of None; or those of the corpus `before`.
 
-    A given vocabulary is not `filtered`, and the corpus should not say that it was.
+    A vocabulary of the caller is not `filtered`, and the corpus must not say that it was.
     """
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if before is None:
@@ -198,7 +198,7 @@ def text_settings_of(
 def given_vocabulary(
     vocabulary: Any, by_position: bool, storage_options: Mapping[str, Any] | None, before: Corpus | None
 ) -> GivenVocabulary | None:
-    """The vocabulary that the caller gives, or that of the corpus that documents are appended to."""
+    """The vocabulary of the caller, or that of the corpus to append to."""
     if before is not None:
         if vocabulary is not None:
             chosen = given_vocabulary(vocabulary, by_position, storage_options, None)
@@ -222,7 +222,7 @@ def given_vocabulary(
     elif isinstance(vocabulary, (str, os.PathLike)):
         path = os.fspath(vocabulary)
         file = InputFile(path, 0, dict(storage_options or {}))
-        # not splitlines(), which takes characters for line ends that a term may hold
+        # not splitlines(): it splits at characters that a term may hold
         vocabulary = read_text(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
         for number, line in enumerate(vocabulary, start=1):
             if not line.strip():

@@ -119,12 +119,12 @@ def plan_corpus(
     names: dict[str, pa.LargeStringArray] = {}
     if fields.categorical:
         merged = merge_in_tree(runner, runner.map(_chunk_levels, counted), merge_levels)
-        # once more: a single chunk was not merged with another, so it is not sorted
+        # merge once more: a single chunk was merged with no other, so it is not sorted
         names = merge_levels(runner.results([merged])[0])
     if before is not None:
         names = _known_levels(names, before.levels)
     levels = {name: tuple(column.to_pylist()) for name, column in names.items()}
-    if before is None:  # a few more documents may well be alike
+    if before is None:  # a few appended documents may well be alike
         for name in fields.responses:
             summary = ResponseSummary.merge_all(chunk.responses[name] for chunk in summaries)
             _check_response(name, summary, levels.get(name), n_documents)
@@ -132,7 +132,7 @@ def plan_corpus(
         _report_repeated_ids(runner, counted, fields.id)
 
     table = merge_in_tree(runner, runner.map(term_table, counted), merge_term_tables)
-    # the choice is made where the table is, which can be many times as large
+    # choose where the table is: it can be many times as large as the choice
     if given is None:
         chosen = runner.submit(select_terms, table, settings, n_documents)
     else:
@@ -142,7 +142,7 @@ def plan_corpus(
     logger.info(
         "%s documents, %s terms of %s, %s tokens of these"
         if given is None
-        # which need not occur in them
+        # these terms need not occur in the documents
         else "%s documents, counted over the %s terms of the vocabulary, where they have %s; %s tokens of these",
         f"{n_documents:,}",
         f"{len(selected.vocabulary):,}",
@@ -191,7 +191,7 @@ def write_plan(
     try:
         writer.prepare()
         if is_in_memory(writer.path) and isinstance(runner, DaskRunner):
-            # the memory of this process, which workers do not share
+            # workers do not share the memory of this process
             made = runner.map(assemble, pieces, blocks)
             written = [writer.write_partition(i, runner.results([made[i]])[0]) for i in range(n)]
         else:
@@ -201,7 +201,7 @@ def write_plan(
             written = runner.results(tasks, stage="write")
         writer.finish(written, lock)
     except BaseException:
-        # workers first, so that none writes into what is being removed
+        # stop workers first, so that none writes into what is being removed
         runner.cancel()
         writer.abort(lock)
         raise

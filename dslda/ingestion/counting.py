@@ -57,7 +57,7 @@ class CountedChunk:
         The distinct names of each categorical column in the chunk, in order of appearance.
     weight : ndarray of float64, shape (n_documents,), or None
     doc_id : tuple of (str or None), or None
-        None for a document without one; None as a whole where there is no field of identifiers.
+        None without a field of identifiers; an item is None if its document has none.
     n_missing_text : int
         Documents whose text is null; they count as empty.
     """
@@ -78,7 +78,7 @@ class CountedChunk:
         return len(self.indptr) - 1
 
     def __sizeof__(self) -> int:
-        # for Dask, which decides by it what to spill
+        # Dask decides by it what to spill
         arrays = [self.words, self.indptr, self.terms, self.counts, *self.levels.values()]
         arrays += [*self.responses.values(), *self.covariates.values()]
         weight = 0 if self.weight is None else self.weight.nbytes

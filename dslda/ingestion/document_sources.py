@@ -41,7 +41,7 @@ Workers: TypeAlias = "Client | ClientLater | None"
 
 
 class DocumentSource(ABC):
-    """Documents of one form, here in one object of Python.
+    """Documents of one form, by default in one object of Python.
 
     Attributes
     ----------
@@ -58,17 +58,17 @@ class DocumentSource(ABC):
         self._inputs = inputs
 
     def fields(self, named: Mapping[str, Any], n_terms: int, before: Corpus | None) -> Fields:
-        """The fields that a caller has named, or those of the corpus that is appended to."""
+        """The fields that a caller names, or those of the corpus to append to."""
         fields = name_fields(named, before)
         # a bag of texts or pairs has no names
         return fields if fields.is_named else replace(fields, text="text")
 
     @abstractmethod
     def check(self, fields: Fields) -> None:
-        """Refuse absent fields, and inputs without documents, as far as that needs no work."""
+        """Refuse absent fields, and inputs without documents, as far as that is quick."""
 
     def client(self, client: Workers, *, in_process_bytes: int) -> Workers:
-        """The workers to count on. None is this process: moving documents out of memory would take longer than counting."""
+        """The workers to count on, by default None, this process: moving documents would take longer than counting."""
         return None
 
     @abstractmethod
@@ -166,7 +166,7 @@ class _FileSource(DocumentSource):
         return {"inputs": names[:20], "n_files": len(names), "format": self._files.format}
 
     def _chunks(self, runner: Runner, fields: Fields, n_terms: int) -> list[tuple[Piece, ...]]:
-        """Pieces of large files, and small files together."""
+        """Pieces of large files, and groups of small files."""
         whole = whole_files(self._files, n_terms=n_terms)
         target = target_bytes(self._files)
         if isinstance(runner, SerialRunner):
@@ -182,7 +182,7 @@ class _FileSource(DocumentSource):
 
 def is_dask_collection(value: object) -> bool:
     """True for a Dask bag or DataFrame."""
-    # by the names of its modules, so that Dask need not be loaded to say no
+    # compare names of modules, so that Dask need not be loaded to say no
     modules = {base.__module__.partition(".")[0] for base in type(value).__mro__}
     return "dask" in modules and hasattr(value, "to_delayed")
 

@@ -91,11 +91,11 @@ class StoredDocuments:
     n_documents : int
         New documents in all.
     n_known : int
-        Those whose identifier is in the corpus.
+        New documents whose identifier is in the corpus.
     n_same : int
-        Those that are there with the same counts, responses, covariates and weight.
+        New documents that the corpus holds with the same counts, responses, covariates and weight.
     examples : tuple of str
-        Identifiers of the first ones that are known.
+        Identifiers of the first known documents.
     """
 
     n_documents: int
@@ -173,8 +173,8 @@ def _merge_pairs(*parts: tuple[Hashes, Hashes]) -> tuple[Hashes, Hashes]:
 
 
 def _known_of(reader: PartitionReader, new: Hashes) -> tuple[Hashes, Hashes]:
-    """Sorted hashes of the stored documents of a partition whose identifiers are among the new ones: of their
-    identifiers, and of all that belongs to them."""
+    """Sorted hashes of identifiers, and of whole documents, for the stored documents of a partition whose identifiers
+    are among the new ones."""
     ids = _id_hashes(reader.identifiers())
     known = np.flatnonzero(np.isin(ids, new))
     if not len(known):
@@ -193,7 +193,7 @@ def _compare(block: DocumentBlock, stored: tuple[Hashes, Hashes]) -> StoredDocum
 
 
 def _document_hashes(block: DocumentBlock, chosen: NDArray[np.intp]) -> Hashes:
-    """Hashes of documents with all that belongs to them. Columns are in the order of their names, not their own."""
+    """Hashes of whole documents, with their columns in the order of the names."""
     columns = [*sorted(block.responses.items()), *sorted(block.covariates.items())]
     # one NaN for all: its bits may differ
     values = [np.where(np.isnan(column), np.nan, column) for _, column in columns]

@@ -104,7 +104,7 @@ def ingest(
     text : str, optional
         Field of the texts.
     words, counts : str, optional
-        Fields of the lists of words and of their counts, for documents counted before.
+        Fields of the lists of words and of their counts, for documents that are already counted.
     id : str, optional
         Field of identifiers. By default, and where one is missing, the identifier is the document's position, from
         "0". A sequence of str for a matrix.
@@ -124,7 +124,7 @@ def ingest(
     format : str
         Name of a format, as listed by ``dslda ingest --help``; "auto" goes by the files' names.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
-        See :class:`~dslda.corpus.text.TextSettings`, whose defaults stand for None.
+        See :class:`~dslda.corpus.text.TextSettings`, whose defaults replace None.
     vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
         Count these terms, in this order, and filter none. Documents that hold positions of terms need it: a matrix,
         and LDA-C, Matrix Market and UCI files.
@@ -245,7 +245,7 @@ def ingest(
         )
         source.check(fields)  # before workers start
 
-        # positions are no words
+        # positions are not words
         analyzer = Analyzer(replace(settings, stop_words=None) if source.by_position else settings)
         client = source.client(client, in_process_bytes=IN_PROCESS_BYTES)
         with _runner(client, progress) as runner:
@@ -264,7 +264,7 @@ def ingest(
                 if stored.nothing_is_new:
                     warn(DataWarning(stored.message(before.path)))
                     return before
-            # arrays beside a matrix have names of our own
+            # arrays beside a matrix have our own names
             uses = {name: use for name, use in fields.named().items() if not name.startswith("\0")}
             id_bytes = max(partition.n_id_bytes for partition in plan.partitions)
             writing: dict[str, Any] = {

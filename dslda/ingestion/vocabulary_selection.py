@@ -49,7 +49,7 @@ class GivenVocabulary:
     by_position : bool
         Documents hold positions in it, as digits, and not its terms.
     too_frequent : tuple of str
-        Terms that the corpus it is taken from left out as too frequent.
+        Terms that its corpus left out as too frequent.
     """
 
     vocabulary: Vocabulary
@@ -92,7 +92,7 @@ class SelectedTerms:
 
     @property
     def new_share(self) -> float | None:
-        """Share of unknown tokens that are not of terms left out as too frequent, as in a corpus store."""
+        """Share of unknown tokens without the terms left out as too frequent, as in a corpus store."""
         return new_share(self.n_tokens, self.n_all_tokens, self.n_too_frequent_tokens)
 
 
@@ -116,7 +116,7 @@ def term_table(chunk: CountedChunk) -> pa.Table:
 def merge_term_tables(*tables: pa.Table) -> pa.Table:
     """Add up the tables of different documents."""
     together = pa.concat_tables(tables)
-    # not Table.group_by: it warns on stderr of arrays that came over the network, which are not aligned
+    # not Table.group_by: it warns on stderr of unaligned arrays, such as those from the network
     encoded = together["term"].combine_chunks().dictionary_encode()
     positions = encoded.indices.to_numpy()
     sums = {
@@ -158,7 +158,7 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
     order = pc.sort_indices(terms).to_numpy()
     kept = kept[order]
     if settings.max_features is not None and len(kept) > settings.max_features:
-        # stable: of equal ones the first stays
+        # a stable sort keeps the first of equal terms
         best = np.argsort(-tokens[kept], kind="stable")[: settings.max_features]
         kept, order = kept[np.sort(best)], order[np.sort(best)]
     too_frequent = _most_frequent(table, np.flatnonzero(frequent))
@@ -175,7 +175,7 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
 def select_given(
     table: pa.Table, vocabulary: Vocabulary, by_position: bool, too_frequent: tuple[str, ...]
 ) -> SelectedTerms:
-    """Take a :class:`GivenVocabulary` as it is, and find the document frequencies of its terms."""
+    """Take a :class:`GivenVocabulary` unchanged, and find the document frequencies of its terms."""
     keys = term_keys(vocabulary, by_position=by_position)
     rows = pc.index_in(keys, value_set=table["term"].combine_chunks())
     rows = rows.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -201,7 +201,7 @@ def restrict(
 ) -> DocumentBlock:
     """Count a chunk over the terms with these :func:`term_keys` and the `levels` of the corpus.
 
-    Documents without an identifier are named by their positions, of which `first_document` is the chunk's first.
+    Positions name documents without an identifier; `first_document` is the first position of the chunk.
     """
     n = chunk.n_documents
     ids = pc.index_in(chunk.words, value_set=keys).fill_null(-1).to_numpy(zero_copy_only=False)

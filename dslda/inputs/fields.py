@@ -16,7 +16,7 @@ Attempt: TypeAlias = Record | InputError
 """A record, or why it cannot be read."""
 
 SEPARATORS = (";", "\t", "|")
-"""Separators in files that are called CSV and have no commas."""
+"""Separators of files that are called CSV but have no commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class DocumentFields:
     Attributes
     ----------
     text : str or None
-        Field of the text; or else
+        Field of the text; None if documents are words with counts.
     words, counts : str or None
         Fields of the list of words and of the list of their counts.
     terms : sequence of str or None
-        Terms of a vocabulary, where the words are positions in it, as digits.
+        Terms of a vocabulary, if the words are positions in it, as digits.
     """
 
     text: str | None = None

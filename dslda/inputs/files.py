@@ -51,7 +51,7 @@ COMPRESSION = 3
 
 
 class NoFileError(InputError):
-    """A path, folder or pattern is valid, and there is no file."""
+    """A valid path, folder or pattern without a file."""
 
 
 def listed(inputs: Any) -> list[Any]:
@@ -242,7 +242,7 @@ def why_no_file(given: str | os.PathLike[str], options: Mapping[str, Any]) -> st
 
 
 def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, str]], list[str]]:
-    """Files of a path, folder or pattern with identifiers, sorted by name, and the names of entries that are no files."""
+    """Files of a path, folder or pattern with identifiers, sorted by name, and the names of entries that are not files."""
     from fsspec.core import url_to_fs
 
     from dslda.inputs.listing import entries_of_folder, entries_of_pattern
@@ -250,7 +250,7 @@ def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, 
     try:
         filesystem, path = url_to_fs(given, **options)
         path = path.rstrip("/") or path
-        # a file first: names and URLs may hold what a glob would read as a wildcard
+        # try a file first: its name or URL may hold what a glob would read as a wildcard
         root = None
         if filesystem.isfile(path):
             entries = {path: filesystem.info(path)}
@@ -279,7 +279,7 @@ def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, 
 
 
 def _is_file(name: str, info: Mapping[str, Any]) -> bool:
-    """True for a file, and for a link unless it leads to a folder, which may close a circle."""
+    """True for a file, and for a link that leads to no folder: a link to a folder may close a circle."""
     # fsspec does not say where a link leads; one that leads nowhere is refused when it is opened
     return info["type"] == "file" or bool(info.get("islink") and not os.path.isdir(name))
 

@@ -85,7 +85,7 @@ def columns_of_table(value: Any) -> list[str] | None:
 
 
 def records_in_memory(value: Any) -> list[Any] | None:
-    """The records of a table (of pandas, polars or pyarrow) as mappings in which None is missing, or those of a list of
+    """The records of a table (of pandas, polars or pyarrow) as mappings, with None for missing values, or those of a list of
     mappings; None for any other value.
 
     Raises
@@ -136,7 +136,7 @@ def _record_of(item: Any, fields: Fields) -> Record:
 
 
 def _library(value: Any) -> str | None:
-    # by the names of modules, so that no library need be loaded
+    # compare names of modules, so that no library must be loaded
     for base in type(value).__mro__:
         library = base.__module__.partition(".")[0]
         if library in _LIBRARIES and hasattr(value, "columns") and hasattr(value, _LIBRARIES[library]):

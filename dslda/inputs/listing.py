@@ -1,4 +1,4 @@
-"""Files in a folder, or at a pattern. Folders of the local file system that cannot be listed are reported."""
+"""Files in a folder or at a pattern. A local folder that cannot be listed is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dslda.exceptions import InputError
 __all__ = ["entries_of_folder", "entries_of_pattern"]
 
 Entries: TypeAlias = dict[str, Mapping[str, Any]]
-"""By their paths, as fsspec describes them."""
+"""Descriptions of files by fsspec, by path."""
 
 WILDCARD = re.compile(r"[*?\[]")
 
@@ -28,7 +28,7 @@ def entries_of_folder(filesystem: AbstractFileSystem, path: str) -> Entries:
 
 
 def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
-    """Entries that a pattern matches, without folders. The folder before its first wildcard must be there."""
+    """Entries that a pattern matches, without folders. The folder before its first wildcard must exist."""
     if isinstance(filesystem, LocalFileSystem):
         _check_beginning(pattern)
     entries = _strict(filesystem, lambda folder: _leads_into(pattern, folder)).glob(pattern, detail=True)
@@ -36,7 +36,7 @@ def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
 
 
 class _Strict(LocalFileSystem):
-    """The local file system, but an error where a `needed` folder cannot be listed. fsspec silently passes over it."""
+    """The local file system. It raises if a `needed` folder cannot be listed, which fsspec silently passes over."""
 
     cachable = False
 

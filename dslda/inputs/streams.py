@@ -16,14 +16,14 @@ from dslda.storage.location import is_of_file_system, reason_of
 __all__ = ["InputFile", "Lines", "read_blocks", "read_text", "why_not_opened"]
 
 MAX_LINE_BYTES = 64 << 20
-"""Longer lines, and text files that are one document, are refused: they would fill the memory before they failed."""
+"""Limit of a line, and of a text file that is one document: larger ones would fill the memory before they failed."""
 
 RAW_BLOCK_BYTES = 1 << 20
-COMPRESSED_BLOCK_BYTES = 1 << 16  # small, since a damaged or hostile block may inflate a thousandfold
+COMPRESSED_BLOCK_BYTES = 1 << 16  # small, because a damaged or hostile block may inflate a thousandfold
 INFLATED_BLOCK_BYTES = 1 << 22
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARK = b"\xff\xfe"
-"""In either order."""
+"""Its two bytes in either order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Lines:
             yield line
 
     def attempts(self) -> Iterator[tuple[str, InputError | None]]:
-        """The lines, with the error of those that are not UTF-8, which have question marks for the wrong bytes."""
+        """The lines, each with None, or with its error if it is not UTF-8: question marks then replace the wrong bytes."""
         for begin, content in self._contents():
             try:
                 line, refusal = content.decode("utf-8"), None
@@ -187,7 +187,7 @@ class Lines:
                 yield content
 
     def _contents(self) -> Iterator[tuple[int, bytes]]:
-        """The lines, counted, each with the byte at which it begins, without the byte order mark of a file."""
+        """Count the lines, and yield each with the byte where it begins, without the byte order mark of the file."""
         # one byte early, to see whether a line starts at `start` itself
         self.end = max(self.start - 1, 0)
         with closing(read_blocks(self.file, self.end)) as blocks:  # type: ignore[type-var]
@@ -260,7 +260,7 @@ def _not_utf8(byte: int, offset: int) -> InputError:
 
 
 def _decompressed(raw: IO[bytes], file: InputFile) -> Iterator[bytes]:
-    """Blocks of all members (gzip) or frames (zstd) of a compressed stream; one that ends too early is refused."""
+    """Blocks of all members (gzip) or frames (zstd) of a compressed stream; a stream that ends too early is an error."""
     decoder = _decoder(file)
     inside = False
     while block := raw.read(COMPRESSED_BLOCK_BYTES):

@@ -89,7 +89,7 @@ class CheckpointStore:
         self._location = Location.of(path)
         self.url = self._location.url
         self._lock = UNLOCKED
-        # the manifests that may be here although no other fit writes
+        # manifests that may be here without any other fit
         self._known: set[str | None] = {None}
 
     @contextlib.contextmanager
@@ -108,7 +108,7 @@ class CheckpointStore:
         Raises
         ------
         OutputExistsError
-            Something is there that is no checkpoint, or is one and neither `resume` nor `overwrite` is set.
+            A checkpoint is there and neither `resume` nor `overwrite` is set, or something else is there.
         FormatError
             The checkpoint to resume is damaged or of another version.
         InputError
@@ -237,7 +237,7 @@ class CheckpointStore:
     def _commit(self, group: Location, attributes: Mapping[str, Any]) -> None:
         """Replace the manifest, in one step."""
         metadata = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-        # on the disk before the manifest names them: a machine that loses power must not keep only the name
+        # flush to the disk before the manifest names them: a machine that loses power must not keep only the name
         for folder, _, files in os.walk(group.url) if group.local else ():
             for file in files:
                 flush(os.path.join(folder, file))
@@ -275,7 +275,7 @@ def _read(location: Location) -> tuple[CheckpointRecord, str]:
         try:
             return _record(location, data), _identity(data)
         except FormatError:
-            # a running fit may have replaced it
+            # a running fit may have replaced the state
             if attempt == READ_ATTEMPTS or _identity(location.read_attributes()) == _identity(data):
                 raise
 

@@ -70,7 +70,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
 
 def settings_to_json(spec: FitSpec) -> dict[str, Any]:
     """The settings of a fit as plain values, for models and checkpoints."""
-    # numpy scalars are valid settings but no JSON
+    # numpy scalars are valid settings but not JSON
     values = asdict(spec)
     return stored({n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()})
 
@@ -120,7 +120,7 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
     trace: tuple[str, ...]
     vocabulary_sha256: str | None
     text_settings: dict[str, Any] | None
-    # models of earlier releases lack it
+    # models of earlier releases lack this field
     too_frequent: tuple[str, ...] = ()
     fields: dict[str, str]
     corpus_sha256: str | None

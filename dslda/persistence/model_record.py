@@ -103,7 +103,7 @@ class TrainingSummary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """Profile of known documents by their own model, made without their responses, to compare later documents with.
+    """Profile of known documents by their own model, without their responses. Later documents are compared with it.
 
     Attributes
     ----------

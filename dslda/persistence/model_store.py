@@ -35,7 +35,7 @@ def check_model_output(
     Raises
     ------
     OutputExistsError
-        Something is there that is no model, or is one and `overwrite` is False.
+        A model is there and `overwrite` is False, or something else is there.
     InputError
         Nothing can be written there.
     """
@@ -163,7 +163,7 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         "topics": parameters.topics.T,
         "alpha": parameters.alpha,
         "eta": parameters.eta,
-        # zarr has no chunks without a side
+        # zarr has no chunks of length 0
         "delta": parameters.delta if parameters.delta.size else None,
         "zeta": parameters.zeta if parameters.zeta.size else None,
         "concentration": parameters.concentration,
@@ -206,7 +206,7 @@ class _ModelArrays:
     arrays: Mapping[str, NDArray[Any]]
 
     def take(self, name: str, shape: tuple[int, ...], *, least: float | None = None) -> NDArray[np.float64]:
-        """An array of this shape, read-only; with `least`, of finite values that are not below."""
+        """A read-only array of this shape; with `least`, all values must be finite and at least that."""
         array = self.arrays.get(name)
         if array is None or array.shape != shape or array.dtype != np.float64:
             raise FormatError(
@@ -225,7 +225,7 @@ class _ModelArrays:
         return array.astype(np.int64)
 
     def optional(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
-        """The same, None where the model has none."""
+        """An array as from :meth:`take`; None if the model lacks it."""
         return self.take(name, shape) if name in self.arrays else None
 
 

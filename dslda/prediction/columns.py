@@ -146,7 +146,7 @@ def columns_of_records(
 def undetermined(
     record: ModelRecord, columns: Columns, n_documents: int, *, with_event: bool = False
 ) -> NDArray[np.object_]:
-    """Flags of the documents without a linear predictor, as :class:`~dslda.prediction.predict.Predictions` has them; else "".
+    """Flag of each document without a linear predictor, as in :class:`~dslda.prediction.predict.Predictions`; "" for others.
 
     `with_event` requires the event of a duration too, as training does.
     """

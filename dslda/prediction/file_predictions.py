@@ -44,9 +44,9 @@ def predict_files(
     Parameters
     ----------
     record : ModelRecord
-        As :attr:`~dslda.model.Model.scoring_record`.
+        See :attr:`~dslda.model.Model.scoring_record`.
     inputs : path, glob or URL, or several; InputFiles
-        Files and folders as :func:`dslda.ingest` reads them; or files that are listed already, with their format.
+        Files and folders as :func:`dslda.ingest` reads them; or files that are already listed, with their format.
     format : str
         Name of a format; "auto" goes by the files' names.
     text, words, counts : str, optional
@@ -99,7 +99,7 @@ def _tables(record: ModelRecord, files: InputFiles, fields: Fields) -> Iterator[
 def input_terms(
     files: InputFiles, vocabulary: Any, storage_options: Mapping[str, Any] | None
 ) -> tuple[str, ...] | None:
-    """Terms of files that hold positions in a vocabulary, which they need; None for files of words, which may have none."""
+    """Terms for files that hold positions in a vocabulary, which need them; None for files of words, which take none."""
     if vocabulary is not None and not files.piece.by_position:
         raise InputError(f"must be left out: {files.piece.title} hold words", parameter="vocabulary")
     loaded = given_vocabulary(vocabulary, files.piece.by_position, storage_options, None)

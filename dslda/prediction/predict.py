@@ -59,8 +59,8 @@ class Predictions:
     ----------
     doc_id : tuple of str, length D
     prediction : ndarray of float64 or str, shape (D,)
-        Expected response in the user's units, or the name of the most probable class; NaN or None without a prediction, as
-        are the `probabilities`.
+        Expected response in the user's units, or the name of the most probable class; NaN or None, like the
+        `probabilities`, without a prediction.
     tokens, known_tokens : ndarray of int64, shape (D,)
         Tokens of each document, and those of terms that the model knows; the prediction rests on the latter.
     oov_share : ndarray of float64, shape (D,)
@@ -176,7 +176,7 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
 
 
 def predict_nothing(record: ModelRecord) -> Predictions:
-    """Predictions without documents, for their columns."""
+    """Predictions of no documents, for their columns."""
     return predict_block(record, no_documents(), ())
 
 
@@ -268,7 +268,7 @@ def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     topics = shares * family.coefficients_to_user(parameters.eta, scaling.center, scaling.scale)
     beside: dict[str, Any] = {}
     if extras is not None:
-        # as dslda.coefficients has them
+        # the units of dslda.coefficients
         unit = scaling.scale if family.link == "identity" else 1.0
         for p, column in enumerate(design.covariates):
             added = unit * parameters.zeta[p] * extras[:, FIRST_COVARIATE + p]

@@ -84,7 +84,7 @@ class PredictOptions(TypedDict, total=False):
 def chosen_blocks(
     corpus: Corpus, documents: ArrayLike | None, **columns: Any
 ) -> Iterator[tuple[NDArray[np.int64], DocumentBlock]]:
-    """Yield the row numbers and the block of the chosen documents (all with None) of each partition that has any.
+    """Yield the row numbers and the block of the chosen documents of each partition that has any; None chooses all.
 
     `columns` are those to read, as :meth:`~dslda.corpus.store.Corpus.read` takes them.
     """
@@ -263,7 +263,7 @@ def count_batch(
 
 
 def _document(document: Any, fields: Sequence[DocumentFields]) -> Document:
-    """The text or (words, counts) pair in a mapping, empty where it is missing; anything else as it is."""
+    """The text or (words, counts) pair in a mapping, empty if it is missing; anything else unchanged."""
     if not isinstance(document, Mapping):
         return document  # type: ignore[no-any-return]  # counting checks it
     for choice in fields:
@@ -311,7 +311,7 @@ def _counted_matrix(
                 f"must name the {shape[1]} columns of the matrix, got {len(theirs)} terms", parameter="terms"
             )
         alignment = record.vocabulary.alignment(theirs)
-    # whole: slices would convert the matrix again and again
+    # the whole matrix: slices would convert it again and again
     block = matrix_block(matrix)
     columns = columns_of_arrays(covariates, record, block.n_documents)
     return replace(aligned_block(block, alignment), columns=columns)

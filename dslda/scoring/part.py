@@ -51,7 +51,7 @@ class Scorer:
     """Model and output settings, sent to each worker once."""
 
     record: ModelRecord
-    """As :attr:`~dslda.model.Model.scoring_record`."""
+    """See :attr:`~dslda.model.Model.scoring_record`."""
     family: type[Family]
     """Workers do not know a family of the user's own."""
     topics: Topics
@@ -88,7 +88,7 @@ class FilePart:
         )
 
     def check(self) -> None:
-        """Refuse files that were changed since they were scanned."""
+        """Refuse files that have changed since they were scanned."""
         for file in self.inputs:
             check_unchanged(file, self.options)
 
@@ -129,7 +129,7 @@ class FilePart:
                 batch = accepted
                 block, words = counted(batch, place)
             for word, n in words.items():
-                if word in too_frequent:  # ingestion has left it out
+                if word in too_frequent:  # ingestion left it out
                     tally.n_too_frequent += n
                 else:
                     tally.words.add(word, n)
@@ -139,7 +139,7 @@ class FilePart:
     def _batches(self, skipping: Tally | None) -> Iterator[tuple[Batch, Callable[[int], str]]]:
         """Yield batches of records, with a function that names the place of one.
 
-        Records that cannot be read are counted by the tally `skipping`; without one they are errors.
+        The tally `skipping` counts records that cannot be read; without it they are errors.
         """
         first = self.first_row
         for source, n_expected in zip(self.sources, self.rows, strict=True):
@@ -184,7 +184,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusPart:
-    """A partition of a corpus to score, with the columns that the model needs, and its ids of the corpus's terms."""
+    """A partition of a corpus to score, with the columns that the model needs, and the model's ids of its terms."""
 
     corpus: Corpus
     partition: int

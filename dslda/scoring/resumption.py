@@ -44,7 +44,7 @@ class Comparison(NamedTuple):
 def known_state(
     before: Mapping[str, Any], identity: Mapping[str, Any], versions: Mapping[str, str], url: str
 ) -> RunState:
-    """The state of a manifest; one of another model or with other settings is refused."""
+    """The state of a manifest; refuses one of another model or with other settings."""
     state = RunState.from_json(before, f"{url}/{MANIFEST}")
     for name, ours in identity.items():
         if state.identity[name] != ours:
@@ -178,7 +178,7 @@ def compare(
 def _sharing_parts(
     state: RunState, changed: set[int], current: Mapping[tuple[str, int | None], Input]
 ) -> set[int]:
-    """The changed inputs, and those with rows in a part of one of them; refused if one of these is gone."""
+    """The changed inputs, and those that share a part with one of them; refuses if one of these is gone."""
     together = changed.union(*(part.inputs for part in state.parts if part.inputs & changed))
     if missing := [state.inputs[i].label for i in sorted(together) if state.inputs[i].key not in current]:
         raise InputError(
@@ -239,9 +239,9 @@ def verified(
     options: Mapping[str, Any],
     counting: Mapping[str, Any] | None,
 ) -> RunState:
-    """The state with all inputs verified: the files still have the content that was scored.
+    """Check that all files still have the content that was scored, and return the state with all inputs verified.
 
-    `counting` is as :meth:`RunFolder.write_unfinished` takes it.
+    `counting` is that of :meth:`RunFolder.write_unfinished`.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def verified(
     different = {files[n] for n, is_same in checks if not is_same}
     if different:
         _remove_parts(folder, state, different)
-        # size and time may be the same where somebody has set the time back: the next run must read the files again
+        # size and time may be the same if somebody has set the time back: the next run must read the files again
         inputs = [replace(x, modified="") if i in different else x for i, x in enumerate(state.inputs)]
         folder.write_unfinished(replace(state, inputs=tuple(inputs)), counting)
         raise changed(state.inputs[min(different)])

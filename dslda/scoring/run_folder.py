@@ -44,7 +44,7 @@ class Part(msgspec.Struct, frozen=True, rename={"number": "part"}):
     """A unit of work: pieces of inputs whose rows become one file."""
 
     number: Count
-    """Never given to another part."""
+    """Number that no other part ever gets."""
     first_row: Count
     """Number of records before the part."""
     pieces: tuple[ScoringUnit, ...]
@@ -239,7 +239,7 @@ class RunFolder:
     def write_unfinished(self, state: RunState, counting: Mapping[str, Any] | None) -> None:
         """Write the state of an open run.
 
-        The manifest `counting` of a complete run stays. With None, since there is none or it has lost rows, the manifest
+        The manifest `counting` of a complete run stays. With None (there is none, or it has lost rows), the manifest
         then says that nothing counts.
         """
         if counting is None:

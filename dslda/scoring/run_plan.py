@@ -147,7 +147,7 @@ class Cut(NamedTuple):
 def scan(
     runner: Runner, files: InputFiles, fields: Fields, *, target: int, skip: bool, n_terms: int = 0
 ) -> list[Scanned]:
-    """Read files once, small ones together; those in the result have the order of the files.
+    """Read files once, small ones together; the result has the order of the files.
 
     The hash of a large file and the records of each of its pieces are tasks of their own, so that all workers share the
     reading of a single large file.

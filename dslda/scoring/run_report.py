@@ -207,7 +207,7 @@ def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
             | {name: drift[name] for name in ("new_share", "training_new_share")},
         )
     of_training = drift["reference"] == "trained on"
-    # compared with the documents trained on everything new is far off, and nobody heeds an alarm that always rings
+    # everything new is far from the documents trained on, and nobody heeds an alarm that always rings
     level = logging.INFO if of_training else logging.WARNING
     caution = (
         "; an overfitted model shows this for everything new: train with 250 documents or more held out to know better"

@@ -56,7 +56,7 @@ __all__ = ["ScoringRun", "score"]
 logger = logging.getLogger("dslda.score")
 
 IN_PROCESS_BYTES = 64 << 20
-"""Most text that is scored in this process, since starting workers takes some seconds."""
+"""Largest amount of text scored in this process, since starting workers takes some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def _run(
             state = taken_up(state, RunState.from_json(before, f"{job.location.url}/{MANIFEST}"), now)
         state, new = compare(state, now, rescore_changed=rescore_changed, options=job.options, order=order)
         with ExitStack() as stack:
-            # started at its first use: where nothing is new, not at all
+            # workers start at its first use, so never if nothing is new
             runner = cache(lambda: stack.enter_context(_runner(job, client, progress)))
             if verify and before is not None:
                 forget_damaged(runner(), folder, state, before, now, job)
@@ -310,7 +310,7 @@ def _scored(
         if not lost and folder.has_all_files(replaced):
             counting = before
     of_run = numbers + ([] if counting is None else [entry["part"] for entry in counting["parts"]])
-    # first of all, since it says which files of the folder belong to the run
+    # write this first: it says which files of the folder belong to the run
     folder.write_unfinished(state, counting)
     folder.prepare()
     folder.clear(of_run)
@@ -330,7 +330,7 @@ def _score_parts(
     keys: Mapping[int, str],
     status: str,
 ) -> None:
-    """Score the open parts; after a failure an error says what becomes of the run, whose folder has this status."""
+    """Score the open parts; an error says what becomes of the run, whose folder has this status."""
     if len(todo) < len(state.parts):
         n_all = number_of(len(state.parts), "part")
         logger.info("%s of %s are done already", f"{len(state.parts) - len(todo):,}", n_all)
@@ -407,7 +407,7 @@ def _runner(job: Job, client: Client | ClientLater | None, progress: Progress | 
         if isinstance(client, ClientLater) and client.here:
             from dslda.variational.compiling import kernel_of
 
-            # compile into numba's cache once, and not in each worker
+            # compile once, into numba's cache, instead of in each worker
             kernel_of(job.model.family, labelled=False)
         runner: Runner = SerialRunner(progress)
         if client is not None:

@@ -89,7 +89,7 @@ class ScoringUnit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def state_of(file: InputFile) -> tuple[int, str]:
-    """Present size of a file, and the time of its last change.
+    """Current size of a file, and the time of its last change.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
 def source_of(
     scanned: Input, unit: ScoringUnit, *, format: str, n_terms: int, options: Mapping[str, Any]
 ) -> FilePiece:
-    """The piece of a file that a unit describes; a range that is not valid, in an edited manifest, is a `FormatError`."""
+    """The piece of a file that a unit describes; an invalid range, as in an edited manifest, is a `FormatError`."""
     limits: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in unit.range.items()}
     try:
         return FORMATS[format](scanned.file(options), id=scanned.name, n_terms=n_terms, **limits)

@@ -55,8 +55,8 @@ def score_table(
 ) -> pa.Table:
     """One row a document.
 
-    For a number N of topics there are columns ``top_topic_1``, ``top_proportion_1`` to N: the largest first, of equals that
-    of the lower number. With the lowest and highest of the `residuals` there are ``prediction_low`` and
+    For a number N of topics there are columns ``top_topic_1``, ``top_proportion_1`` to N: the largest first, and among
+    equals the topic of the lower number. With the lowest and highest of the `residuals` there are ``prediction_low`` and
     ``prediction_high``, null where the prediction rests on no word.
     """
     import pyarrow as pa
@@ -95,7 +95,7 @@ class TableWriter:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Write what is left; the stream stays open."""
+        """Write the remaining rows; the stream stays open."""
 
     def abandon(self) -> None:
         """Write nothing more."""
@@ -131,7 +131,7 @@ class _Parquet(TableWriter):
         self._writer.close()
 
     def abandon(self) -> None:
-        self._writer.is_open = False  # or it writes to the closed stream when it is collected
+        self._writer.is_open = False  # otherwise it writes to the closed stream when it is collected
 
     def _flush(self) -> None:
         import pyarrow as pa
@@ -208,7 +208,7 @@ def plain_cell(cell: str) -> str:
 
 
 def safe_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table, all strings through :func:`safe_cell`."""
+    """The rows of a table, with all strings made safe by :func:`safe_cell`."""
     columns = []
     for column in table.columns:
         values = column.to_pylist()

@@ -43,7 +43,7 @@ HASHES_AT_ONCE = 4_000_000
 N_NAMED = 10
 
 STRONG = 0.25
-"""With many documents, an index above it is usually read as a large change."""
+"""Index above which a change is usually read as large, with many documents."""
 
 NEW_STRONG = 0.1
 """Rise of the share of new tokens, with many documents. Among like texts it was 0.01 to 0.04, among others 0.15 to 0.7."""
@@ -119,7 +119,7 @@ class Tally:
         self.words = FrequentWords()
         self.n_words = 0
         self.bins = None if reference is None else reference.no_counts()
-        # of the rows counted here, and of each note that was added
+        # one item for the rows counted here, and one for each note added
         self._prediction_sums = [0.0]
         self._topic_sums = np.zeros(n_topics)
 
@@ -155,7 +155,7 @@ class Tally:
         self._add_unreadable(path, reason, n_records)
 
     def _add_unreadable(self, path: str, reason: str, n_records: int) -> None:
-        # of a file in several parts the first reason stays
+        # the first reason stays for a file in several parts
         lost = self._unreadable.setdefault(path, {"path": path, "reason": reason, "records": 0})
         lost["records"] += n_records
 
@@ -316,7 +316,7 @@ def drift_report(tally: Tally, record: ModelRecord, *, of_texts: bool) -> dict[s
     training_share = training.new_share if of_texts else None
     if training_share is not None:
         share = new_share(tally.known_tokens, tally.tokens, tally.n_too_frequent)
-        # only a rise counts: fewer new words than in training take nothing from a prediction
+        # only a rise counts: fewer new words than in training harm no prediction
         few = NEW_FEW / math.sqrt(max(training.n_documents, 1))
         limit = training_share + NEW_STRONG + 3.0 * NEW_SCATTER / math.sqrt(n) + few
     prediction_psi = None

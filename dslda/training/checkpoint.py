@@ -1,4 +1,4 @@
-"""The checkpoint of a fit: its place, going on from it, and the model that an earlier run has left."""
+"""The checkpoint of a fit: its place, resumption from it, and the model that an earlier run left."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FitCheckpoint:
     ----------
     path : str or path
     every : int or None
-        Iterations between two checkpoints; None for as often as it costs little.
+        Iterations between two checkpoints; None for as few as cost little.
     resume : bool
         Go on from the existing checkpoint, or begin where there is none.
     overwrite : bool
@@ -110,7 +110,7 @@ class FitCheckpoint:
     def of(
         cls, path: str | os.PathLike[str] | None, *, every: int | None, resume: bool, overwrite: bool
     ) -> FitCheckpoint | None:
-        """The checkpoint of a user's options, None for a fit without; refuses options without a path."""
+        """The checkpoint of a user's options; None without one. Refuses options without a path."""
         if path is not None:
             return cls(path, every=every, resume=resume, overwrite=overwrite)
         options = {"resume": resume, "overwrite": overwrite, "checkpoint_every": every is not None}
@@ -132,10 +132,10 @@ class FitCheckpoint:
         Raises
         ------
         InputError
-            It is that of another fit: all that differs, with both values.
+            The checkpoint is of another fit; the error lists all differences, with both values.
         """
         self._identity = identity
-        # once more: another fit may have written before this one was alone
+        # check again: another fit may have written before this one was alone
         self._store.check(resume=self._resume, overwrite=self._overwrite)
         if self._resume and (record := self._store.read()) is not None:
             check_same_fit(record, identity, self._store.url)

@@ -34,14 +34,14 @@ logger = logging.getLogger("dslda.training")
 
 MANY_UNCONVERGED = 0.01
 FARTHEST = 2.0**40
-"""Linear predictor up to which one with a given mean is searched for."""
+"""Largest linear predictor of the search for one with a given mean."""
 ENTANGLED = 1e-10
 """Fraction of the largest eigenvalue below which the data say nothing about a direction."""
 TAKES_PART = 0.01
 """Smallest share of a covariate in such a direction that is more than rounding."""
 SEPARATED = 0.98
-"""Geometric mean of the probabilities of the observed classes above which only the ridge sets the size of coefficients: for
-two even classes. The base rate already predicts uneven ones well, so their bound is higher."""
+"""For two even classes: geometric mean of the probabilities of the observed classes above which only the ridge sets the size
+of coefficients. The base rate already predicts uneven ones well, so their bound is higher."""
 
 SCATTERED = 1.5
 """Pearson dispersion above which standard errors are too small by a fifth and more."""
@@ -97,7 +97,7 @@ def report_separation(
     """Warn where topics separate the classes of the training documents almost perfectly.
 
     The likelihood then grows with the coefficients without end (Albert and Anderson 1984), and only the ridge stops them.
-    `rate` are the shares of the classes by `class_weight`: all (C,), the second of two (1,), or the mean of a trial (1,).
+    `rate` holds the shares of the classes by `class_weight`: all (C,), the second of two (1,), or the mean of a trial (1,).
     """
     if not family.has_classes:
         return
@@ -132,7 +132,7 @@ def pearson_of(
 def report_scatter(
     pearson: NDArray[np.float64] | None, family: Family, response: str, *, mean: float
 ) -> None:
-    """Warn where responses, of this `mean`, scatter far more than the family allows for."""
+    """Warn where responses with this `mean` scatter far more than the family allows."""
     if pearson is None or not family.scatter_remedy or family.is_quasi or not pearson[1] > 0.0:
         return
     dispersion = float(pearson[0] / pearson[1])

@@ -121,7 +121,7 @@ def fitted_model(
     if prepare:
         kernel_of(fitted_family)
     with client_context as client, _executor(source, fitted_family, spec, client) as executor:
-        # in here: many topics and terms take seconds, in which workers already read
+        # here, since many topics and terms take seconds, during which workers already read
         start = Position(initial()) if start is None else start
         result = fit(
             executor,
@@ -142,7 +142,7 @@ def fitted_model(
         report_scatter(pearson, fitted_family, response, mean=training_set.summary.mean)
         report_entangled(statistics.information, design)
         record = _record(training_set, model, spec, roles, result, pearson)
-        # in here too: documents of a bag live on the workers
+        # here too, since documents of a bag live on the workers
         reference, held_out = training_reference(record, source)
         training = replace(record.training, held_out=held_out)
         return Model(replace(record, training=training, reference=reference))
@@ -151,7 +151,7 @@ def fitted_model(
 def _checked(
     training_set: TrainingSet, roles: Roles, family: str | Family, n_topics: int, hold_out: float | None
 ) -> tuple[TrainingSet, ResponseModel]:
-    """The documents to train on, and their response, both checked; held-out documents are checked too."""
+    """Check all documents, held-out ones too; return those to train on, and their response."""
     if hold_out is None:
         return training_set, _checked_response(training_set, roles, family, n_topics)
     with warnings.catch_warnings():

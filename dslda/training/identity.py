@@ -77,12 +77,12 @@ def check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: s
     Raises
     ------
     InputError
-        All that differs, with both values.
+        The fits differ; the error lists all differences, with both values.
     """
     if differences := list(_differences(record.fit, identity)):
         before, documents = record.fit.get("documents", {}), identity["documents"]
         contents = ("source", "sha256", "vocabulary_sha256")
-        # changed documents do not come back
+        # changed documents cannot come back
         are_same = all(before.get(name) == documents[name] for name in contents)
         as_then = ("train as it says",) if are_same else ()
         raise InputError(

@@ -39,7 +39,7 @@ TOKEN_TOPICS = 1e8
 """Documents of the sample times their tokens times topics: some seconds of inference."""
 
 FEWEST_KEPT = 250
-"""Documents kept from training from which on the profile is theirs, not that of the training documents."""
+"""Fewest documents kept from training that the profile describes in place of the training documents."""
 FEWEST_RESIDUALS = 100
 WHEN_WORSE = (
     "compare with a lower rho, another alpha or fewer topics, or "
@@ -132,7 +132,7 @@ class _Collected:
         if not isinstance(self._family, Categorical):
             # responses that training would refuse measure nothing: documents= may have left them out for that
             y = np.where(self._family.check(y, aux), y, np.nan)
-        # of documents kept from training, an exposure may have no logarithm
+        # an exposure of documents kept from training may have no logarithm
         with np.errstate(all="ignore"):
             scored = predict_block(
                 self._record,

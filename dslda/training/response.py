@@ -42,7 +42,7 @@ class ResponseModel:
     family : Family
     design : Design
     moments : ResponseMoments
-        Of the scaled response: where EM starts.
+        Moments of the scaled response, from which EM starts.
     classes : tuple of str or None
         Names of the classes, by code.
     rate : ndarray of float64, shape (1,) or (C,)
@@ -169,7 +169,7 @@ def _values_of_classes(response: str, summary: ResponseSummary) -> tuple[float, 
 def _class_counts(
     summary: ResponseSummary, n_classes: int, values: tuple[float, ...] | None
 ) -> NDArray[np.int64] | None:
-    """Documents of each class, shape (C,); None where there are too many classes to have been counted."""
+    """Number of documents of each class, shape (C,); None if the classes were too many to count."""
     if summary.distinct is None or summary.counts is None:
         return None
     codes = summary.distinct if values is None else range(len(values))
@@ -259,7 +259,7 @@ def _class_shares(
     masses: NDArray[np.float64], n: int, class_weight: Sequence[float] | None
 ) -> NDArray[np.float64]:
     """Share of each class in the `n` training responses by the weights of the fit, shape (C,); none is 0."""
-    # as if a class without documents had half of one: its logarithm is finite
+    # half a document for a class without any keeps its logarithm finite
     weighed = np.maximum(masses, 0.5 * masses.sum() / n) * (
         1.0 if class_weight is None else np.asarray(class_weight)
     )

@@ -113,7 +113,7 @@ def train(
         Distribution of the response: one of those in docs/families.md, or your own.
     n_topics : int, default 20
     seed : int, default 0
-        Of the random perturbation that the topics start from.
+        Seed of the random perturbation that the topics start from.
     client : distributed.Client, optional
         Where to work. By default a local cluster is started, and closed at the end; a corpus of one partition, or in
         memory (``memory://``, as :func:`dslda.ingest` without `out` makes it), is fitted in this process.
@@ -172,7 +172,7 @@ def train(
     partition_tokens : int, optional
         Approximate number of tokens in a partition of a bag.
     progress : FitProgress, optional
-        Hears of every iteration; by default a bar on a terminal, a line below the cell in a notebook, and log lines
+        Receives every iteration; by default a bar on a terminal, a line below the cell in a notebook, and log lines
         (``dslda.engine``) elsewhere.
     hold_out : float, optional
         Share of the documents, above 0 and at most 0.5, to keep from training: drawn at random from all, or from those that

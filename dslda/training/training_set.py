@@ -132,7 +132,7 @@ class TrainingSet:
         return self.source.design.response
 
     def holding_out(self, share: float) -> TrainingSet:
-        """The rest without a share of the documents, which will judge the model."""
+        """The training set without a share of its documents, which will judge the model."""
         source = self.source.hold_out(share)
         return replace(self, source=source, summary=source.response_summary())
 
@@ -192,7 +192,7 @@ def training_set_of_bag(
     partition_tokens: int | None = None,
     **text_settings: Any,
 ) -> Callable[[Client], TrainingSet]:
-    """Check a bag or DataFrame without reading it; the function returned counts its records and keeps them on the workers."""
+    """Check a bag or DataFrame without reading it, and return a function that counts its records on the workers."""
     if not isinstance(response, str):
         raise InputError(
             f"must name the field of a bag's records that holds it, got {response!r:.60}",
@@ -303,7 +303,7 @@ def _column(
     name: str, values: Any, n_documents: int, levels: dict[str, tuple[str, ...]]
 ) -> NDArray[np.float64]:
     """Numbers, or the codes of names; the names go to `levels`, sorted or in the order of a pandas Categorical."""
-    values = getattr(values, "array", values)  # of a Series
+    values = getattr(values, "array", values)  # for a Series
     if hasattr(values, "categories") and hasattr(values, "codes"):
         values = values.remove_unused_categories()
         order = [level_name(value, f"{name}, category {i}") for i, value in enumerate(values.categories)]

@@ -31,7 +31,7 @@ MAX_COMPRESSED_PIECE_BYTES = 512 << 20
 """A compressed file can only be entered at its start, so a piece costs the decompression of all before it. With 8 pieces
 that is 4 times the file in all, about a seventh of the work of tokenising it."""
 MOST_DIGITS = 18
-"""No count or size has more, and Python refuses to read thousands of them."""
+"""No count or size has more digits, and Python refuses to read thousands."""
 
 Border = TypeVar("Border", bound=tuple[int, ...])
 
@@ -44,7 +44,7 @@ class Piece(Protocol):
         ...
 
     def place(self, number: int) -> str:
-        """Place of the record of that number."""
+        """Place of the record with this number."""
         ...
 
 
@@ -101,18 +101,17 @@ class FilePiece(ABC):
 
     @abstractmethod
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
-        """Numbered records. An unreadable record that can be skipped gives its error; another raises it."""
+        """Numbered records, with an error in place of each unreadable record that can be skipped; other errors are raised."""
 
     @abstractmethod
     def place(self, number: int) -> str:
-        """Place of the record of that number."""
+        """Place of the record with this number."""
 
     @abstractmethod
     def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
         """Pieces of the whole file of about `target` bytes of text, with the bytes of each.
 
-        Formats without an index are read through, which is quick beside tokenising and finds a damaged file before long
-        work.
+        Formats without an index are read to the end. That is quick beside tokenising, and finds damage before long work.
         """
 
     def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
@@ -123,7 +122,7 @@ class FilePiece(ABC):
             yield number, attempt
 
     def raw_records(self) -> Iterator[object]:
-        """An object for each record, readable or not; not decoded, where that is quicker."""
+        """An object for each record, readable or not, undecoded if that is quicker."""
         return self.attempts(self.own_fields or Fields())
 
     def field_names(self) -> Sequence[str] | None:
@@ -136,7 +135,7 @@ class FilePiece(ABC):
         return self.file.name
 
     def range(self) -> dict[str, Any]:
-        """Begin and end of the piece, as JSON; empty for a whole file."""
+        """Start and end of the piece, as JSON; empty for a whole file."""
         own = [f for f in dataclasses.fields(self) if f.name not in FilePiece.__dataclass_fields__]
         values = {f.name: getattr(self, f.name) for f in own}
         if all(values[f.name] == f.default for f in own):
@@ -159,7 +158,7 @@ class LinePiece(FilePiece):
 
     @abstractmethod
     def record(self, line: str, number: int) -> Record:
-        """The record of the `number`-th line of the piece, counted from 1; an error of it names no place."""
+        """The record of the `number`-th line of the piece, counted from 1; its errors name no place."""
 
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = self.lines()
@@ -200,7 +199,7 @@ def compressed_target(size: int, target: int) -> int:
 
 
 def sparse_borders(borders: Sequence[Border], target: int) -> list[Border]:
-    """Those borders that are at least `target` bytes apart; each begins with its byte."""
+    """The borders at least `target` bytes apart; the first item of a border is its byte."""
     chosen = list(borders[:1])
     for border in borders:
         if border[0] - chosen[-1][0] >= target:

@@ -80,7 +80,7 @@ class CsvLines(FilePiece):
         return Lines(self.file, self.start, self.stop, first_line=self.first_line)
 
     def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
-        # a line end may be part of a cell, so the file is read through
+        # a line end may be part of a cell, so only reading the whole file finds the records
         lines = self.lines()
         rows = self._rows(lines)
         columns = _header(rows)
@@ -92,7 +92,7 @@ class CsvLines(FilePiece):
             if lines.end - borders[-1][0] >= target:
                 borders.append((lines.end, lines.count + 1))
         if self.file.compression is not None:
-            # the size is known only now, and needs fewer borders
+            # only now is the size known, which allows fewer borders
             borders = sparse_borders(borders, compressed_target(lines.end, target))
         ends = [start for start, _ in borders[1:]] + [lines.end]
         for (start, line), stop in zip(borders, ends, strict=True):

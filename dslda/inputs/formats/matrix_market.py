@@ -31,7 +31,7 @@ class EntryLines(FilePiece):
     first_line : int
         Number of the line at `start`.
     first_row, end_row : int, int or None
-        Documents, from 0; None for a whole file, whose header has the number.
+        Range of documents, from 0; None for a whole file, whose header gives their number.
     """
 
     own_fields = Fields(words="words", counts="counts")
@@ -45,7 +45,7 @@ class EntryLines(FilePiece):
 
     @abstractmethod
     def shape(self, lines: Iterator[str]) -> tuple[int, int, int]:
-        """Numbers of documents, terms and entries, from the header, which is taken off `lines`; an error names no place."""
+        """Take the header off `lines`: the numbers of documents, terms and entries. Errors name no place."""
 
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         lines = self._lines()
@@ -163,7 +163,7 @@ class EntryLines(FilePiece):
 
 
 def _count(cell: str) -> int:
-    """A whole number, also as a matrix of reals has it; -1 for any other number."""
+    """A whole number, also one written as a real, such as ``3.0``; -1 for any other number."""
     try:
         return int(cell)
     except ValueError:
@@ -172,7 +172,7 @@ def _count(cell: str) -> int:
 
 
 def _sizes(cells: Sequence[str], meaning: str) -> tuple[int, int, int]:
-    """Three whole numbers of a header."""
+    """The three whole numbers of a header."""
     if len(cells) != 3 or not all(map(is_whole, cells)):
         raise InputError(f"must be '{meaning}', got {' '.join(cells)!r:.60}")
     n_documents, n_terms, n_entries = map(int, cells)
@@ -208,7 +208,7 @@ class MatrixMarket(EntryLines):
 class UciBags(EntryLines):
     """A bag of words of the UCI repository: numbers of documents, terms and entries on three lines, then the entries.
 
-    The terms stand in another file, ``vocab.*.txt``. Both end as texts do; the beginnings of their names tell them apart.
+    The terms are in another file, ``vocab.*.txt``. Both have the ending of texts; the beginnings of their names differ.
     """
 
     format = "uci"

@@ -109,7 +109,7 @@ class ParquetRows(FilePiece):
             first_row += rows
 
     def _parquet(self, raw: Any) -> Any:
-        """The file with its footer, which has been read."""
+        """Open the file, and read its footer."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
