@@ -17,7 +17,7 @@ from dslda.exceptions import InputError
 __all__ = ["matrix_block", "response_array", "vocabulary_of"]
 
 
-def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
+def matrix_block(matrix: Any, *, name: str = "the matrix") -> DocumentBlock:
     """A count matrix as a block of documents.
 
     Parameters
@@ -36,7 +36,7 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
         matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
         raise InputError(
-            f"{what} must be numeric and two-dimensional, documents by terms, got shape {matrix.shape} of "
+            f"{name} must be numeric and two-dimensional, documents by terms, got shape {matrix.shape} of "
             f"{matrix.dtype}"
         )
     csr = sparse.csr_array(matrix)
@@ -52,7 +52,7 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
         at = int(np.argmax(bad))
         row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
         raise InputError(
-            f"{what} must hold counts, whole numbers from 0 to {MAX_COUNT}, got {values[at]} in row "
+            f"{name} must hold counts, whole numbers from 0 to {MAX_COUNT}, got {values[at]} in row "
             f"{row}, column {csr.indices[at]} ({int(bad.sum())} such values in all)",
             remedy="give counts, not TF-IDF or frequencies",
         )
@@ -62,7 +62,7 @@ def matrix_block(matrix: Any, *, what: str = "the matrix") -> DocumentBlock:
 
 
 def response_array(
-    values: Any, n_documents: int, *, what: str = "response", advice: str | None = None
+    values: Any, n_documents: int, *, name: str = "response", advice: str | None = None
 ) -> NDArray[np.float64]:
     """Responses as an array of float64, NaN where missing.
 
@@ -72,7 +72,7 @@ def response_array(
         NaN, None and pandas.NA are missing, as are masked values.
     n_documents : int
         D.
-    what : str
+    name : str
         Name in messages.
     advice : str, optional
         Remedy if a value is not a number, for a caller that refuses missing ones.
@@ -86,22 +86,22 @@ def response_array(
         array = np.asarray(values)
     except ValueError:  # lists of different lengths
         raise InputError(
-            f"must have one number for each of {n_documents} rows, got lists", parameter=what
+            f"must have one number for each of {n_documents} rows, got lists", parameter=name
         ) from None
     if array.ndim == 0:
         raise InputError(
             f"must be an array with a number for each of {n_documents} rows, got {type(values).__name__}",
-            parameter=what,
+            parameter=name,
         )
     if array.shape != (n_documents,):
         raise InputError(
-            f"must have one number for each of {n_documents} rows, got shape {array.shape}", parameter=what
+            f"must have one number for each of {n_documents} rows, got shape {array.shape}", parameter=name
         )
     missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
     if array.dtype.kind == "O":
-        array, missing = _numbers(array, what=what, advice=advice)
+        array, missing = _numbers(array, name=name, advice=advice)
     elif array.dtype.kind not in "biuf":
-        raise _no_number(array[0], 0, what, advice)
+        raise _no_number(array[0], 0, name, advice)
     with np.errstate(over="ignore"):  # numbers wider than a double
         y = array.astype(np.float64)
     if missing is not None:
@@ -109,13 +109,13 @@ def response_array(
     if np.isinf(y).any():
         row = int(np.argmax(np.isinf(y)))
         raise InputError(
-            f"must be finite, or NaN where missing, got {array[row]} in row {row}", parameter=what
+            f"must be finite, or NaN where missing, got {array[row]} in row {row}", parameter=name
         )
     return y
 
 
 def _numbers(
-    values: NDArray[np.object_], *, what: str, advice: str | None
+    values: NDArray[np.object_], *, name: str, advice: str | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Python objects as numbers, and a mask of the missing ones."""
     import pandas as pd
@@ -125,7 +125,7 @@ def _numbers(
     for row in np.flatnonzero(~missing).tolist():
         value = values[row]
         if not isinstance(value, (Real, Decimal, np.bool_)):
-            raise _no_number(value, row, what, advice)
+            raise _no_number(value, row, name, advice)
         try:
             numbers[row] = float(value)
         except OverflowError:
@@ -133,13 +133,13 @@ def _numbers(
     return numbers, missing
 
 
-def _no_number(value: object, row: int, what: str, advice: str | None) -> InputError:
+def _no_number(value: object, row: int, name: str, advice: str | None) -> InputError:
     plain = value.item() if isinstance(value, np.generic) else value
     if advice is None:
         advice = "give a number for each document, NaN where it is missing"
-        if what in ("response", "y"):
+        if name in ("response", "y"):
             advice += "; names of classes are for family categorical (binomial, where there are two)"
-    return InputError(f"must hold numbers, got {plain!r:.60} in row {row}", parameter=what, remedy=advice)
+    return InputError(f"must hold numbers, got {plain!r:.60} in row {row}", parameter=name, remedy=advice)
 
 
 def vocabulary_of(terms: Any) -> Vocabulary:

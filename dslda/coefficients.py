@@ -40,8 +40,8 @@ class Coefficient(NamedTuple):
         expected response; see docs/families.md for the others.
     standard_error : float
         Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient for known topics and topic
-        assignments, with the dispersion as estimated (1 for a Poisson response, Pearson's for a quasi-Poisson one). Since both
-        both were estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the information matrix
+        assignments, with the estimated dispersion (1 for a Poisson response, Pearson's for a quasi-Poisson one). Since both
+        were estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the information matrix
         is singular.
     class_name : str or None
         For a response of classes, the class that the topic favours most; the coefficient is that of this class.

@@ -577,7 +577,7 @@ def _responses(y: Any) -> NDArray[np.float64]:
     responses = response_array(
         y,
         len(y),
-        what="y",
+        name="y",
         advice="give a number for each document; names of classes are for SLDAClassifier",
     )
     if np.isnan(responses).any():

@@ -432,12 +432,12 @@ class Model:
         predicted = self.predict(data, **options)
         chosen = _chosen(data, options, len(predicted))
         observed = observed_responses(y, self.record, len(chosen))[chosen]
-        known = observed_and_predicted(observed, predicted)
+        mask = observed_and_predicted(observed, predicted)
         if self.record.parameters.n_classes is None:
-            return predictive_r2(observed[known], predicted[known])
-        if not known.any():
+            return predictive_r2(observed[mask], predicted[mask])
+        if not mask.any():
             raise InputError("must be known for some document, it is missing in all", parameter="y")
-        return share_right(self.record, observed[known], predicted[known])
+        return share_right(self.record, observed[mask], predicted[mask])
 
     def training_topic_proportions(
         self, data: Any, y: ArrayLike, **options: Unpack[PredictOptions]

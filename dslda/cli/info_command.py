@@ -132,7 +132,7 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         yield "held out", held_out.in_words + worse
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
-        yield "drift is told from", f"{number_of(n, 'document')} {reference.of_which}"
+        yield "drift is told from", f"{number_of(n, 'document')} {reference.in_words}"
         intervals = "none"
         if (bounds := reference.residuals) is not None:
             intervals = (
@@ -171,12 +171,12 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
 
     folder = RunFolder(location, "parquet")
     manifest = folder.read_manifest() or {}
-    where = f"{location.url}/{MANIFEST}"
-    state = RunState.from_json(manifest, where)
+    place = f"{location.url}/{MANIFEST}"
+    state = RunState.from_json(manifest, place)
     yield "scores", location.url
     yield "status", "complete" if state.complete else "unfinished: run dslda score again"
     if (unfinished := folder.read_unfinished(manifest)) is not None:
-        planned = sum(not entry.verified for entry in RunState.from_json(unfinished, where).inputs)
+        planned = sum(not entry.verified for entry in RunState.from_json(unfinished, place).inputs)
         yield "next run", f"unfinished, of {number_of(planned, 'more input')}: run dslda score again"
     yield "model", _stated(state.identity["model"])
     yield "inputs", _listed([entry.label for entry in state.inputs])

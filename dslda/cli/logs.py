@@ -123,7 +123,7 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     handler = _Stderr()
     handler.setFormatter(_formatter(json_logs=json_logs))
     logger = logging.getLogger("dslda")
-    before = logger.level, logger.propagate
+    level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -147,8 +147,8 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     finally:
         asyncio_logger.setLevel(asyncio_level)
         logger.removeHandler(handler)
-        logger.setLevel(before[0])  # not the attribute: loggers below cache whether they are enabled
-        logger.propagate = before[1]
+        logger.setLevel(level)  # not the attribute: loggers below cache whether they are enabled
+        logger.propagate = propagate
 
 
 @contextmanager

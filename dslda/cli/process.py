@@ -61,16 +61,16 @@ class Session:
     @contextlib.contextmanager
     def handling_interrupts(self) -> Iterator[None]:
         """Treat Ctrl-C and SIGTERM alike while the block runs."""
-        before: dict[signal.Signals, Any] = {}
+        handlers: dict[signal.Signals, Any] = {}
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 # signals that the caller ignores, as nohup does, or handles stay the caller's
                 if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-                    before[number] = signal.signal(number, self._handle)
+                    handlers[number] = signal.signal(number, self._handle)
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in handlers.items():
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

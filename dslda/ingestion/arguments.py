@@ -42,25 +42,25 @@ def refuse_names(named: Mapping[str, Any], reason: str) -> None:
         )
 
 
-def name_fields(named: Mapping[str, Any], before: Corpus | None) -> Fields:
+def name_fields(named: Mapping[str, Any], old_corpus: Corpus | None) -> Fields:
     """Check the arguments that name fields, by their parameters, and put them together.
 
-    The corpus `before` supplies the names that are left out, as far as it remembers them.
+    The corpus `old_corpus` supplies the names that are left out, as far as it remembers them.
     """
     names = {use: named[use] for use in ("text", "words", "counts", "id", "weight")}
     columns = {use: _names(use, named[use]) for use in ("response", "covariates", "categorical")}
-    if before is not None:
-        recorded = before.provenance.get("fields")
+    if old_corpus is not None:
+        recorded = old_corpus.provenance.get("fields")
         uses = {use: name for name, use in recorded.items()} if isinstance(recorded, Mapping) else {}
         if all(names[use] is None for use in ("text", "words", "counts")):
             names |= {use: uses.get(use) for use in ("text", "words", "counts")}
-        for use, stored in (("id", before.has_doc_id), ("weight", before.has_weight)):
+        for use, stored in (("id", old_corpus.has_doc_id), ("weight", old_corpus.has_weight)):
             if stored and names[use] is None:
                 names[use] = uses.get(use)
-        columns["response"] = columns["response"] or before.response_names
-        columns["covariates"] = columns["covariates"] or before.covariate_names
+        columns["response"] = columns["response"] or old_corpus.response_names
+        columns["covariates"] = columns["covariates"] or old_corpus.covariate_names
         present = {*columns["response"], *columns["covariates"]}
-        columns["categorical"] = columns["categorical"] or tuple(n for n in before.levels if n in present)
+        columns["categorical"] = columns["categorical"] or tuple(n for n in old_corpus.levels if n in present)
     return Fields(
         responses=columns["response"],
         covariates=columns["covariates"],
@@ -125,7 +125,7 @@ def matrix_rows(matrix: Any, named: Mapping[str, Any], n_terms: int) -> tuple[Fi
         columns[name] = array.tolist()
         if hasattr(values, "notna"):  # pandas has several kinds of missing
             pairs = zip(columns[name], values.notna(), strict=True)
-            columns[name] = [value if there else None for value, there in pairs]
+            columns[name] = [value if is_known else None for value, is_known in pairs]
     return fields, MatrixRows(matrix.tocsr(), columns)
 
 
@@ -168,17 +168,17 @@ def check_appended_fields(corpus: Corpus, fields: Fields, unnamed: str | None) -
 
 
 def text_settings_of(
-    kind: Literal["text", "counts"], chosen: Mapping[str, Any], *, filtered: bool, before: Corpus | None
+    kind: Literal["text", "counts"], chosen: Mapping[str, Any], *, filtered: bool, old_corpus: Corpus | None
 ) -> TextSettings:
-    """The settings of the caller, with defaults in place of None; or those of the corpus `before`.
+    """The settings of the caller, with defaults in place of None; or those of the corpus `old_corpus`.
 
     A vocabulary of the caller is not `filtered`, and the corpus must not say that it was.
     """
     chosen = {name: value for name, value in chosen.items() if value is not None}
-    if before is None:
+    if old_corpus is None:
         unfiltered = {} if filtered else {"min_df": 1, "max_df": 1.0, "max_features": None}
         return TextSettings(kind=kind, **(chosen | unfiltered))
-    settings = before.text_settings
+    settings = old_corpus.text_settings
     if kind != settings.kind:
         expected = "texts" if settings.kind == "text" else "words with counts"
         raise InputError(
@@ -196,18 +196,18 @@ def text_settings_of(
 
 
 def given_vocabulary(
-    vocabulary: Any, by_position: bool, storage_options: Mapping[str, Any] | None, before: Corpus | None
+    vocabulary: Any, by_position: bool, storage_options: Mapping[str, Any] | None, old_corpus: Corpus | None
 ) -> GivenVocabulary | None:
     """The vocabulary of the caller, or that of the corpus to append to."""
-    if before is not None:
+    if old_corpus is not None:
         if vocabulary is not None:
             chosen = given_vocabulary(vocabulary, by_position, storage_options, None)
-            if chosen is not None and chosen.vocabulary != before.vocabulary:
+            if chosen is not None and chosen.vocabulary != old_corpus.vocabulary:
                 raise InputError(
                     "must be left out, or be that of the corpus that is appended to, got another",
                     parameter="vocabulary",
                 )
-        return GivenVocabulary(before.vocabulary, by_position, before.too_frequent)
+        return GivenVocabulary(old_corpus.vocabulary, by_position, old_corpus.too_frequent)
     if vocabulary is None:
         if by_position:
             raise InputError(

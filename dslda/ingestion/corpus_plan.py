@@ -96,21 +96,21 @@ def plan_corpus(
     fields: Fields,
     *,
     settings: TextSettings,
-    given: GivenVocabulary | None = None,
+    preset: GivenVocabulary | None = None,
     partition_tokens: int | None = None,
-    before: Corpus | None = None,
+    old_corpus: Corpus | None = None,
 ) -> PlannedCorpus:
     """Turn handles of counted chunks into a planned corpus.
 
-    The list `counted` loses them, so that counts can be freed once the blocks are made. Without a `given` vocabulary
-    the filters of `settings` choose the terms. Documents that are appended to a corpus `before` have its levels, and
+    The list `counted` loses them, so that counts can be freed once the blocks are made. Without a `preset` vocabulary
+    the filters of `settings` choose the terms. Documents that are appended to a corpus `old_corpus` have its levels, and
     their positions follow its last.
 
     Raises
     ------
     InputError
         A task finds the input wrong; there are no documents; a response is always missing or always the same; a
-        categorical column has too many levels, or others than `before` has; the vocabulary has no terms.
+        categorical column has too many levels, or others than `old_corpus` has; the vocabulary has no terms.
     """
     summaries: list[ChunkSummary] = runner.results(runner.map(CountedChunk.summary, counted), stage="read")
     n_documents = sum(summary.n_documents for summary in summaries)
@@ -121,10 +121,10 @@ def plan_corpus(
         merged = merge_in_tree(runner, runner.map(_chunk_levels, counted), merge_levels)
         # merge once more: a single chunk was merged with no other, so it is not sorted
         names = merge_levels(runner.results([merged])[0])
-    if before is not None:
-        names = _known_levels(names, before.levels)
+    if old_corpus is not None:
+        names = _known_levels(names, old_corpus.levels)
     levels = {name: tuple(column.to_pylist()) for name, column in names.items()}
-    if before is None:  # a few appended documents may well be alike
+    if old_corpus is None:  # a few appended documents may well be alike
         for name in fields.responses:
             summary = ResponseSummary.merge_all(chunk.responses[name] for chunk in summaries)
             _check_response(name, summary, levels.get(name), n_documents)
@@ -133,15 +133,15 @@ def plan_corpus(
 
     table = merge_in_tree(runner, runner.map(term_table, counted), merge_term_tables)
     # choose where the table is: it can be many times as large as the choice
-    if given is None:
+    if preset is None:
         chosen = runner.submit(select_terms, table, settings, n_documents)
     else:
-        vocabulary = runner.share(given.vocabulary)
-        chosen = runner.submit(select_given, table, vocabulary, given.by_position, given.too_frequent)
+        vocabulary = runner.share(preset.vocabulary)
+        chosen = runner.submit(select_given, table, vocabulary, preset.by_position, preset.too_frequent)
     selected: SelectedTerms = runner.results([chosen])[0]
     logger.info(
         "%s documents, %s terms of %s, %s tokens of these"
-        if given is None
+        if preset is None
         # these terms need not occur in the documents
         else "%s documents, counted over the %s terms of the vocabulary, where they have %s; %s tokens of these",
         f"{n_documents:,}",
@@ -150,9 +150,9 @@ def plan_corpus(
         f"{selected.n_tokens:,}",
     )
 
-    by_position = given is not None and given.by_position
+    by_position = preset is not None and preset.by_position
     keys = runner.share(term_keys(selected.vocabulary, by_position=by_position))
-    n_before, tokens_before = (0, 0) if before is None else (before.n_documents, before.n_tokens)
+    n_before, tokens_before = (0, 0) if old_corpus is None else (old_corpus.n_documents, old_corpus.n_tokens)
     first_documents = list(accumulate((chunk.n_documents for chunk in summaries), initial=n_before))[:-1]
     n = len(counted)
     shared_names = runner.share(names) if names else {}
@@ -192,8 +192,8 @@ def write_plan(
         writer.prepare()
         if is_in_memory(writer.path) and isinstance(runner, DaskRunner):
             # workers do not share the memory of this process
-            made = runner.map(assemble, pieces, blocks)
-            written = [writer.write_partition(i, runner.results([made[i]])[0]) for i in range(n)]
+            assembled = runner.map(assemble, pieces, blocks)
+            written = [writer.write_partition(i, runner.results([assembled[i]])[0]) for i in range(n)]
         else:
             tasks = runner.map(_write_partition, [writer] * n, range(n), pieces, blocks, stage="write")
             plan.blocks.clear()
@@ -247,9 +247,9 @@ def blocks_from_bag(
     runner = DaskRunner(client, progress)
     try:
         counted = count_collection(runner, bag, fields, settings)
-        given = None if vocabulary is None else GivenVocabulary(vocabulary)
+        preset = None if vocabulary is None else GivenVocabulary(vocabulary)
         plan = plan_corpus(
-            runner, counted, fields, settings=settings, given=given, partition_tokens=partition_tokens
+            runner, counted, fields, settings=settings, preset=preset, partition_tokens=partition_tokens
         )
         pieces = [partition.pieces for partition in plan.partitions]
         futures = runner.map(assemble, pieces, plan.blocks_of_partitions())
@@ -282,11 +282,11 @@ def _known_levels(
 ) -> dict[str, pa.LargeStringArray]:
     """The levels of the corpus. New ones are refused, since they would change the codes of the others."""
     for name, column in names.items():
-        known = frozenset(levels[name])
-        new = [repr(level)[:60] for level in column.to_pylist() if level not in known]
+        old_levels = frozenset(levels[name])
+        new = [repr(level)[:60] for level in column.to_pylist() if level not in old_levels]
         if new:
             raise InputError(
-                f"field {name!r} must hold one of the {len(known):,} levels that the corpus has, got "
+                f"field {name!r} must hold one of the {len(old_levels):,} levels that the corpus has, got "
                 f"{len(new):,} new: {first_few(new, 5)}",
                 remedy=("ingest all documents together", "leave these out"),
             )

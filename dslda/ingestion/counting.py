@@ -166,15 +166,15 @@ class _Counts:
         for name, values in self.covariates.items():
             values.append(self._value(record.get(name), name, f"covariate {name!r}"))
         if fields.weight is not None:
-            what = f"weight {fields.weight!r}"
-            weight = _number(field_value(record, fields.weight, "weight"), what)
+            label = f"weight {fields.weight!r}"
+            weight = _number(field_value(record, fields.weight, "weight"), label)
             if math.isnan(weight):
                 raise InputError(
-                    f"{what} must be a number for every document, got none",
+                    f"{label} must be a number for every document, got none",
                     remedy="fill it in (0 leaves the document out)",
                 )
             if weight < 0:
-                raise InputError(f"{what} must not be negative, got {weight:g}")
+                raise InputError(f"{label} must not be negative, got {weight:g}")
             self.weight.append(weight)
         if fields.id is not None:
             value = record.get(fields.id)
@@ -202,12 +202,12 @@ class _Counts:
             raise InputError(f"a count must be at most {MAX_COUNT}, got {max(counted.values())}") from None
         self.lengths.append(len(counted))
 
-    def _value(self, value: Any, name: str, what: str) -> float:
+    def _value(self, value: Any, name: str, label: str) -> float:
         """The number of a response or covariate, or the code of its name; NaN where it is missing."""
         codes = self.codes.get(name)
         if codes is None:
-            return _number(value, what, categorical=name)
-        level = level_name(value, what)
+            return _number(value, label, categorical=name)
+        level = level_name(value, label)
         if level is None:
             return math.nan
         code = codes.setdefault(level, len(codes))
@@ -215,31 +215,31 @@ class _Counts:
         return code
 
 
-def _number(value: Any, what: str, *, categorical: str | None = None) -> float:
+def _number(value: Any, label: str, *, categorical: str | None = None) -> float:
     """The value as a float, NaN where it is missing; `categorical` is the field if it may hold names."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return math.nan
     # float() takes "1_000", which no file means as a number
     if not isinstance(value, numbers.Number) and not (isinstance(value, str) and "_" not in value):
-        raise _not_a_number(value, what, categorical)
+        raise _not_a_number(value, label, categorical)
     try:
         number = float(value)  # type: ignore[arg-type]
     except OverflowError:
         number = math.inf
     except (ValueError, TypeError):
-        raise _not_a_number(value, what, categorical) from None
+        raise _not_a_number(value, label, categorical) from None
     if not math.isfinite(number * number) and not math.isnan(number):
         raise InputError(
-            f"{what} must be finite, with a finite square, got {value!r:.60}",
+            f"{label} must be finite, with a finite square, got {value!r:.60}",
             remedy=UNKNOWN_NUMBER,
         )
     return number
 
 
-def _not_a_number(value: object, what: str, categorical: str | None) -> InputError:
+def _not_a_number(value: object, label: str, categorical: str | None) -> InputError:
     if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
         return InputError(
-            f"{what} must be a number, with a decimal point and not a comma, got {value!r}",
+            f"{label} must be a number, with a decimal point and not a comma, got {value!r}",
             remedy=(
                 f"write {value.strip().replace(',', '.')}",
                 "convert the file with pandas.read_csv(OLD, decimal=',').to_csv(NEW, index=False)",
@@ -249,4 +249,4 @@ def _not_a_number(value: object, what: str, categorical: str | None) -> InputErr
     remedy = [] if categorical is None else [UNKNOWN_NUMBER]
     if categorical is not None and isinstance(value, str):
         remedy.append(f"if {categorical!r} holds names of classes, name it with {{categorical=}}")
-    return InputError(f"{what} must be a number, got {value!r:.60}", remedy=remedy)
+    return InputError(f"{label} must be a number, got {value!r:.60}", remedy=remedy)

@@ -57,9 +57,9 @@ class DocumentSource(ABC):
     def __init__(self, inputs: Any) -> None:
         self._inputs = inputs
 
-    def fields(self, named: Mapping[str, Any], n_terms: int, before: Corpus | None) -> Fields:
+    def fields(self, named: Mapping[str, Any], n_terms: int, old_corpus: Corpus | None) -> Fields:
         """The fields that a caller names, or those of the corpus to append to."""
-        fields = name_fields(named, before)
+        fields = name_fields(named, old_corpus)
         # a bag of texts or pairs has no names
         return fields if fields.is_named else replace(fields, text="text")
 
@@ -96,7 +96,7 @@ def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any]
 class _MatrixSource(DocumentSource):
     by_position = True
 
-    def fields(self, named: Mapping[str, Any], n_terms: int, before: Corpus | None) -> Fields:
+    def fields(self, named: Mapping[str, Any], n_terms: int, old_corpus: Corpus | None) -> Fields:
         fields, self._rows = matrix_rows(self._inputs, named, n_terms)
         return fields
 
@@ -139,10 +139,10 @@ class _FileSource(DocumentSource):
         self.by_position = files.piece.by_position
         self.unnamed = None if files.piece.own_fields is None else files.piece.title
 
-    def fields(self, named: Mapping[str, Any], n_terms: int, before: Corpus | None) -> Fields:
+    def fields(self, named: Mapping[str, Any], n_terms: int, old_corpus: Corpus | None) -> Fields:
         own = self._files.piece.own_fields
         if own is None:
-            return name_fields(named, before)
+            return name_fields(named, old_corpus)
         refuse_names(named, f"{self.unnamed} have no fields")
         return own
 

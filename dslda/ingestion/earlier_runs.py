@@ -140,12 +140,12 @@ def find_stored(runner: Runner, blocks: Sequence[Any], corpus: Corpus) -> Stored
         for p in range(corpus.n_partitions)
     ]
     # workers do not share the memory of this process
-    here = is_in_memory(corpus.path) and isinstance(runner, DaskRunner)
-    reading: Runner = SerialRunner() if here else runner
-    if here:
+    in_process = is_in_memory(corpus.path) and isinstance(runner, DaskRunner)
+    reading: Runner = SerialRunner() if in_process else runner
+    if in_process:
         (new,) = runner.results([new])
-    known = merge_in_tree(reading, reading.map(_known_of, readers, [new] * len(readers)), _merge_pairs)
-    stored = runner.share(known) if here else known
+    hashes = merge_in_tree(reading, reading.map(_known_of, readers, [new] * len(readers)), _merge_pairs)
+    stored = runner.share(hashes) if in_process else hashes
     parts: list[StoredDocuments] = runner.results(runner.map(_compare, blocks, [stored] * len(blocks)))
     return StoredDocuments(
         sum(part.n_documents for part in parts),
@@ -176,19 +176,19 @@ def _known_of(reader: PartitionReader, new: Hashes) -> tuple[Hashes, Hashes]:
     """Sorted hashes of identifiers, and of whole documents, for the stored documents of a partition whose identifiers
     are among the new ones."""
     ids = _id_hashes(reader.identifiers())
-    known = np.flatnonzero(np.isin(ids, new))
-    if not len(known):
+    rows = np.flatnonzero(np.isin(ids, new))
+    if not len(rows):
         return ids[:0], ids[:0]
-    return np.unique(ids[known]), np.unique(_document_hashes(reader(), known))
+    return np.unique(ids[rows]), np.unique(_document_hashes(reader(), rows))
 
 
 def _compare(block: DocumentBlock, stored: tuple[Hashes, Hashes]) -> StoredDocuments:
     stored_ids, stored_documents = stored
     ids = block.doc_id or ()
-    known = np.flatnonzero(np.isin(_id_hashes(ids), stored_ids))
-    same = np.isin(_document_hashes(block, known), stored_documents)
+    rows = np.flatnonzero(np.isin(_id_hashes(ids), stored_ids))
+    is_same = np.isin(_document_hashes(block, rows), stored_documents)
     return StoredDocuments(
-        len(ids), len(known), int(same.sum()), tuple(ids[d] for d in known[:N_NAMED].tolist())
+        len(ids), len(rows), int(is_same.sum()), tuple(ids[d] for d in rows[:N_NAMED].tolist())
     )
 
 

@@ -231,17 +231,17 @@ def ingest(
         if lock.alone:
             clear_leftovers(location)
         check_output()  # a corpus may be back at its path
-        before = open_corpus(target, storage_options=storage_options) if append else None
-        given = given_vocabulary(vocabulary, source.by_position, storage_options, before)
-        n_terms = 0 if given is None else len(given.vocabulary)
-        fields = source.fields(named, n_terms, before)
-        if before is not None:
-            fields = check_appended_fields(before, fields, source.unnamed)
+        old_corpus = open_corpus(target, storage_options=storage_options) if append else None
+        preset = given_vocabulary(vocabulary, source.by_position, storage_options, old_corpus)
+        n_terms = 0 if preset is None else len(preset.vocabulary)
+        fields = source.fields(named, n_terms, old_corpus)
+        if old_corpus is not None:
+            fields = check_appended_fields(old_corpus, fields, source.unnamed)
         settings = text_settings_of(
             "counts" if source.by_position or fields.words is not None else "text",
             text_settings,
-            filtered=given is None,
-            before=before,
+            filtered=preset is None,
+            old_corpus=old_corpus,
         )
         source.check(fields)  # before workers start
 
@@ -254,16 +254,16 @@ def ingest(
                 source.count(runner, fields, analyzer, n_terms),
                 fields,
                 settings=settings,
-                given=given,
+                preset=preset,
                 partition_tokens=partition_tokens,
-                before=before,
+                old_corpus=old_corpus,
             )
             stored = None
-            if before is not None and fields.id is not None:
-                stored = find_stored(runner, plan.blocks, before)
+            if old_corpus is not None and fields.id is not None:
+                stored = find_stored(runner, plan.blocks, old_corpus)
                 if stored.nothing_is_new:
-                    warn(DataWarning(stored.message(before.path)))
-                    return before
+                    warn(DataWarning(stored.message(old_corpus.path)))
+                    return old_corpus
             # arrays beside a matrix have our own names
             uses = {name: use for name, use in fields.named().items() if not name.startswith("\0")}
             id_bytes = max(partition.n_id_bytes for partition in plan.partitions)
@@ -279,8 +279,8 @@ def ingest(
                 "storage_options": storage_options,
             }
             writer: CorpusWriter | CorpusAppender
-            if before is not None:
-                writer = CorpusAppender(before, **writing)
+            if old_corpus is not None:
+                writer = CorpusAppender(old_corpus, **writing)
             else:
                 writer = CorpusWriter(
                     target,
@@ -297,7 +297,7 @@ def ingest(
         corpus = open_corpus(target, storage_options=storage_options)
     if stored is not None and stored.n_known:
         warn(DataWarning(stored.message(corpus.path)))
-    _report_empty(corpus, plan.n_missing_text, before)
+    _report_empty(corpus, plan.n_missing_text, old_corpus)
     return corpus
 
 
@@ -316,11 +316,11 @@ def _runner(client: Client | ClientLater | None, progress: Progress | None) -> I
             raise
 
 
-def _report_empty(corpus: Corpus, n_missing_text: int, before: Corpus | None) -> None:
+def _report_empty(corpus: Corpus, n_missing_text: int, old_corpus: Corpus | None) -> None:
     n_documents, n_empty = corpus.n_documents, corpus.n_empty
-    if before is not None:
-        n_documents, n_empty = n_documents - before.n_documents, n_empty - before.n_empty
-    verb = "wrote" if before is None else f"appended {number_of(n_documents, 'document')} to"
+    if old_corpus is not None:
+        n_documents, n_empty = n_documents - old_corpus.n_documents, n_empty - old_corpus.n_empty
+    verb = "wrote" if old_corpus is None else f"appended {number_of(n_documents, 'document')} to"
     logger.info("%s %s: %s", verb, corpus.path, corpus.in_words)
     for kind, summaries, effect in (
         ("response", corpus.response_summaries, "they help to learn the topics"),

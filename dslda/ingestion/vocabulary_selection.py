@@ -139,8 +139,8 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
         for bound in (settings.min_df, settings.max_df)
     )
     rare, frequent = documents < fewest, documents > most
-    kept = np.flatnonzero(~(rare | frequent))
-    if len(kept) == 0:
+    rows = np.flatnonzero(~(rare | frequent))
+    if len(rows) == 0:
         if len(table) == 0:
             words = "token_pattern" if settings.kind == "text" else "words"
             raise InputError(
@@ -153,18 +153,18 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
             parameter=("min_df", "max_df"),
             remedy=("lower {min_df}", "raise {max_df}"),
         )
-    terms = table["term"].combine_chunks().take(pa.array(kept))
+    terms = table["term"].combine_chunks().take(pa.array(rows))
     # Arrow compares UTF-8, whose order is that of code points, as that of Python's strings
     order = pc.sort_indices(terms).to_numpy()
-    kept = kept[order]
-    if settings.max_features is not None and len(kept) > settings.max_features:
+    rows = rows[order]
+    if settings.max_features is not None and len(rows) > settings.max_features:
         # a stable sort keeps the first of equal terms
-        best = np.argsort(-tokens[kept], kind="stable")[: settings.max_features]
-        kept, order = kept[np.sort(best)], order[np.sort(best)]
+        best = np.argsort(-tokens[rows], kind="stable")[: settings.max_features]
+        rows, order = rows[np.sort(best)], order[np.sort(best)]
     too_frequent = _most_frequent(table, np.flatnonzero(frequent))
     return SelectedTerms(
-        Vocabulary(terms.take(pa.array(order)).to_pylist(), documents[kept]),
-        int(tokens[kept].sum()),
+        Vocabulary(terms.take(pa.array(order)).to_pylist(), documents[rows]),
+        int(tokens[rows].sum()),
         len(table),
         int(tokens.sum()),
         too_frequent,
@@ -206,9 +206,9 @@ def restrict(
     n = chunk.n_documents
     ids = pc.index_in(chunk.words, value_set=keys).fill_null(-1).to_numpy(zero_copy_only=False)
     terms = ids.astype(np.int32, copy=False)[chunk.terms]
-    known = terms >= 0
+    mask = terms >= 0
     rows = np.repeat(np.arange(n, dtype=np.int64), np.diff(chunk.indptr))
-    block = DocumentBlock.from_entries(rows[known], terms[known], chunk.counts[known], n)
+    block = DocumentBlock.from_entries(rows[mask], terms[mask], chunk.counts[mask], n)
     doc_id: tuple[str, ...] | None = None
     if chunk.doc_id is not None:
         doc_id = tuple(

@@ -166,7 +166,7 @@ def check_first_records(
     """
     if inputs.piece.own_fields is not None:
         return
-    wrong: list[InputError] = []
+    errors: list[InputError] = []
     for file in inputs.files:
         piece = inputs.piece(file)
         try:
@@ -182,11 +182,11 @@ def check_first_records(
         except InputError as error:
             if not (any_file and fields.is_named):
                 raise
-            wrong.append(error)
+            errors.append(error)
             continue
         return
-    if wrong:
-        raise wrong[0]
+    if errors:
+        raise errors[0]
     if not tolerant:
         more = len(inputs.files) - 1
         names = f"{inputs.files[0].name} and {more} more are" if more else f"{inputs.files[0].name} is"
@@ -220,35 +220,35 @@ def group_sources(sources: Iterable[tuple[T, int]], target: int) -> list[tuple[T
     """Group neighbours among items with their sizes, up to `target` bytes per group."""
     groups: list[tuple[T, ...]] = []
     group: list[T] = []
-    held = 0
+    size = 0
     for source, cost in sources:
-        if group and held + cost > target:
+        if group and size + cost > target:
             groups.append(tuple(group))
-            group, held = [], 0
+            group, size = [], 0
         group.append(source)
-        held += cost
+        size += cost
     if group:
         groups.append(tuple(group))
     return groups
 
 
-def why_no_file(given: str | os.PathLike[str], options: Mapping[str, Any]) -> str | None:
+def why_no_file(url: str | os.PathLike[str], options: Mapping[str, Any]) -> str | None:
     """A message that a valid path, folder or pattern has no file; None if it has one."""
     try:
-        _expand(os.fspath(given), dict(options))
+        _expand(os.fspath(url), dict(options))
     except NoFileError as error:
         return str(error)
     return None
 
 
-def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, str]], list[str]]:
+def _expand(url: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, str]], list[str]]:
     """Files of a path, folder or pattern with identifiers, sorted by name, and the names of entries that are not files."""
     from fsspec.core import url_to_fs
 
     from dslda.inputs.listing import entries_of_folder, entries_of_pattern
 
     try:
-        filesystem, path = url_to_fs(given, **options)
+        filesystem, path = url_to_fs(url, **options)
         path = path.rstrip("/") or path
         # try a file first: its name or URL may hold what a glob would read as a wildcard
         root = None
@@ -265,11 +265,11 @@ def _expand(given: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, 
     except Exception as error:
         if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
             raise
-        raise InputError(f"cannot be read: {error}", place=given) from error
+        raise InputError(f"cannot be read: {error}", place=url) from error
     others = sorted(entries.keys() - names)
     if not names:
         skipped = f"; passed over, as no file or a link to a folder: {first_few(others, 3)}" if others else ""
-        raise NoFileError(f"no file is there{skipped}", place=given)
+        raise NoFileError(f"no file is there{skipped}", place=url)
     files = []
     for name in names:
         doc_id = posixpath.basename(name) if root is None else name.removeprefix(root).lstrip("/")

@@ -137,7 +137,7 @@ class Reference:
     of_training: bool = True
 
     @property
-    def of_which(self) -> str:
+    def in_words(self) -> str:
         """The documents, in words."""
         return "trained on" if self.of_training else "kept from training"
 

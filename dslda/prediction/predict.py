@@ -146,13 +146,13 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         classes = tuple(map(number_name, levels.tolist()))
     running = np.concatenate([[0], np.cumsum(block.counts, dtype=np.int64)])
     tokens = running[block.indptr[1:]] - running[block.indptr[:-1]] + counted.n_unknown
-    known = posterior.n_known_tokens
+    n_known = posterior.n_known_tokens
     share = np.full(len(tokens), np.nan)
-    np.divide(tokens - known, tokens, out=share, where=tokens > 0)
+    np.divide(tokens - n_known, tokens, out=share, where=tokens > 0)
     flag = np.where(
         tokens == 0,
         "empty",
-        np.where(known == 0, "no_known_word", np.where(posterior.converged, "", "not_converged")),
+        np.where(n_known == 0, "no_known_word", np.where(posterior.converged, "", "not_converged")),
     )
     reasons = undetermined(record, counted.columns, block.n_documents)
     without = reasons != ""
@@ -166,7 +166,7 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         doc_id=tuple(doc_id),
         prediction=prediction,
         tokens=tokens,
-        known_tokens=known,
+        known_tokens=n_known,
         oov_share=share,
         flag=tuple(flag.tolist()),
         topic_proportions=topic_proportions(posterior),
@@ -261,10 +261,10 @@ def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     parameters, design, scaling, family = record.parameters, record.design, record.scaling, record.family
     posterior, extras = _inferred(record, counted)
     omega, _ = _linear_predictor(record, posterior, extras)
-    known = posterior.n_known_tokens[:, np.newaxis]
+    n_known = posterior.n_known_tokens[:, np.newaxis]
     # gamma is alpha and the sum of phi over the words
     shares = np.full(posterior.gamma.shape, np.nan)
-    np.divide(posterior.gamma - parameters.alpha, known, out=shares, where=known > 0)
+    np.divide(posterior.gamma - parameters.alpha, n_known, out=shares, where=n_known > 0)
     topics = shares * family.coefficients_to_user(parameters.eta, scaling.center, scaling.scale)
     beside: dict[str, Any] = {}
     if extras is not None:

@@ -50,7 +50,7 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
         or not isinstance(listed, Sequence)
         or not any(isinstance(value, str) for value in listed)
     ):
-        observed = response_array(y, n_documents, what="y")
+        observed = response_array(y, n_documents, name="y")
         if classes is not None:
             allowed = np.arange(len(classes)) if numbers is None else np.asarray(numbers)
             strange = ~np.isin(observed, allowed) & ~np.isnan(observed)

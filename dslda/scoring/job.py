@@ -88,7 +88,7 @@ class Job:
         corpora = _corpora(inputs, options)
         alignments: dict[str, NDArray[np.int32] | None] = {}
         columns: dict[str, tuple[str, ...]] = {}
-        files, read, terms = None, Fields(), None
+        files, record_fields, terms = None, Fields(), None
         if corpora:
             if any(name is not None for name in (*fields.values(), vocabulary)) or format != "auto":
                 raise InputError(
@@ -101,10 +101,10 @@ class Job:
             files = _files(inputs, format, RunFolder(location, output_format), options)
             _check_apart(files, inputs, location, options)
             terms = input_terms(files, vocabulary, options)
-            read = fields_of_records(record, files, terms=None, **fields)
+            record_fields = fields_of_records(record, files, terms=None, **fields)
         settings = {
             "input_format": "corpus" if files is None else files.format,
-            "fields": {use: getattr(read, use) for use in ("text", "words", "counts", "id")},
+            "fields": {use: getattr(record_fields, use) for use in ("text", "words", "counts", "id")},
             "topics": topics,
             "output_format": output_format,
             "realign": realign,
@@ -125,7 +125,7 @@ class Job:
             corpora=corpora,
             columns=columns,
             alignments=alignments,
-            fields=read,
+            fields=record_fields,
             location=location,
             scorer=Scorer(
                 model.scoring_record, type(model.family), topics, output_format, on_error == "skip", terms
@@ -156,9 +156,9 @@ class Job:
         """The inputs in their present state, without repetitions, and their files."""
         if self.files is None:
             partitions = {
-                each.key: each
+                item.key: item
                 for corpus in self.corpora
-                for each in partition_inputs(corpus, self.columns[corpus.path])
+                for item in partition_inputs(corpus, self.columns[corpus.path])
             }
             return list(partitions.values()), None
         distinct = {
@@ -197,11 +197,11 @@ def _corpora(inputs: Sequence[Any], options: Mapping[str, Any]) -> tuple[Corpus,
     from dslda.corpus.store import Corpus, open_corpus
 
     corpora = []
-    for each in inputs:
-        if isinstance(each, Corpus):
-            corpora.append(each)
-        elif isinstance(each, (str, os.PathLike)) and _holds_corpus(os.fspath(each), options):
-            corpora.append(open_corpus(each, storage_options=options))
+    for entry in inputs:
+        if isinstance(entry, Corpus):
+            corpora.append(entry)
+        elif isinstance(entry, (str, os.PathLike)) and _holds_corpus(os.fspath(entry), options):
+            corpora.append(open_corpus(entry, storage_options=options))
     if corpora and len(corpora) < len(inputs):
         raise InputError(
             "must be all files or all corpora, got both",
@@ -227,18 +227,18 @@ def _files(inputs: Sequence[Any], format: str, folder: RunFolder, options: Mappi
     try:
         return list_files(inputs, format, storage_options=options)
     except InputError:
-        reasons = [_why_empty(each, options) for each in inputs]
+        reasons = [_why_empty(entry, options) for entry in inputs]
         if not any(reasons):
             raise
-        before = folder.read_manifest()
-        if before is None or before["status"] != "complete":
+        manifest = folder.read_manifest()
+        if manifest is None or manifest["status"] != "complete":
             raise
-        format_before = before["settings"]["input_format"]
+        format_before = manifest["settings"]["input_format"]
         if format_before == "corpus":
             raise
         for reason in filter(None, reasons):
             logger.info("%s, which is nothing new", reason)
-        if left := [each for each, reason in zip(inputs, reasons, strict=True) if reason is None]:
+        if left := [entry for entry, reason in zip(inputs, reasons, strict=True) if reason is None]:
             return list_files(left, format, storage_options=options)
         return InputFiles(format_before if format == "auto" else format, (), ())
 

@@ -42,10 +42,10 @@ class Comparison(NamedTuple):
 
 
 def known_state(
-    before: Mapping[str, Any], identity: Mapping[str, Any], versions: Mapping[str, str], url: str
+    manifest: Mapping[str, Any], identity: Mapping[str, Any], versions: Mapping[str, str], url: str
 ) -> RunState:
     """The state of a manifest; refuses one of another model or with other settings."""
-    state = RunState.from_json(before, f"{url}/{MANIFEST}")
+    state = RunState.from_json(manifest, f"{url}/{MANIFEST}")
     for name, ours in identity.items():
         if state.identity[name] != ours:
             differences = ", ".join(_differences(state.identity[name], ours))
@@ -66,23 +66,23 @@ def known_state(
 def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
     """The fields that differ, and the inner ones of nested fields, each with both values."""
     for name in dict.fromkeys([*ours, *theirs]):
-        before, now = theirs.get(name), ours.get(name)
-        if isinstance(before, Mapping) and isinstance(now, Mapping):
-            yield from (f"{name} {difference}" for difference in _differences(before, now))
-        elif before != now:
-            yield f"{name} {before!r:.80}, not {now!r:.80}"
+        old_value, new_value = theirs.get(name), ours.get(name)
+        if isinstance(old_value, Mapping) and isinstance(new_value, Mapping):
+            yield from (f"{name} {difference}" for difference in _differences(old_value, new_value))
+        elif old_value != new_value:
+            yield f"{name} {old_value!r:.80}, not {new_value!r:.80}"
 
 
-def taken_up(unfinished: RunState, complete: RunState, now: Sequence[Input]) -> RunState:
+def taken_up(unfinished: RunState, complete: RunState, present_inputs: Sequence[Input]) -> RunState:
     """The state to continue from: the unfinished one if all its open inputs are there unchanged, else the complete one."""
-    current = {each.key: each for each in now}
-    planned = [each for each in unfinished.inputs if not each.verified]
-    if all(each.key in current and current[each.key].looks_like(each) for each in planned):
+    current = {entry.key: entry for entry in present_inputs}
+    planned = [entry for entry in unfinished.inputs if not entry.verified]
+    if all(entry.key in current and current[entry.key].looks_like(entry) for entry in planned):
         return unfinished
-    scored = {each.key for each in complete.inputs}
-    for each in planned:
-        if each.key not in current and each.key not in scored:
-            _log_missing(each)
+    scored = {entry.key for entry in complete.inputs}
+    for entry in planned:
+        if entry.key not in current and entry.key not in scored:
+            _log_missing(entry)
     return complete
 
 
@@ -110,25 +110,25 @@ class Fate(Enum):
     """None of its rows are final, and it may have changed: it is planned again."""
 
 
-def _fate(known: Input, current: Input | None, options: Mapping[str, Any]) -> Fate:
+def _fate(entry: Input, current: Input | None, options: Mapping[str, Any]) -> Fate:
     """Fate of an input by its present state, None if it is no longer among the inputs."""
     if current is None:
-        return Fate.GONE if known.verified else Fate.MISSING
-    never_read = bool(known.unreadable) and not known.sha256
+        return Fate.GONE if entry.verified else Fate.MISSING
+    never_read = bool(entry.unreadable) and not entry.sha256
     if never_read and opens(current.file(options)):
         return Fate.REPLANNED  # new rights change neither size nor time
-    if current.looks_like(known) or (never_read and known.verified):
+    if current.looks_like(entry) or (never_read and entry.verified):
         return Fate.STAYS
-    if not known.verified or known.unreadable:
+    if not entry.verified or entry.unreadable:
         return Fate.REPLANNED
-    if known.partition is None and content_sha256(current.file(options)) == known.sha256:
+    if entry.partition is None and content_sha256(current.file(options)) == entry.sha256:
         return Fate.TOUCHED
     return Fate.CHANGED
 
 
 def compare(
     state: RunState,
-    now: Sequence[Input],
+    present_inputs: Sequence[Input],
     *,
     rescore_changed: bool,
     options: Mapping[str, Any],
@@ -146,33 +146,33 @@ def compare(
     InputError
         Inputs of a complete run were changed.
     """
-    current = {each.key: each for each in now}
-    fates = {known.key: _fate(known, current.get(known.key), options) for known in state.inputs}
+    current = {entry.key: entry for entry in present_inputs}
+    fates = {entry.key: _fate(entry, current.get(entry.key), options) for entry in state.inputs}
     inputs = []
-    for known in state.inputs:
-        fate = fates[known.key]
+    for entry in state.inputs:
+        fate = fates[entry.key]
         if fate is Fate.MISSING:
-            _log_missing(known)
+            _log_missing(entry)
         elif fate is Fate.TOUCHED:
-            known = replace(known, size=current[known.key].size, modified=current[known.key].modified)
+            entry = replace(entry, size=current[entry.key].size, modified=current[entry.key].modified)
         elif fate is Fate.REPLANNED:
-            known = replace(known, verified=False)
-        inputs.append(known)
+            entry = replace(entry, verified=False)
+        inputs.append(entry)
     if n_gone := [*fates.values()].count(Fate.GONE):
         are = "is not among the inputs now: its" if n_gone == 1 else "are not among the inputs now: their"
         logger.info("%s scored before %s rows stay", number_of(n_gone, "input"), are)
-    if changed := {i for i, known in enumerate(inputs) if fates[known.key] is Fate.CHANGED}:
+    if changed := {i for i, entry in enumerate(inputs) if fates[entry.key] is Fate.CHANGED}:
         _report_changed([inputs[i].label for i in sorted(changed)], rescore=rescore_changed)
         for i in _sharing_parts(state, changed, current):
             inputs[i] = replace(inputs[i], verified=False)
     stays = replace(state, inputs=tuple(inputs))
     if changed or not {Fate.REPLANNED, Fate.MISSING}.isdisjoint(fates.values()):
         stays = _without_open(stays)
-    positions = {each.key: i for i, each in enumerate(now)}
-    planned_before = [positions[known.key] for known in (*inputs, *order) if known.key in positions]
-    following = dict.fromkeys([*planned_before, *range(len(now))])
-    scored = {known.key for known in stays.inputs}
-    return Comparison(stays, tuple(i for i in following if now[i].key not in scored))
+    positions = {entry.key: i for i, entry in enumerate(present_inputs)}
+    planned_before = [positions[entry.key] for entry in (*inputs, *order) if entry.key in positions]
+    following = dict.fromkeys([*planned_before, *range(len(present_inputs))])
+    scored = {entry.key for entry in stays.inputs}
+    return Comparison(stays, tuple(i for i in following if present_inputs[i].key not in scored))
 
 
 def _sharing_parts(
@@ -192,7 +192,7 @@ def _sharing_parts(
 
 def _without_open(state: RunState) -> RunState:
     """The state without the inputs that are not verified, and without their parts."""
-    staying = [i for i, known in enumerate(state.inputs) if known.verified]
+    staying = [i for i, entry in enumerate(state.inputs) if entry.verified]
     positions = {old: new for new, old in enumerate(staying)}
     parts = []
     for part in state.parts:
@@ -206,10 +206,10 @@ def _without_open(state: RunState) -> RunState:
 def _report_changed(labels: Sequence[str], *, rescore: bool) -> None:
     """Warn of changed inputs that are scored again, or refuse them."""
     shown = first_few(labels, SHOWN)
-    what = number_of(len(labels), "input that was scored before", "inputs that were scored before")
+    subject = number_of(len(labels), "input that was scored before", "inputs that were scored before")
     if not rescore:
         raise InputError(
-            f"must stay as they were scored, {what} changed since: {shown}",
+            f"must stay as they were scored, {subject} changed since: {shown}",
             parameter="inputs",
             remedy=(
                 "score them again with {rescore_changed=True} (their rows then follow all others)",
@@ -218,7 +218,7 @@ def _report_changed(labels: Sequence[str], *, rescore: bool) -> None:
         )
     logger.warning(
         "%s changed since, and %s scored again: %s",
-        what,
+        subject,
         "is" if len(labels) == 1 else "are",
         shown,
         extra={"event": "changed_inputs", "count": len(labels), "first": labels[:SHOWN]},
@@ -261,7 +261,7 @@ def verified(
     number, row = state.following
     return replace(
         state,
-        inputs=tuple(replace(known, verified=True) for known in state.inputs),
+        inputs=tuple(replace(entry, verified=True) for entry in state.inputs),
         next_part=number,
         next_row=row,
         complete=True,
@@ -272,13 +272,13 @@ def forget_damaged(
     runner: Runner,
     folder: RunFolder,
     state: RunState,
-    before: Mapping[str, Any],
+    manifest: Mapping[str, Any],
     current: Sequence[Input],
     job: Job,
 ) -> None:
     """Read all finished parts of a state again, and reopen those that are not what was written.
 
-    `before` is the manifest in the folder, and `current` has the inputs as they are now.
+    `manifest` is that of the folder, and `current` holds the present inputs.
 
     Raises
     ------
@@ -286,7 +286,7 @@ def forget_damaged(
         A damaged part cannot be scored again, since one of its inputs is gone or was changed, or nothing can be written. All
         parts stay as they are.
     """
-    hashes = {entry["part"]: entry.get("sha256") for entry in before["parts"]}  # None in an open run
+    hashes = {entry["part"]: entry.get("sha256") for entry in manifest["parts"]}  # None in an open run
     finished, damaged = [], []
     for part in state.parts:
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
@@ -305,7 +305,7 @@ def forget_damaged(
     damaged.sort(key=lambda part: part.number)
     names = [folder.part_name(part.number) for part in damaged]
     needed = {i: name for part, name in zip(damaged, names, strict=True) for i in part.inputs}
-    keys = {each.key for each in current}
+    keys = {entry.key for entry in current}
     for i in sorted(needed):
         scored = state.inputs[i]
         if not (_is_same(scored, job.options) if scored.partition is None else scored.key in keys):
@@ -358,8 +358,8 @@ def _open_files(state: RunState) -> list[int]:
     """Positions of the files whose content is not verified yet."""
     return [
         i
-        for i, known in enumerate(state.inputs)
-        if known.partition is None and not known.verified and not known.unreadable
+        for i, entry in enumerate(state.inputs)
+        if entry.partition is None and not entry.verified and not entry.unreadable
     ]
 
 

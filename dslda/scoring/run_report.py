@@ -62,9 +62,9 @@ HELP = {
 def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str, Any]:
     """Add up all parts, in their order; a run that skipped all records is refused."""
     tally = Tally(model.n_topics, model.record.reference)
-    for each in state.inputs:
-        if each.unreadable:
-            tally.lose(each.label, each.unreadable, 0)  # its records were never counted
+    for entry in state.inputs:
+        if entry.unreadable:
+            tally.lose(entry.label, entry.unreadable, 0)  # its records were never counted
     parts = []
     for part in state.parts:
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
@@ -82,7 +82,7 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         )
     files = [(folder.part_file(part.number), folder.ids_file(part.number)) for part in state.parts]
     output_format = state.identity["settings"]["output_format"]
-    of_texts = all(each.partition is None for each in state.inputs)
+    of_texts = all(entry.partition is None for entry in state.inputs)
     return state.to_json() | {
         "parts": parts,
         "rows_in": sum(part.rows for part in state.parts),
@@ -143,7 +143,7 @@ def what_is_left(n_parts: int, dropped: Sequence[Input]) -> str:
     if dropped:
         return (
             "no part with rows of a changed input is kept, and the same command reads that again from its start: "
-            f"{first_few([each.label for each in dropped], 3)}"
+            f"{first_few([entry.label for entry in dropped], 3)}"
         )
     return f"the same command goes on with the {number_of(n_parts, 'part that is', 'parts that are')} left"
 
@@ -202,7 +202,7 @@ def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
             "it was %.1f%%; the most frequent: %s",
             100 * drift["new_share"],
             100 * drift["training_new_share"],
-            ", ".join(f"{each['word']!r:.60}" for each in new_words["words"][:5]),
+            ", ".join(f"{entry['word']!r:.60}" for entry in new_words["words"][:5]),
             extra={"event": "drift", "of": "words"}
             | {name: drift[name] for name in ("new_share", "training_new_share")},
         )
@@ -223,17 +223,17 @@ def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
             caution,
             extra={"event": "drift", "of": "predictions", "psi": drift["prediction_psi"]},
         )
-    moved = [each for each in drift["topics"] if each["psi"] > drift["topics_warned_above"]]
-    moved.sort(key=lambda each: -each["psi"])
+    moved = [entry for entry in drift["topics"] if entry["psi"] > drift["topics_warned_above"]]
+    moved.sort(key=lambda entry: -entry["psi"])
     if moved:
         logger.log(
             level,
             "%s moved far from the documents %s: %s%s",
             number_of(len(moved), "topic has", "topics have"),
             drift["reference"],
-            first_few([f"topic {each['topic']} ({each['psi']:.2f})" for each in moved], 5),
+            first_few([f"topic {entry['topic']} ({entry['psi']:.2f})" for entry in moved], 5),
             caution,
-            extra={"event": "drift", "of": "topics", "topics": [each["topic"] for each in moved]},
+            extra={"event": "drift", "of": "topics", "topics": [entry["topic"] for entry in moved]},
         )
 
 
@@ -344,7 +344,7 @@ def _check_ours(path: str) -> None:
 def _check_no_input(path: str, inputs: Sequence[Any]) -> None:
     """Refuse a file that this run or the next would score."""
     places = [
-        os.fspath(each).removeprefix("file://") for each in inputs if isinstance(each, (str, os.PathLike))
+        os.fspath(entry).removeprefix("file://") for entry in inputs if isinstance(entry, (str, os.PathLike))
     ]
     for place in filter(None, places):
         if "://" not in place and is_among(path, place):

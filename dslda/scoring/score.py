@@ -220,35 +220,35 @@ def _run(
     verify: bool,
 ) -> ScoringRun:
     folder = RunFolder(job.location, job.scorer.output_format, lock)
-    before = folder.read_manifest()
-    if before is not None:
+    manifest = folder.read_manifest()
+    if manifest is not None:
         folder.check_kinds()
     versions = library_versions("numpy", "numba", "scipy", "pyarrow")
     try:
-        unfinished = None if before is None else folder.read_unfinished(before)
+        unfinished = None if manifest is None else folder.read_unfinished(manifest)
         state = RunState(job.identity, versions)
-        if before is not None:
-            state = known_state(unfinished or before, job.identity, versions, job.location.url)
-        now, files = job.inputs_now()
+        if manifest is not None:
+            state = known_state(unfinished or manifest, job.identity, versions, job.location.url)
+        inputs, files = job.inputs_now()
         order = state.inputs
-        if before is not None and unfinished is not None:
-            state = taken_up(state, RunState.from_json(before, f"{job.location.url}/{MANIFEST}"), now)
-        state, new = compare(state, now, rescore_changed=rescore_changed, options=job.options, order=order)
+        if manifest is not None and unfinished is not None:
+            state = taken_up(state, RunState.from_json(manifest, f"{job.location.url}/{MANIFEST}"), inputs)
+        state, new = compare(state, inputs, rescore_changed=rescore_changed, options=job.options, order=order)
         with ExitStack() as stack:
             # workers start at its first use, so never if nothing is new
             runner = cache(lambda: stack.enter_context(_runner(job, client, progress)))
-            if verify and before is not None:
-                forget_damaged(runner(), folder, state, before, now, job)
-            if before is not None and state.complete and not new and folder.has_all_files(before["parts"]):
-                return _nothing_new(job, folder, before, state)
-            n_open = len(new) + sum(not known.verified for known in state.inputs)
+            if verify and manifest is not None:
+                forget_damaged(runner(), folder, state, manifest, inputs, job)
+            if manifest and state.complete and not new and folder.has_all_files(manifest["parts"]):
+                return _nothing_new(job, folder, manifest, state)
+            n_open = len(new) + sum(not entry.verified for entry in state.inputs)
             job.check_writable(
                 f"{number_of(n_open, 'input')} must be scored"
                 if n_open
                 else "parts of the run must be scored again"
             )
             if new and files is None:
-                state = plan_partitions(state, [now[i] for i in new])
+                state = plan_partitions(state, [inputs[i] for i in new])
             elif new and files is not None:
                 files = replace(
                     files, files=tuple(files.files[i] for i in new), ids=tuple(files.ids[i] for i in new)
@@ -259,24 +259,24 @@ def _run(
                 )
             state = replace(state, complete=False, versions=versions)
             # `forget_damaged` has logged damaged parts
-            state, n_new = _scored(runner(), job, folder, before, state, log_missing=not verify)
-        manifest = final_manifest(job.model, folder, state)
-        folder.write_manifest(manifest)
+            state, n_new = _scored(runner(), job, folder, manifest, state, log_missing=not verify)
+        new_manifest = final_manifest(job.model, folder, state)
+        folder.write_manifest(new_manifest)
         folder.tidy([part.number for part in state.parts])
-        log_run(manifest)
+        log_run(new_manifest)
     except BaseException:
         if client is None or (isinstance(client, ClientLater) and client.here):
             folder.clear_unfinished()  # our workers have ended by now; those of others finish what they write
         folder.remove_if_empty()
         raise
-    return ScoringRun(job.location.url, n_new, manifest)
+    return ScoringRun(job.location.url, n_new, new_manifest)
 
 
-def _nothing_new(job: Job, folder: RunFolder, before: Mapping[str, Any], state: RunState) -> ScoringRun:
+def _nothing_new(job: Job, folder: RunFolder, old_manifest: Mapping[str, Any], state: RunState) -> ScoringRun:
     """The complete run, whose folder is tidied where it can be written to."""
     inputs = state.to_json()["inputs"]
-    touched = inputs != before["inputs"]
-    manifest = {**before, "inputs": inputs} if touched else before
+    touched = inputs != old_manifest["inputs"]
+    manifest = {**old_manifest, "inputs": inputs} if touched else old_manifest
     if job.refusal is None:
         if touched:
             folder.write_manifest(manifest)
@@ -289,7 +289,7 @@ def _scored(
     runner: Runner,
     job: Job,
     folder: RunFolder,
-    before: Mapping[str, Any] | None,
+    old_manifest: Mapping[str, Any] | None,
     state: RunState,
     *,
     log_missing: bool,
@@ -301,14 +301,14 @@ def _scored(
     counting = (
         None  # the manifest of a complete run with all its rows, which count until the next run is complete
     )
-    if before is not None and before["status"] == "complete":
+    if old_manifest is not None and old_manifest["status"] == "complete":
         open_numbers = {part.number for part in todo}
-        lost = [entry["file"] for entry in before["parts"] if entry["part"] in open_numbers]
+        lost = [entry["file"] for entry in old_manifest["parts"] if entry["part"] in open_numbers]
         if lost and log_missing:
             log_lost(lost)
-        replaced = [entry for entry in before["parts"] if entry["part"] not in numbers]
+        replaced = [entry for entry in old_manifest["parts"] if entry["part"] not in numbers]
         if not lost and folder.has_all_files(replaced):
-            counting = before
+            counting = old_manifest
     of_run = numbers + ([] if counting is None else [entry["part"] for entry in counting["parts"]])
     # write this first: it says which files of the folder belong to the run
     folder.write_unfinished(state, counting)

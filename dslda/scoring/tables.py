@@ -67,9 +67,9 @@ def score_table(
             columns["tokens"] = scored.tokens
         columns[name] = column
         if name == "prediction" and residuals is not None:
-            known = np.where(scored.known_tokens > 0, scored.prediction, np.nan)
-            columns["prediction_low"] = pa.array(known + residuals[0], from_pandas=True)
-            columns["prediction_high"] = pa.array(known + residuals[1], from_pandas=True)
+            predictions = np.where(scored.known_tokens > 0, scored.prediction, np.nan)
+            columns["prediction_low"] = pa.array(predictions + residuals[0], from_pandas=True)
+            columns["prediction_high"] = pa.array(predictions + residuals[1], from_pandas=True)
     proportions = scored.topic_proportions
     if topics == "all":
         columns |= topic_columns(proportions)

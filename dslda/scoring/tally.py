@@ -334,7 +334,7 @@ def drift_report(tally: Tally, record: ModelRecord, *, of_texts: bool) -> dict[s
     return {
         "documents": n,
         "reference_documents": n_reference,
-        "reference": reference.of_which,
+        "reference": reference.in_words,
         "prediction_psi": prediction_psi,
         "prediction_warned_above": warned_above(len(reference.prediction_counts), n, n_reference),
         "largest_topic_psi": max(topic["psi"] for topic in topics),

@@ -115,9 +115,9 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
     """Refuse values that columns must not have, and name the first document with one."""
     for role, rule in RULES.items():
         name = getattr(roles, role)
-        if (wrong := survey.wrong.get(role)) is not None:
-            where = training_set.source.name_of(wrong.row)
-            raise InputError(f"{name!r} must hold {rule}, got {wrong.value:g} in {where}", parameter=role)
+        if (fault := survey.wrong.get(role)) is not None:
+            place = training_set.source.name_of(fault.row)
+            raise InputError(f"{name!r} must hold {rule}, got {fault.value:g} in {place}", parameter=role)
         if role == "weight" and name is not None and not survey.moments[name].weight > 0.0:
             raise InputError(
                 f"{name!r} must be above 0 for some document with {training_set.in_words}, got 0 for all",
@@ -133,22 +133,22 @@ def check_values(family: Family, training_set: TrainingSet, roles: Roles, survey
             f"{response} must have at least two distinct values or classes in documents with a weight "
             "above 0, got one; there is nothing to learn"
         )
-    if (wrong := survey.wrong.get("response")) is None:
+    if (fault := survey.wrong.get("response")) is None:
         return
-    y = np.array([wrong.value])
-    where = f"in {training_set.source.name_of(wrong.row)}"
+    y = np.array([fault.value])
+    place = f"in {training_set.source.name_of(fault.row)}"
     if not family.domain.contains(y).all():
         raise InputError(
-            f"{response} must be {family.domain} for family {family.name}, got {wrong.value:g} {where}",
+            f"{response} must be {family.domain} for family {family.name}, got {fault.value:g} {place}",
             remedy=family.domain_remedy,
         )
     if family.auxiliary == "trials" and roles.trials is not None:
         raise InputError(
-            f"{response} must not exceed its trials {roles.trials!r}, got {wrong.value:g} of {wrong.auxiliary:g} {where}"
+            f"{response} must not exceed its trials {roles.trials!r}, got {fault.value:g} of {fault.auxiliary:g} {place}"
         )
     if family.auxiliary == "trials":
         raise InputError(
-            f"{response} must be 0 or 1 for family {family.name} without trials, got {wrong.value:g} {where}",
+            f"{response} must be 0 or 1 for family {family.name} without trials, got {fault.value:g} {place}",
             remedy=("name the column of the trials with {trials=}", *family.domain_remedy),
         )
-    raise InputError(f"{response} must be one that family {family.name} takes, got {wrong.value:g} {where}")
+    raise InputError(f"{response} must be one that family {family.name} takes, got {fault.value:g} {place}")

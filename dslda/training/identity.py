@@ -80,10 +80,10 @@ def check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: s
         The fits differ; the error lists all differences, with both values.
     """
     if differences := list(_differences(record.fit, identity)):
-        before, documents = record.fit.get("documents", {}), identity["documents"]
+        old_documents, documents = record.fit.get("documents", {}), identity["documents"]
         contents = ("source", "sha256", "vocabulary_sha256")
         # changed documents cannot come back
-        are_same = all(before.get(name) == documents[name] for name in contents)
+        are_same = all(old_documents.get(name) == documents[name] for name in contents)
         as_then = ("train as it says",) if are_same else ()
         raise InputError(
             f"{url} must be of this fit, got one of another: {'; '.join(differences)}",
@@ -111,13 +111,13 @@ def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator
         return
     differences = list(_other_documents(then, now))
     for role in ("response", *ROLES):
-        before, after = _role(theirs, role), _role(ours, role)
-        if before != after:
-            differences.append(_then_now(role, before, after))
+        old, new = _role(theirs, role), _role(ours, role)
+        if old != new:
+            differences.append(_then_now(role, old, new))
     derived = bool(differences) or "settings.family" in differing
-    before, after = _role(theirs, "class_weight"), _role(ours, "class_weight")
-    if before != after and (not derived or None in (before, after)):
-        differences.append(_then_now("class_weight", before, after))
+    old, new = _role(theirs, "class_weight"), _role(ours, "class_weight")
+    if old != new and (not derived or None in (old, new)):
+        differences.append(_then_now("class_weight", old, new))
     for name in differing:
         kind, _, rest = name.partition(".")
         if kind == "versions":
@@ -133,9 +133,9 @@ def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator
     yield from differences or (_then_now(name, then.get(name), now.get(name)) for name in differing)
 
 
-def _then_now(name: str, before: Any, after: Any, *, none: str | None = "none") -> str:
-    before, after = (none if value is None else _shown(value) for value in (before, after))
-    return f"{name} {before} then, {after} now"
+def _then_now(name: str, old: Any, new: Any, *, none: str | None = "none") -> str:
+    old, new = (none if value is None else _shown(value) for value in (old, new))
+    return f"{name} {old} then, {new} now"
 
 
 def _other_documents(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -142,31 +142,31 @@ class _Collected:
                 [""] * documents.n_documents,
             )
         self._scored.append((y, scored.prediction))
-        known = scored.known_tokens > 0
-        self.n_documents += int(known.sum())
-        self.predictions.append(scored.prediction[known])
-        self.proportions.append(scored.topic_proportions[known])
+        mask = scored.known_tokens > 0
+        self.n_documents += int(mask.sum())
+        self.predictions.append(scored.prediction[mask])
+        self.proportions.append(scored.topic_proportions[mask])
         if scored.prediction.dtype != object:
-            residuals = (y - scored.prediction)[known]
+            residuals = (y - scored.prediction)[mask]
             self._residuals.append(residuals[~np.isnan(residuals)])
 
     def report(self) -> HeldOut | None:
         """Log how well the responses of documents kept from training are predicted, and whether there are enough."""
         y = np.concatenate([responses for responses, _ in self._scored])
         predicted = np.concatenate([predictions for _, predictions in self._scored])
-        known = observed_and_predicted(y, predicted) & np.isfinite(y)
+        mask = observed_and_predicted(y, predicted) & np.isfinite(y)
         if predicted.dtype != object:
-            known &= np.isfinite(predicted)
-        y, predicted = y[known], predicted[known]
+            mask &= np.isfinite(predicted)
+        y, predicted = y[mask], predicted[mask]
         measured = self._measured(y, predicted)
         numbers: dict[str, float] = {}
         if measured is None:
-            why = "none has a response and a prediction"
+            reason = "none has a response and a prediction"
             if len(y):
                 same = np.all(y == y[0])
-                why = "all have the same response" if same else "predictions are too large to be squared"
+                reason = "all have the same response" if same else "predictions are too large to be squared"
             message = (
-                f"nothing is known of how well it predicts: {why}, on {number_of(len(known), 'document')} "
+                f"nothing is known of how well it predicts: {reason}, on {number_of(len(mask), 'document')} "
                 "kept from training"
             )
         else:
@@ -209,11 +209,11 @@ class _Collected:
         if predicted.dtype == object and len(y):
             record = self._record
             # a class without training documents is never right
-            known = np.isin(y, record.design.classes or range(len(record.classes or ())))
-            right = (
-                share_right(record, y[known], predicted[known]) * float(known.mean()) if known.any() else 0.0
+            mask = np.isin(y, record.design.classes or range(len(record.classes or ())))
+            accuracy = (
+                share_right(record, y[mask], predicted[mask]) * float(mask.mean()) if mask.any() else 0.0
             )
-            return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)))
+            return HeldOut(len(y), "accuracy", accuracy, share_standard_error(accuracy, len(y)))
         if len(set(y.tolist())) < 2:
             return None
         with np.errstate(all="ignore"):

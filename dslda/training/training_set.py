@@ -323,7 +323,7 @@ def _column(
         return np.where(codes < 0, math.nan, codes)
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, Sequence) or not any(isinstance(value, str) for value in listed):
-        return response_array(values, n_documents, what=name)
+        return response_array(values, n_documents, name=name)
     array = np.asarray(listed, dtype=object)
     if array.shape != (n_documents,):
         raise InputError(

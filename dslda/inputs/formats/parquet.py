@@ -55,15 +55,15 @@ class ParquetRows(FilePiece):
                     columns=[name for name in fields.named() if name in names],
                     use_threads=False,
                 )
-                before = 0
+                n_read = 0
                 for batch in batches:
-                    first = max(self.start - before, 0)
-                    last = batch.num_rows if self.stop is None else min(self.stop - before, batch.num_rows)
+                    first = max(self.start - n_read, 0)
+                    last = batch.num_rows if self.stop is None else min(self.stop - n_read, batch.num_rows)
                     if first < last:
                         rows = batch.slice(first, last - first).to_pylist()
-                        yield from enumerate(rows, before + first)
-                    before += batch.num_rows
-                    if self.stop is not None and before >= self.stop:
+                        yield from enumerate(rows, n_read + first)
+                    n_read += batch.num_rows
+                    if self.stop is not None and n_read >= self.stop:
                         return
             except (pa.ArrowException, OSError) as error:
                 raise InputError(
