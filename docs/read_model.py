@@ -1,4 +1,4 @@
-"""Predict with a dslda model by zarr and numpy alone: docs/formats.md as a program, to read or to translate.
+"""Predict with a dslda model, using only zarr and numpy: docs/formats.md as a program, to read or to translate.
 
     python read_model.py stars.model '{"dress": 2, "lovely": 1}'
     python read_model.py cosponsors.model '{"health": 3}' '{"party": "D", "days": 30}'
@@ -22,7 +22,7 @@ LOGIT = ("binomial", "beta")
 
 
 def read_model(path):
-    """The manifest and the arrays of a model, whatever does not agree with its checksum refused."""
+    """The manifest and the arrays of a model; refuses those that do not agree with their checksums."""
     group = zarr.open_group(path, mode="r")
     manifest = dict(group.attrs)
     if (manifest.get("encoding-type"), manifest.get("encoding-version")) != ("dslda-model", "1"):
@@ -67,7 +67,7 @@ def digamma(x):
 
 
 def word_weights(manifest, arrays):
-    """What a word says of the topics, shape (K, V): the topics, or where they are distributions exp(E[log topic])."""
+    """Weight of each topic for each word, shape (K, V): the topics, or if they are distributions, exp(E[log topic])."""
     topics = arrays["topics"]
     if manifest["settings"].get("topic_estimation", "map") == "map":
         return topics
@@ -79,7 +79,7 @@ def word_weights(manifest, arrays):
 
 
 def assignments(weights, alpha, counts, tolerance=1e-12, most=100_000):
-    """The share of each topic in each term, shape (n, K), where the sweeps of the E-step come to rest."""
+    """The share of each topic in each term, shape (n, K), at the fixed point of the E-step."""
     gamma = alpha + counts.sum() / len(alpha)
     for _ in range(most):
         phi = weights * np.exp(digamma(gamma) - digamma(gamma).max())
@@ -91,7 +91,7 @@ def assignments(weights, alpha, counts, tolerance=1e-12, most=100_000):
 
 
 def covariate_part(manifest, arrays, covariates):
-    """What covariates and exposure add to the linear predictor."""
+    """Sum that covariates and exposure add to the linear predictor."""
     design, added = manifest["design"], 0.0
     for column, zeta in zip(design["covariates"], arrays.get("zeta", ()), strict=True):
         value = covariates[column["name"]]

@@ -181,9 +181,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
     granularity : {"term", "token"}, default "term"
         Unit with its own variational distribution: all occurrences of a term in a document, or each token.
     max_iter, tol : int, float, default 100, 1e-4
-        EM stops after so many iterations, or when the changes of the ELBO fall below this fraction: see :func:`dslda.train`.
+        EM stops after this many iterations, or when changes of the ELBO fall below this fraction: see :func:`dslda.train`.
     max_sweeps, sweep_tol : int, float, default 100, 1e-4
-        The E-step leaves a document after so many sweeps, or when its ELBO changes by less than this fraction.
+        The E-step leaves a document after this many sweeps, or when its ELBO changes by less than this fraction.
     dispersion_floor : float, default 0.1
         Lower bound of the dispersion, as a fraction of the variance of the response.
     ridge : float or None, default None
@@ -356,7 +356,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
     Parameters
     ----------
     family : {"auto", "binomial", "categorical"}, default "auto"
-        "auto" is binomial for two classes, with one coefficient a topic, otherwise categorical, with one for each topic and
+        "auto" is binomial for two classes, with one coefficient a topic; otherwise categorical, with one for each topic and
         class.
     n_topics, doc_topic_prior, topic_prior, topic_estimation, response_weight, granularity
         As in :class:`SLDARegressor`.

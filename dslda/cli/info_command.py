@@ -132,7 +132,7 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         yield "held out", held_out.in_words + worse
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
-        yield "drift is told from", f"{number_of(n, 'document')} {reference.in_words}"
+        yield "drift reference", f"{number_of(n, 'document')} {reference.in_words}"
         intervals = "none"
         if (bounds := reference.residuals) is not None:
             intervals = (
@@ -158,7 +158,7 @@ def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]
     for name, array in record.parameters.items():
         sides = " x ".join(f"{side:,}" for side in array.shape)
         yield name, f"{sides} number{'' if array.size == 1 else 's'}"
-    # whatever the file holds: training refuses an edited checkpoint, this command shows it
+    # show whatever the file holds: only training refuses an edited checkpoint
     for name, value in record.fit.items():
         if isinstance(value, dict):
             yield name, _fit_settings(unstored(value)) if name == "settings" else _stated(value)
@@ -248,7 +248,7 @@ def _text_settings(settings: TextSettings) -> str:
 
 
 def _provenance(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    # whatever the file holds, since other programs may write here what they like
+    # show whatever the file holds, since other programs may write anything here
     for name, value in provenance.items():
         if name == "inputs" and isinstance(value, list):
             n_files = provenance.get("n_files")  # only the first of many are kept

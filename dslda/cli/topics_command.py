@@ -47,11 +47,11 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
     """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
-    expected of it, in its units; for classes the predictor of the class that the topic speaks for most, and a second
+    expected of it, in its units; for classes the predictor of the class that the topic favours most, and a second
     table has the topics that raise each class. Its standard error takes the topics as known, so it is a lower bound.
     Prevalence is the share of the training words in the topic. Coefficients of covariates come below; those of topics
     are then for average covariates. Prints a table on a terminal, and CSV if the output goes to a file or program
-    (covariates then go to stderr, or alone to the output with --covariates).
+    (covariates then go to stderr; with --covariates they are the only output).
     """
     model = load_own_model(model_path, family)
     in_classes = model.record.parameters.n_classes is not None

@@ -143,7 +143,7 @@ With --checkpoint only the iteration under way is lost, however the process ends
     "--resume",
     is_flag=True,
     help="Go on from the checkpoint, or begin if there is none yet. Replaces the model of this fit if it was interrupted or "
-    "stopped at a lower --max-iter, and leaves a complete one as it is.",
+    "stopped at a lower --max-iter, and leaves a complete one unchanged.",
 )
 @click.option(
     "--overwrite", is_flag=True, help="Replace a model at --out and, without --resume, a checkpoint."

@@ -156,9 +156,9 @@ def check_appended_fields(corpus: Corpus, fields: Fields, unnamed: str | None) -
         ("weight", fields.weight, corpus.has_weight),
     ):
         if has and name is None:
-            raise InputError("must be given: the documents that are there have one", parameter=parameter)
+            raise InputError("must be given: the stored documents have one", parameter=parameter)
         if not has and name is not None:
-            raise InputError("must be left out: the documents that are there have none", parameter=parameter)
+            raise InputError("must be left out: the stored documents have none", parameter=parameter)
     return replace(
         fields,
         responses=corpus.response_names,

@@ -2,8 +2,8 @@
 
 Pass one reads and tokenises each chunk once; its counts stay where they were made. Their terms are merged to
 the vocabulary of the whole corpus. Pass two turns the counts of each chunk into a block over that vocabulary,
-and plans the partitions. The documents and settings alone decide the result: chunks, workers and timing play
-no part.
+and plans the partitions. Only the documents and settings decide the result: chunks, workers and timing play no
+part.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def _chunk_levels(chunk: CountedChunk) -> Mapping[str, pa.LargeStringArray]:
 def _known_levels(
     names: Mapping[str, pa.LargeStringArray], levels: Mapping[str, tuple[str, ...]]
 ) -> dict[str, pa.LargeStringArray]:
-    """The levels of the corpus. New ones are refused, since they would change the codes of the others."""
+    """The levels of the corpus; refuses new ones, which would change the codes of the others."""
     for name, column in names.items():
         old_levels = frozenset(levels[name])
         new = [repr(level)[:60] for level in column.to_pylist() if level not in old_levels]

@@ -194,7 +194,7 @@ def check_fields(collection: Any, fields: Fields) -> None:
         return
     fields.check_against(list(map(str, columns)), "the DataFrame")
     for use, name in (("words", fields.words), ("counts", fields.counts)):
-        # Dask turns lists in columns of objects into strings, which cannot be told from real ones
+        # Dask turns lists in columns of objects into strings, which look like real strings
         if name is not None and str(collection.dtypes[name]).startswith("string"):
             raise InputError(
                 f"{use} {name!r} must be a column of lists, got one of strings, which Dask makes of lists",
@@ -206,7 +206,7 @@ def check_fields(collection: Any, fields: Fields) -> None:
 
 
 def count_collection(runner: Runner, collection: Any, fields: Fields, settings: TextSettings) -> list[Any]:
-    """Handles of the counted partitions of a bag or DataFrame, whatever their sizes. Its fields have been checked.
+    """Handles of the counted partitions of a bag or DataFrame, whatever their sizes; the caller has checked its fields.
 
     The counts stay on the workers. Their tasks start at the graph of the collection, so Dask computes again what a
     lost worker held.

@@ -1,4 +1,4 @@
-"""Traces of earlier runs: corpora that killed ones left unfinished, and documents that are appended again."""
+"""Traces of earlier runs: corpora that a killed run left unfinished, and documents that are appended again."""
 
 from __future__ import annotations
 

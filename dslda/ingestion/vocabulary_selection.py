@@ -130,7 +130,7 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
     """Filter the terms of a whole corpus as scikit-learn's CountVectorizer does, and sort the rest alphabetically.
 
     `min_df` and `max_df` come first, as shares of all documents, empty ones too. Then the `max_features` terms with
-    most occurrences stay; among equal ones, whose order scikit-learn leaves open, the alphabetically first.
+    most occurrences stay; ties, whose order scikit-learn leaves open, go to the alphabetically first.
     """
     documents = table["documents"].to_numpy()
     tokens = table["tokens"].to_numpy()
@@ -231,7 +231,7 @@ def restrict(
 
 
 def _most_frequent(table: pa.Table, rows: NDArray[np.int64]) -> tuple[str, ...]:
-    """Terms of some rows, sorted; if too many, those in most documents, among equal ones the alphabetically first."""
+    """Terms of some rows, sorted; if too many, those in the most documents, and among equals the alphabetically first."""
     documents = table["documents"].to_numpy()[rows].tolist()
     terms = table["term"].combine_chunks().take(pa.array(rows)).to_pylist()
     ranked = sorted(zip(terms, documents, strict=True), key=lambda pair: (-pair[1], pair[0]))

@@ -103,7 +103,7 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         sentences.append(SCALES[model.family.link])
     if model.record.design.covariates:
         sentences.append(
-            "Coefficients of topics are those of documents with average covariates; of a covariate, per unit of it."
+            "Coefficients of topics are for documents with average covariates; those of a covariate are per unit of it."
         )
     sentences.append("A standard error (s.e.) takes the topics as known: it is a lower bound.")
     if (dispersion := pearson_words(model)) is not None:

@@ -64,7 +64,7 @@ def known_state(
 
 
 def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
-    """The fields that differ, and the inner ones of nested fields, each with both values."""
+    """The fields that differ, also those inside nested fields, each with both values."""
     for name in dict.fromkeys([*ours, *theirs]):
         old_value, new_value = theirs.get(name), ours.get(name)
         if isinstance(old_value, Mapping) and isinstance(new_value, Mapping):

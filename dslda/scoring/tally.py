@@ -91,7 +91,7 @@ class FrequentWords:
         return sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))[:n]
 
     def rest(self, n: int) -> int:
-        """The largest count of a word that is not among the `n` most frequent ones; 0 where there is none."""
+        """The largest count of a word outside the `n` most frequent ones; 0 if there is none."""
         following = self.top(n + 1)[n:]
         return following[0][1] if following else 0
 

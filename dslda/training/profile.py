@@ -197,8 +197,8 @@ class _Collected:
             )
         if self.n_documents < FEWEST_KEPT:
             logger.info(
-                "drift of scores will be told from the documents trained on, which a model that overfits knows better than "
-                "any others: at least %d with a known word must be kept from training, got %d",
+                "drift of scores will be measured against the documents trained on, which an overfitted model knows better "
+                "than any others: at least %d with a known word must be kept from training, got %d",
                 FEWEST_KEPT,
                 self.n_documents,
             )

@@ -156,11 +156,11 @@ def train(
     granularity : {"term", "token"}
         Unit with its own variational distribution: all occurrences of a term in a document, or each token.
     max_iter, tol : int, float
-        EM stops after so many iterations, or when the corpus ELBO has changed by less than this fraction twice in a row,
-        the second time no more than the first, and its changes have come down: one since the third iteration was as large
-        as this, or the last is at most a tenth of the largest. (They begin small, while the topics are nearly equal.)
+        EM stops after this many iterations, or when the relative changes of the corpus ELBO have come down. The last two must
+        be below `tol` and not grow; and one since the third iteration must be at least `tol`, or the last at most a tenth of
+        the largest. (Changes begin small, while the topics are nearly equal.)
     max_sweeps, sweep_tol : int, float
-        The E-step leaves a document after so many sweeps, or when its ELBO changes by less than this fraction.
+        The E-step leaves a document after this many sweeps, or when its ELBO changes by less than this fraction.
     dispersion_floor : float
         Lower bound of the dispersion, as a fraction of the variance of the response, 1e-12 to 1.
     terms : iterable of str, optional

@@ -60,7 +60,7 @@ def test_what_documents_held_out_cannot_tell_is_said(
     assert f"nothing is known of how well it predicts: {told} kept from training" in done.err
     assert "at least 250 with a known word must be kept from training, got" in done.err
     shown = dslda("info", tmp_path / "m.model").out
-    assert re.search(r"drift is told from: +27 documents trained on", shown)
+    assert re.search(r"drift reference: +27 documents trained on", shown)
     assert re.search(r"intervals: +none", shown)
 
 

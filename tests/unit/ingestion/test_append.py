@@ -342,7 +342,7 @@ def test_only_a_corpus_is_appended_to(tmp_path, second):
 def test_identifiers_and_weights_are_there_for_all_or_for_none(tmp_path):
     name = write_records(tmp_path / "a.jsonl", FIRST)
     bare = ingest(name, tmp_path / "bare.corpus", text="text", **SETTINGS)
-    with pytest.raises(InputError, match="id must be left out: the documents that are there have none"):
+    with pytest.raises(InputError, match="id must be left out: the stored documents have none"):
         ingest(name, tmp_path / "bare.corpus", append=True, id="key")
     with pytest.raises(InputError, match="weight must be left out"):
         ingest(name, tmp_path / "bare.corpus", append=True, weight="w")
