@@ -86,3 +86,17 @@ def test_files_and_targets_that_contributors_are_sent_to_are_there() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {"quick", "test"} <= set(targets)
     assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+
+
+def test_the_list_of_modules_has_every_module_in_its_room() -> None:
+    section = CONTRIBUTING.partition("## Modules")[2].partition("## ")[0]
+    listed = {}
+    for room, modules in re.findall(r"^- `([\w/]+)`: (.*(?:\n  .*)*)", section, re.MULTILINE):
+        names = (re.match(r"\s*((?:`\w+`(?:,\s*)?)+)", part) for part in modules.split("·"))
+        listed[room] = {name for match in names if match for name in re.findall(r"\w+", match[1])}
+    package = ROOT / "dslda"
+    there: dict[str, set[str]] = {}
+    for path in package.glob("*/**/*.py"):
+        if path.stem != "__init__":
+            there.setdefault(str(path.parent.relative_to(package)), set()).add(path.stem)
+    assert listed == there

@@ -23,6 +23,7 @@ from dslda.datasets import simulate_corpus
 from dslda.estimators import SLDAClassifier, SLDARegressor
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.training.train import train
+from tests.helpers.errors import refused
 
 K, V, D = 3, 50, 150
 
@@ -132,7 +133,7 @@ def test_values_that_are_no_counts_are_rounded_and_said(
     assert_array_equal(
         rounded, SLDARegressor(n_topics=K, tol=1e-2).fit(np.rint(counts.toarray() * 1.1), y).predict(counts)
     )
-    with pytest.raises(InputError, match="X must hold counts"), pytest.warns(DataWarning):
+    with refused("X"), pytest.warns(DataWarning):
         estimator.fit(counts / 1000, y)
     with pytest.raises(ValueError, match="Negative values"):
         estimator.fit(counts * -1, y)
@@ -193,7 +194,7 @@ def test_responses_that_scikit_learn_lets_through_are_checked(
 
 def test_bad_parameters_are_refused_when_fitting(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
     counts, y = simulated
-    with pytest.raises(InputError, match="n_topics must be a whole number"):
+    with refused("n_topics"):
         SLDARegressor(n_topics=0).fit(counts, y)
     with pytest.raises(InputError, match="two distinct values"):
         SLDARegressor(n_topics=2).fit(counts, np.ones(D))
@@ -282,18 +283,14 @@ def test_covariates_that_cannot_be_used_are_refused(
 def test_covariates_that_predict_does_not_know_are_refused() -> None:
     counts, y, table = with_covariates()
     fitted = SLDARegressor(n_topics=2, tol=1e-2).fit(counts, y, covariates=table)
-    with pytest.raises(
-        InputError, match="covariates must be given, as the estimator was fitted with 'age', 'party'"
-    ):
+    with refused("covariates"):
         fitted.predict(counts)
     with pytest.raises(
         InputError, match=r"levels that fit has seen, and are not in \d+ rows; row \d+: .*'Green'"
     ):
         fitted.predict(counts, covariates=table.replace("D", "Green"))
     bare = SLDARegressor(n_topics=2, tol=1e-2).fit(counts, y)
-    with pytest.raises(
-        InputError, match="covariates must be left out: the estimator was fitted without them"
-    ):
+    with refused("covariates"):
         bare.predict(counts, covariates=table)
 
 

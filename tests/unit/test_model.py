@@ -24,6 +24,7 @@ from dslda.model import Model, load_model
 from dslda.prediction.file_predictions import predict_files
 from dslda.training.train import train
 from dslda.variational.estep import e_step
+from tests.helpers.errors import refused
 from tests.helpers.files import write_records
 
 N = 400
@@ -158,7 +159,7 @@ def test_topics_list_their_most_probable_words_first(model: Model) -> None:
         assert [model.vocabulary.index[w] for w in topic.words] == np.argsort(-row, kind="stable")[
             :7
         ].tolist()
-    with pytest.raises(InputError, match="top must be a whole number"):
+    with refused("top"):
         model.topics(top=0)
 
 
@@ -190,7 +191,7 @@ def test_columns_of_a_matrix_are_matched_by_name(
     assert narrow.num_rows == N
     with pytest.raises(VocabularyMismatchError, match=r"10 columns.*terms="):
         model.predict(shuffled[:, :10])
-    with pytest.raises(InputError, match="must name the 10 columns"):
+    with refused("terms"):
         model.predict(shuffled[:, :10], terms=names)
 
 
@@ -319,7 +320,7 @@ def test_options_of_predictions_are_checked(
 ) -> None:
     with pytest.raises(InputError, match=message):
         model.score_table(reviews[0][:3], **options)
-    with pytest.raises(InputError, match="words must be the name of a field, got 5"):
+    with refused("words"):
         model.predict([{"words": ["a"], "counts": [1]}], words=5)
 
 
@@ -328,9 +329,9 @@ def test_responses_of_other_documents_are_checked_as_in_training(
     reviews: tuple[sparse.csr_array, np.ndarray, list[str]], model: Model, y: object
 ) -> None:
     few = reviews[0][:3]
-    with pytest.raises(InputError, match="y must"):
+    with refused("y"):
         model.score(few, y)
-    with pytest.raises(InputError, match="y must"):
+    with refused("y"):
         model.training_topic_proportions(few, y)
 
 

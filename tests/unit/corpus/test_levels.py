@@ -27,6 +27,7 @@ from dslda.inputs import files
 from dslda.inputs.fields import Fields
 from dslda.storage.typed_json import json_sha256
 from dslda.storage.zarr_arrays import checksum
+from tests.helpers.errors import refused
 
 ALL = {"min_df": 1, "max_df": 1.0}
 COLUMNS = {
@@ -366,7 +367,7 @@ def test_chunks_of_one_class_each_are_no_constant_response():
 
 def test_files_without_fields_have_none_to_be_categorical(tmp_path):
     (tmp_path / "a.txt").write_text("word")
-    with pytest.raises(InputError, match="categorical must be left out: text files have no fields"):
+    with refused("categorical"):
         ingest(tmp_path / "a.txt", categorical="y")
 
 
@@ -408,7 +409,7 @@ def test_a_level_that_no_document_has_is_kept(tmp_path):
     "levels", [{"y": ["b", "a"]}, {"y": ["a", "a"]}, {"y": ["a", 1]}, {"z": ["a", "b"]}, {"x": [None]}]
 )
 def test_wrong_levels_are_refused_by_the_writer(tmp_path, levels):
-    with pytest.raises(InputError, match="levels must be distinct strings in the order of their code points"):
+    with refused("levels"):
         write(tmp_path / "a.corpus", levels=levels)
 
 

@@ -19,6 +19,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusAppender
 from dslda.exceptions import DataWarning, FormatError, InputError, OutputError, OutputExistsError
 from dslda.ingestion.ingest import ingest
+from tests.helpers.errors import refused
 from tests.helpers.files import write_records
 
 WORDS = ["apple", "pear", "plum", "fig", "kiwi", "lime", "date"]
@@ -344,7 +345,7 @@ def test_identifiers_and_weights_are_there_for_all_or_for_none(tmp_path):
     bare = ingest(name, tmp_path / "bare.corpus", text="text", **SETTINGS)
     with pytest.raises(InputError, match="id must be left out: the stored documents have none"):
         ingest(name, tmp_path / "bare.corpus", append=True, id="key")
-    with pytest.raises(InputError, match="weight must be left out"):
+    with refused("weight"):
         ingest(name, tmp_path / "bare.corpus", append=True, weight="w")
     grown = ingest(name, tmp_path / "bare.corpus", append=True)
     assert [d["id"] for d in documents(grown)] == list(map(str, range(2 * bare.n_documents)))
@@ -370,7 +371,7 @@ def test_every_kind_of_input_can_be_appended(tmp_path):
     )
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "b.txt").write_text("apple apple kiwi")
-    with pytest.raises(InputError, match="id must be left out"):
+    with refused("id"):
         ingest(tmp_path / "letters", tmp_path / "a.corpus", append=True)
     bag = dask.bag.from_sequence([{"text": "apple apple kiwi"}, {"text": "plum", "rating": 2}], npartitions=2)
     grown = documents(ingest(bag, tmp_path / "a.corpus", append=True))

@@ -38,6 +38,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.inputs import files
 from dslda.inputs.fields import Fields
 from dslda.inputs.in_memory import BagRecords
+from tests.helpers.errors import refused
 
 ALL = {"min_df": 1, "max_df": 1.0}
 TINY = ["apple pear", "apple plum", "fig kiwi", "pear fig"]
@@ -675,14 +676,14 @@ def test_a_file_that_cannot_be_read_is_refused_and_leaves_nothing(tmp_path, name
 
 def test_text_files_and_lda_c_have_no_fields(tmp_path):
     (tmp_path / "a.txt").write_text("word")
-    with pytest.raises(InputError, match="text and response must be left out: text files have no fields"):
+    with refused("text", "response"):
         ingest(tmp_path / "a.txt", text="text", response="y")
     (tmp_path / "a.ldac").write_text("1 0:1\n")
-    with pytest.raises(InputError, match="response must be left out: LDA-C files have no fields"):
+    with refused("response"):
         ingest(tmp_path / "a.ldac", response="y", vocabulary=["a"])
-    with pytest.raises(InputError, match="vocabulary must name the terms whose positions"):
+    with refused("vocabulary"):
         ingest(tmp_path / "a.ldac")
-    with pytest.raises(InputError, match="stop_words must be None where documents hold positions"):
+    with refused("stop_words"):
         ingest(tmp_path / "a.ldac", vocabulary=["a"], stop_words="english")
 
 
@@ -692,11 +693,11 @@ def test_a_matrix_that_does_not_fit_is_refused():
         ingest(matrix, vocabulary=["a", "b", "c"])
     with pytest.raises(InputError, match="'y' must have a value for each of 2 rows, got 3"):
         ingest(matrix, vocabulary=["a", "b"], response={"y": [1, 2, 3]})
-    with pytest.raises(InputError, match="response of a matrix must be a mapping from names to arrays"):
+    with refused("response"):
         ingest(matrix, vocabulary=["a", "b"], response="y")
-    with pytest.raises(InputError, match="must have different names, got 'y' in both; rename one"):
+    with refused("response", "covariates"):
         ingest(matrix, vocabulary=["a", "b"], response={"y": [1, 2]}, covariates={"y": [3, 4]})
-    with pytest.raises(InputError, match=r"matrix, row 1: .*whole numbers"):
+    with refused("counts", place="matrix, row 1"):
         ingest(matrix * 0.75 + csr_array(np.array([[0.25, 0], [0, 0]])), vocabulary=["a", "b"])
 
 
@@ -706,7 +707,7 @@ def test_an_output_that_is_there_is_kept_unless_overwritten(tmp_path):
     with pytest.raises(OutputExistsError, match=r"a\.corpus is there already"):
         ingest("not even looked at", tmp_path / "a.corpus", text="text")
     # a failure leaves the old one
-    with pytest.raises(InputError, match="none is left"):
+    with refused("min_df", "max_df"):
         ingest(tmp_path / "a.jsonl", tmp_path / "a.corpus", text="text", min_df=4, overwrite=True)
     assert dslda.open_corpus(tmp_path / "a.corpus").content_hash == first.content_hash
     second = ingest(

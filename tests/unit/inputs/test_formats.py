@@ -27,6 +27,7 @@ from dslda.inputs.formats.ldac import LdacLines
 from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.formats.text_files import TextFile
 from dslda.inputs.streams import InputFile, Lines, read_blocks, read_text
+from tests.helpers.errors import refused
 
 ENDINGS = ("", ".gz", ".zst")
 FIELDS = Fields(text="text")
@@ -312,11 +313,11 @@ def test_inputs_that_are_not_clear_are_refused(tmp_path, names, pattern, message
 
 
 def test_inputs_of_another_kind_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"inputs must be paths or URLs, a DataFrame of texts, .* got int"):
+    with refused("inputs"):
         list_files([3])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="at least one input"):
+    with refused("inputs"):
         list_files([])
-    with pytest.raises(InputError, match="format must be 'auto' or one of jsonl, csv"):
+    with refused("format"):
         list_files(tmp_path, "xml")
     with pytest.raises(InputError, match="cannot be read"):
         list_files("nosuchprotocol://bucket/a.jsonl")
@@ -388,5 +389,5 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", ["", " "])
 def test_an_empty_input_is_not_the_current_folder(given: str) -> None:
-    with pytest.raises(InputError, match="must be a path or URL that is not empty"):
+    with refused("inputs"):
         list_files(given)

@@ -20,6 +20,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
 from dslda.prediction.file_predictions import predict_files
 from dslda.training.train import train
+from tests.helpers.errors import refused
 from tests.helpers.files import write_records
 
 N = 120
@@ -119,9 +120,9 @@ def test_a_bag_with_names_gives_the_bits_of_the_corpus(model: Model, client: Cli
     assert set(named.predict(records())) <= {"D", "I", "R"}
     with pytest.raises(InputError, match="family categorical, which has one for each class, and no sum"):
         named.contributions(records())
-    with pytest.raises(InputError, match="covariates must name covariates of the corpus, got dict"):
+    with refused("covariates"):
         train(bag, response="reads", client=client, covariates={"age": [1]}, **reading)
-    with pytest.raises(InputError, match="exposure must be the name of a covariate of the corpus, got "):
+    with refused("exposure"):
         train(bag, response="reads", client=client, family="poisson", exposure=np.ones(N), **reading)
 
 
@@ -205,7 +206,7 @@ def test_a_corpus_without_the_covariate_says_which(model: Model, tmp_path: Path)
         InputError, match=r"bare\.corpus must have the covariates of the model, 'age', 'party' are"
     ):
         model.predict(bare, realign=True)
-    with pytest.raises(InputError, match="covariates must be left out: those of the corpus"):
+    with refused("covariates"):
         model.predict(bare, realign=True, covariates={"age": np.ones(12)})
 
 

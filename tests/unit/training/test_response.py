@@ -23,6 +23,7 @@ from dslda.families.poisson import Poisson
 from dslda.families.registry import FAMILIES
 from dslda.model import Model, load_model
 from dslda.training.train import train
+from tests.helpers.errors import refused
 
 K, V, D = 3, 40, 240
 TERMS = [f"w{t:02d}" for t in range(V)]
@@ -417,11 +418,9 @@ def test_classes_are_named_as_they_were_given(tmp_path: Path) -> None:
         numbered.training_topic_proportions(counts, np.array([1, 2, 5])[codes]),
     )
     assert {c.class_name for c in model.coefficients()} <= set(model.classes)
-    with pytest.raises(
-        InputError, match=r"y must be one of the classes of training \('left'.*got 'up' in row 3"
-    ):
+    with refused("y"):
         model.score(counts, [*names[:3], "up", *names[4:]])
-    with pytest.raises(InputError, match=r"y must be one of the classes .*got 3 in row 0"):
+    with refused("y"):
         numbered.score(counts, np.full(D, 3))
 
 
