@@ -1,7 +1,7 @@
 """Checks of the answers that a user's own family gives.
 
-:class:`~dslda.families.base.Family` wraps the methods that a user's class defines in :func:`checked`. Every caller then gets
-an answer of the right shape, or an error that names family and method, and no NaN reaches a result.
+:class:`~dslda.families.base.Family` wraps the methods of a user's class with :func:`checked`. Every caller then gets an
+answer of the right shape, or an error that names family and method, and no NaN reaches a result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def checked(name: str, method: Any) -> Callable[..., Any]:
 
 
 def refuse(family: Family, method: str, must: str, answer: Any) -> NoReturn:
-    """Raise the error for an answer that is not what it must be."""
+    """Raise the error for an answer that breaks the rule `must`."""
     got = f"{answer!r:.60}"
     if isinstance(answer, np.ndarray):
         got = f"an array of {answer.dtype} of shape {answer.shape}"
@@ -135,7 +135,7 @@ def _array(
     role: str = "",
     where: Array | None = None,
 ) -> None:
-    """Refuse anything but an array of this shape, finite wherever `where` is (everywhere without it)."""
+    """Refuse anything but an array of this shape that is finite wherever `where` is (by default, everywhere)."""
     if not isinstance(answer, np.ndarray) or answer.dtype != np.float64 or answer.shape != shape:
         refuse(family, method, f"{role}an array of float64 of shape {shape}", answer)
     bad = ~np.isfinite(answer)
@@ -146,5 +146,5 @@ def _array(
 
 
 def _length(answer: Any) -> int:
-    """The length of a vector; 1 for anything else, which is refused then."""
+    """The length of a vector; 1 for anything else, which is refused later."""
     return len(answer) if isinstance(answer, np.ndarray) and answer.ndim else 1

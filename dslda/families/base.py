@@ -1,12 +1,12 @@
 """The contract of a response family: the response as a generalised linear model of the mean topic assignment.
 
-Conventions, stated once.
+Conventions:
 
 - omega is the linear predictor eta'zbar + zeta'x + offset of a document with covariates x.
-- delta is the vector of the family's own parameters, shape (n_delta,): the dispersion first where there is one.
-- aux is a further number of a document that some families need: the trials of a binomial response; 1 for a duration that
-  ended and 0 for one that was cut off. It is 1 for all others.
-- l(y, omega, delta, aux) = log p(y | omega). A family gives l and its first three derivatives in omega as compiled scalar
+- delta is the vector of the family's own parameters, shape (n_delta,); the dispersion, if any, comes first.
+- aux is an additional number that some families need for each document: the trials of a binomial response, or 1 for a
+  duration that ended and 0 for one that was cut off. It is 1 for all other families.
+- l(y, omega, delta, aux) = log p(y | omega). A family has l and its first three derivatives in omega as compiled scalar
   functions; E-step and M-step need nothing else (Blei and McAuliffe 2010, section 3; delta-method form in docs/model.md).
   A family never sees a document: only y, moments of omega, delta and aux.
 - y is the scaled response (see :meth:`Family.scaling`).
@@ -45,7 +45,7 @@ Array: TypeAlias = NDArray[np.float64]
 # a compiled function of (y, omega, delta, aux), held by a class without becoming a method
 ScalarFunction: TypeAlias = "staticmethod[[float, float, Array, float], float]"
 
-#: the compiled functions of a family, in the order in which kernels take them
+#: the compiled functions of a family, in the order that kernels expect
 FUNCTIONS = (
     "log_likelihood",
     "first_derivative",
@@ -110,7 +110,7 @@ class ResponseMoments:
 #: moments of a response scaled to mean 0 and variance 1
 STANDARDISED = ResponseMoments(2, 0.0, 1.0, -1.0, 1.0)
 
-#: distance of the probes of delta: errors of its slope are of the order of the square
+#: distance of the probes of delta: the error of the slope is of the order of its square
 PROBE = 1e-4
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
@@ -126,7 +126,7 @@ class Family(ABC):
     Attributes
     ----------
     name : str
-        The name users write.
+        Name that users write.
     link : str
         The link function between E[y] and omega.
     domain : Interval
@@ -136,7 +136,7 @@ class Family(ABC):
     auxiliary : {"", "trials", "event"}
         Meaning of `aux`; "" if unused.
     takes_exposure : bool
-        Whether the expected response is proportional to an exposure of the document.
+        The expected response is proportional to an exposure of the document.
     uses_bound : bool
         For classes only: the expected log-likelihood is a lower bound instead of the delta method's value (see
         :mod:`dslda.variational.kernels.class_e_step`).
@@ -144,20 +144,20 @@ class Family(ABC):
         l is (y omega - exp(omega)) / delta[0] plus a function of y and delta. E[exp(omega)], a product over tokens, is then
         exact instead of the delta method's value (see :mod:`dslda.variational.kernels.exponential`).
     is_quadratic : bool
-        l is quadratic in omega: one full scoring step is exact. Other families take damped steps.
+        l is quadratic in omega, so one full scoring step is exact. Other families take damped steps.
     has_dispersion_floor : bool
         delta[0] is the dispersion of a response scaled to variance 1 and stays above the floor of the settings.
     n_searched : int or None
-        Number of leading entries of delta that are estimated, the others being fixed; None for all.
+        Number of leading entries of delta to estimate; the others are fixed. None estimates all.
     delta_transform : {"log", "identity"}
         The scale on which delta is searched: "log" for positive parameters.
     delta_bounds : tuple of float
-        Lowest and highest value of a searched parameter. A family whose density grows without bound as a parameter runs
-        away (one document fitted exactly) needs them.
+        Lowest and highest value of a searched parameter. They are needed if the density grows without bound as a
+        parameter runs away (one document fitted exactly).
     max_classes : int or None
-        Largest number of named classes without order that the response may have; 0 for numbers, None for any number.
+        Largest number of unordered classes that the response may have; 0 for numeric responses, None for no limit.
     constant_scatter : bool
-        The scatter of y around its mean is the same at every mean, so that one interval of residuals fits all predictions.
+        The scatter of y around its mean is the same at every mean, so one interval of residuals fits all predictions.
     scatter_remedy : tuple of str
         Advice for responses that scatter more than the variance, a function of the mean, allows; empty for families that
         estimate the scatter.
@@ -209,7 +209,7 @@ class Family(ABC):
         reason: str,
         remedy: str = "the family is your own: mend it there, and try it with dslda.testing.FamilyTests",
     ) -> DsldaError:
-        """The error for functions or answers that cannot be used: the user's to mend, or a bug of dslda."""
+        """The error for unusable functions or answers: the user's own to mend, or a bug of dslda."""
         name = getattr(self, "name", None)
         place = f"family {name!r}" if isinstance(name, str) else f"family {type(self).__name__}"
         if is_built_in(type(self)):
@@ -244,7 +244,7 @@ class Family(ABC):
         """
 
     def initial_coefficients(self, n_topics: int, moments: ResponseMoments) -> tuple[Array, Array]:
-        """eta, shape (K,), or (K, C) for a response of C classes, and delta at the start."""
+        """Starting values of eta, shape (K,), or (K, C) for a response of C classes, and of delta."""
         middle, spread, delta = self.start(moments)
         grid = np.linspace(-1.0, 1.0, n_topics) if n_topics > 1 else np.zeros(1)
         return middle + spread * grid, delta
@@ -263,22 +263,22 @@ class Family(ABC):
     def variance(self, mean: Array, delta: Array, aux: Array) -> Array | None:
         """Var(y) of responses with these means, shapes (D,), on the scale of the fit; None if it is not needed.
 
-        Families of counts give it: their variance follows from the mean, so that data can contradict it. The Pearson
+        Families of counts define it: their variance follows from the mean, so data can contradict it. The Pearson
         dispersion of a model compares the two (see :func:`dslda.variational.statistics.pearson_sums`).
         """
         return None
 
     def update_delta(self, delta: Array, profile: Array, *, weight: float, gain: float) -> Array:
-        """New delta: one Newton step on the scale of :attr:`delta_transform`, uphill and at most 1 long in each parameter.
+        """New delta: one uphill Newton step on the scale of :attr:`delta_transform`, at most 1 in each parameter.
 
-        Coefficients and delta move at once, each by its own Newton step. On a quadratic objective two such blocks never lower
-        it, however they depend on each other. More than two could, so all parameters of delta move in one step that uses
-        all their second derivatives.
+        Coefficients and delta move together, each by its own Newton step. On a quadratic objective two such blocks never
+        lower it, however they depend on each other. More than two could, so all parameters of delta move in one step that
+        uses all their second derivatives.
 
         Parameters
         ----------
         delta : ndarray of float64, shape (n_delta,)
-            Of the E-step.
+            Value in the E-step.
         profile : ndarray of float64, shape (n_probes,)
             Expected log-likelihood of the responses at the rows of :meth:`delta_probes`, summed over documents.
         weight : float
@@ -304,8 +304,8 @@ class Family(ABC):
         bend = np.diag((up - 2.0 * here + down) / PROBE**2)
         for row, (i, j) in enumerate(combinations(range(searched), 2), start=1 + 2 * searched):
             bend[i, j] = bend[j, i] = (profile[row] - up[i] - up[j] + here) / PROBE**2
-        # Newton's step points downhill where the curve bends upwards: take its absolute value. A bend as small as rounding
-        # counts as none.
+        # Where the curve bends upwards, Newton's step points downhill: take the absolute value of the bend. A bend as small
+        # as rounding error counts as none.
         values, vectors = np.linalg.eigh(bend)
         least = 1e-15 * abs(here) / PROBE**2 + 1e-300
         along = (vectors.T @ slope) / np.maximum(np.abs(values), least)
@@ -338,18 +338,18 @@ class Family(ABC):
         return len(delta) if self.n_searched is None else self.n_searched
 
     def coefficients_to_user(self, omega: Array, center: float, scale: float) -> Array:
-        """Linear predictors, or coefficients of topics, for the response in the user's units.
+        """Convert linear predictors, or coefficients of topics, to the user's units of the response.
 
         With an identity link, omega is ``center + scale * omega`` in units of y. With a log link,
-        ``log E[y] = log(scale) + omega`` (center is 0). Other links are free of the units of y. Differences of coefficients,
-        and coefficients of covariates, change by the factor `scale` with an identity link and not at all with others.
+        ``log E[y] = log(scale) + omega`` (center is 0). Other links do not depend on the units of y. Differences of
+        coefficients, and coefficients of covariates, change by the factor `scale` with an identity link, else not at all.
 
         Parameters
         ----------
         omega : ndarray of float64
             On the scale of the fit.
         center, scale : float
-            Of :meth:`scaling`.
+            From :meth:`scaling`.
 
         Returns
         -------
@@ -391,7 +391,7 @@ def mean_of_exp(m: Array, v: Array) -> Array:
 
     Predictions pass the v that makes it exact (prod_n kappa_n, docs/model.md). The variance of omega would give the mean for
     a normal omega, which has no upper bound: short documents, and coefficients of -40 for a topic of zeros, led to
-    predictions of 10^9. Constant beyond exp(700) and exp(-700).
+    predictions of 10^9. The exponent is clipped to +-700.
     """
     mean: Array = np.exp(np.clip(m + 0.5 * v, -700.0, 700.0))
     return mean
@@ -400,7 +400,7 @@ def mean_of_exp(m: Array, v: Array) -> Array:
 def normal_expectation(function: Callable[[Array], Array], m: Array, v: Array) -> Array:
     """E[function(omega)] for a normal omega of mean `m` and variance `v`, by Gauss-Hermite quadrature.
 
-    For means without a closed form. Unlike the delta method it keeps the range of the function and its monotonicity in m.
+    Used for means without a closed form. Unlike the delta method, it keeps the function's range and monotonicity in m.
     `function` works elementwise on arrays of any shape; `m` and `v` are broadcast together.
     """
     m, deviation = np.asarray(m, dtype=np.float64), np.sqrt(v)

@@ -61,10 +61,10 @@ class Beta(Family):
 
     Density: Gamma(phi) / (Gamma(mu phi) Gamma((1 - mu) phi)) y^(mu phi - 1) (1 - y)^((1 - mu) phi - 1), with variance
     mu (1 - mu) / (1 + phi). Link: logit. Units: coefficient k is the log odds of the mean share of a document that is all
-    topic k. For shares of what cannot be counted: time, area, money, a score out of the highest. Successes of a number of
-    trials are binomial. The precision phi is estimated by maximum likelihood.
+    topic k. For shares of quantities that cannot be counted: time, area, money, a score out of a maximum. Successes in a
+    number of trials are binomial. The precision phi is estimated by maximum likelihood.
 
-    l is not concave in omega far from y; there the E-step leaves out its curvature. The information is the expected one,
+    l is not concave in omega far from y; there the E-step ignores its curvature. The information is the expected one,
     (mu (1 - mu) phi)^2 (psi'(mu phi) + psi'((1 - mu) phi)), always positive. Coefficients stay finite without a ridge.
     Source: Ferrari and Cribari-Neto (2004), Beta regression for modelling rates and proportions.
     """
@@ -76,7 +76,7 @@ class Beta(Family):
         "move shares of 0 and 1 inside, as (y (n - 1) + 0.5) / n does for n documents (Smithson and Verkuilen 2006)",
         "count the parts of a whole and take family binomial with {trials=}",
     )
-    # from a share that is all but 0 or 1 to a standard deviation of 0.0005
+    # from shares that are nearly always 0 or 1 to a standard deviation of 0.0005
     delta_bounds = (1e-2, 1e6)
 
     @staticmethod
@@ -119,7 +119,7 @@ class Beta(Family):
         bernoulli = mean * (1.0 - mean)
         # one standard deviation of y to each side
         spread = min(math.sqrt(moments.variance) / bernoulli, 1.0)
-        # the method of moments; it counts what topics will explain as scatter
+        # the method of moments, which counts as scatter what topics will explain
         precision = bernoulli / max(moments.variance, 1e-3 * bernoulli) - 1.0
         return special.logit(mean), spread or 1.0, np.array([max(precision, 0.1)])
 

@@ -1,4 +1,4 @@
-"""Binomial response with logit link: yes or no, or how many of a number of trials."""
+"""Binomial response with logit link: yes or no, or the successes in a number of trials."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Binomial(Family):
     """y ~ Binomial(n, p): P(y) = (n choose y) p^y (1 - p)^(n - y), with log(p / (1 - p)) = omega and n = aux trials.
 
     Link: logit. Units: coefficient k is the log odds of a document that is all topic k; the mean is the probability of one
-    trial. With one trial (the default) this is the Bernoulli response, 0 or 1, of logistic regression; with more, y of aux
-    (helpful votes of all votes, correct answers of all questions). Trials of a document are taken to be independent.
+    trial. With one trial (the default) this is the Bernoulli response, 0 or 1, of logistic regression; with more, y is a
+    number of successes (helpful votes of all votes, correct answers of all questions). Trials are assumed independent.
 
-    Where topics separate the classes, the likelihood grows with the coefficients without end. The default ridge, a normal
+    If topics separate the classes, the likelihood grows with the coefficients without bound. The default ridge, a normal
     prior of standard deviation 10 around their mean, keeps them finite and is negligible beside a few hundred documents.
     Source: McCullagh and Nelder (1989), chapter 4.
     """

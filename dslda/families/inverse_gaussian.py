@@ -19,7 +19,7 @@ class InverseGaussian(Family):
     the linear predictor; the fit divides y by its mean. For positive amounts whose scatter grows with their level even faster
     than a gamma response's: first passage times, claims, sizes of bursts.
 
-    l is not concave in omega for y below mu / 2; there the E-step leaves out its curvature. The information is the expected
+    l is not concave in omega for y below mu / 2; there the E-step ignores its curvature. The information is the expected
     one, 1 / (delta mu), always positive. Source: McCullagh and Nelder (1989), section 8.3 and table 2.1.
     """
 

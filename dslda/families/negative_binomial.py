@@ -16,8 +16,8 @@ class NegativeBinomial(Family):
     """y ~ negative binomial with mean mu = exp(omega) and variance mu + alpha mu^2; delta = [alpha].
 
     Density: p(y) = Gamma(y + 1 / alpha) / (Gamma(1 / alpha) y!) (alpha mu)^y (1 + alpha mu)^-(y + 1 / alpha). Link: log.
-    Units: counts, or counts per unit of exposure. For counts that scatter more than their mean, as counts of human acts
-    (cosponsors, shares, replies) nearly always do. alpha is estimated; its limit 0 is the Poisson.
+    Units: counts, or counts per unit of exposure. For counts whose variance exceeds their mean, as that of human acts
+    (cosponsors, shares, replies) nearly always does. alpha is estimated; its limit 0 is the Poisson.
 
     l is concave in omega at any alpha. The ridge is that of the Poisson.
     Source: the NB2 form of Cameron and Trivedi (2013), section 3.3; Hilbe (2011).
@@ -74,7 +74,7 @@ class NegativeBinomial(Family):
 
     def start(self, moments: ResponseMoments) -> tuple[float, float, Array]:
         mean = max(moments.mean, 0.5 / moments.n)
-        # the method of moments; it counts what topics will explain as scatter
+        # the method of moments, which counts as scatter what topics will explain
         alpha = min(max((moments.variance - mean) / mean**2, 0.01), 10.0)
         return math.log(mean), 1.0, np.array([alpha])
 

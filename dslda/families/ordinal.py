@@ -14,7 +14,7 @@ from dslda.families.scalars import bounded_exp, response_function, sigmoid, soft
 
 __all__ = ["Ordinal"]
 
-# more levels than this are as good as numbers, and the cutpoints' second derivatives grow with the square
+# more levels are as good as numbers, and the number of the cutpoints' second derivatives grows with the square
 _MOST_LEVELS = 21
 
 
@@ -43,8 +43,8 @@ class Ordinal(Family):
     delta holds the logs of the distances between neighbouring cutpoints, so that levels stay in order without a constraint.
     l is concave in omega.
 
-    The mean is the expected level in the numbers that stand for the levels; :meth:`probabilities` gives those of each level.
-    Where topics separate the levels the ridge keeps coefficients finite, as for the binomial response.
+    The mean is the expected level, in the numbers that stand for levels; :meth:`probabilities` has the chance of each level.
+    If topics separate the levels, the ridge keeps coefficients finite, as for the binomial response.
     Source: McCullagh (1980), Regression models for ordinal data.
     """
 
@@ -57,7 +57,7 @@ class Ordinal(Family):
     default_ridge = 0.01
 
     # P(Y = y) = F(b) - F(a) = F(b) F(-a) (1 - exp(a - b)), with F the sigmoid and a, b the cutpoints around y less omega: l
-    # is a term for each cutpoint, and one without omega.
+    # is the sum of a term for each cutpoint and a term without omega.
     @staticmethod
     @response_function
     def log_likelihood(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled

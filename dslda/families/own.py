@@ -2,11 +2,11 @@
 
 Either subclass :class:`~dslda.families.base.Family` and compile its functions with :func:`compile_response`; or, if omega is
 the natural parameter, pass what Blei and McAuliffe (2010, section 3) call A and h to :func:`canonical`. docs/families.md has
-examples. ``dslda.testing.FamilyTests`` tests that the family keeps what EM relies on. A process must
+examples. ``dslda.testing.FamilyTests`` tests the properties that EM relies on. A process must
 :func:`~dslda.families.registry.register` the class before it loads a model of that family.
 
 Functions are compiled in the process that defines them and again in every process that receives them. A family of the main
-script or a notebook travels whole; one of a module is imported, so workers must have that module. Write plain Python with
+script or a notebook is sent whole; one of a module is imported, so workers need that module. Write plain Python with
 numbers, :mod:`math`, ``numpy`` scalars and other compiled functions. Results must stay finite for omegas of several hundred,
 of either sign (:mod:`dslda.families.scalars` helps).
 """
@@ -49,7 +49,7 @@ ATTRIBUTES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda x: isinstance(x, dict) and all(map(_is_plain, x.values())),
     ),
 }
-"""The rule for each attribute of a family, as words and as a test."""
+"""The rule for each attribute of a family, in words and as a test."""
 
 _OF_OMEGA = float64(float64)
 _OF_Y = float64(float64, types.Array(float64, 1, "C", readonly=True))
@@ -72,7 +72,7 @@ def compile_response(function: Callable[..., float]) -> Callable[..., float]:
     Raises
     ------
     InputError
-        It does not compile; the message ends with numba's.
+        The function does not compile; the message ends with numba's.
     """
     return _compiled(function, SCALAR_SIGNATURE, "(y, omega, delta, aux)")
 
@@ -97,18 +97,18 @@ def canonical(
     Parameters
     ----------
     name : str
-        The name users write.
+        Name that users write.
     A, A1, A2, A3 : callable
         The log-normaliser as a function of omega and its first three derivatives. A2 is positive.
     log_h : callable
         ``log_h(y, delta)``, with `delta` an array of one entry; constants may be left out where the dispersion is fixed.
     domain : Interval
-        Of y.
+        Domain of y.
     link : str, default "canonical"
         Name of the link in tables. "log" and "identity" change the units of coefficients: see
         :meth:`~dslda.families.base.Family.coefficients_to_user`.
     has_dispersion : bool, default False
-        Whether delta is estimated; else it is 1.
+        Estimate delta; otherwise it is 1.
     default_ridge : float, default 0
         See :class:`~dslda.families.base.Family`; above 0 where coefficients may grow without bound.
 
@@ -197,7 +197,7 @@ def _omega_of_mean(a1: Callable[..., float], mean: float) -> float:
 
 
 def missing_members(family: type[Family] | Family) -> list[str]:
-    """Members that a family must define and does not; none for a class that Python can instantiate."""
+    """Required members that a family lacks; none for a class that Python can instantiate."""
     abstract: frozenset[str] = getattr(family, "__abstractmethods__", frozenset())
     if isinstance(family, type) and not abstract:
         return []
@@ -206,7 +206,7 @@ def missing_members(family: type[Family] | Family) -> list[str]:
 
 
 def check_definition(family: Family) -> None:
-    """Refuse a user's family with a missing or wrong member, before anything is read."""
+    """Refuse a user's family with a missing or invalid member, before anything is read."""
     kind = type(family)
     if is_built_in(kind):
         return
@@ -249,9 +249,9 @@ def check_answers(
     responses: Sequence[float],
     n_topics: int,
 ) -> None:
-    """Ask a user's family all that a fit will, at its start and a few responses; a wrong answer is an InputError.
+    """Call a user's family as a fit will, at its start and for a few responses; raise an InputError for a wrong answer.
 
-    `moments` are those of the scaled response, `responses` a few of the data in the user's units.
+    `moments` are those of the scaled response; `responses` are a few from the data, in the user's units.
     """
     if is_built_in(type(family)):
         return
@@ -279,7 +279,7 @@ def _check_functions(family: Family, cases: Sequence[tuple[float, float, float]]
     values: dict[str, list[float]] = {}
     for name in FUNCTIONS:
         for y, omega, aux in cases:
-            # compiled code reads beyond the end of delta in silence; its Python source does not
+            # compiled code silently reads beyond the end of delta; its Python source raises an error
             with np.errstate(all="ignore"):
                 try:
                     getattr(family, name).py_func(y, omega, delta, aux)
@@ -310,7 +310,7 @@ def _check_functions(family: Family, cases: Sequence[tuple[float, float, float]]
 
 
 def _value(family: Family, name: str, y: float, omega: float, delta: Array, aux: float) -> float:
-    """A compiled function of the family, finite."""
+    """The value of a compiled function of the family, which must be finite."""
     with asked(family, name):
         value = float(getattr(family, name)(y, omega, delta, aux))
     if not math.isfinite(value):

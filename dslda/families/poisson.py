@@ -21,7 +21,7 @@ class Poisson(Family):
 
     Link: log. Units: counts, or counts per unit of exposure (a document's length, time or population). Coefficient k is the
     log of the rate of a document that is all topic k. For counts of events that do not trigger each other: votes, citations,
-    cosponsors. If counts scatter more than their mean, use ``negative_binomial``: it estimates the scatter, and the response
+    cosponsors. If their variance exceeds their mean, use ``negative_binomial``: it estimates the scatter, and the response
     pulls less at the topics.
 
     E[exp(omega)] is a product over tokens. E-step, M-step, ELBO and prediction take it exactly (docs/model.md).
@@ -30,7 +30,7 @@ class Poisson(Family):
     solution (docs/model.md, erratum 4). Dividing l by Pearson's dispersion would give EM a new objective for each value and
     no rule to stop by. So `dispersion` changes no estimate, only the standard errors, as in quasi-Poisson regression.
 
-    A topic whose documents all count 0 has no finite coefficient; the ridge, negligible beside one count, keeps it finite.
+    If all counts of a topic are 0, its coefficient has no finite estimate; the ridge, negligible beside one count, gives one.
     Source: McCullagh and Nelder (1989), chapter 6.
 
     Parameters
@@ -42,7 +42,7 @@ class Poisson(Family):
     Raises
     ------
     InputError
-        `dispersion` is neither.
+        `dispersion` has another value.
     """
 
     dispersion: Literal[1, "pearson"] = 1

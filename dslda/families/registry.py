@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILIES", "get_family", "is_built_in", "register"]
 
-# Class by module, which has the family's name. Modules are imported on demand, so that a process loads, or compiles, only
-# the functions of the family it uses.
+# Class by module; the module has the family's name. Modules are imported on demand, so that a process loads, or compiles,
+# only the functions of the family it uses.
 _BUILT_IN = {
     "gaussian": "Gaussian",
     "student_t": "StudentT",

@@ -1,7 +1,7 @@
 """Compiled functions of numbers that stay finite wherever the E-step may take omega.
 
-A coefficient that has run away, or a first sweep that overshoots, calls a family at |omega| of several hundred. exp would
-overflow there, and infinity times zero would make a document's whole posterior NaN.
+Runaway coefficients, or a first sweep that overshoots, evaluate a family at |omega| of several hundred. There exp would
+overflow, and infinity times zero would make a document's whole posterior NaN.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCALAR_SIGNATURE = float64(float64, float64, types.Array(float64, 1, "C", readon
 #: compiles a function (y, omega, delta, aux) of a family of dslda, or loads it from numba's cache
 response_function = njit(SCALAR_SIGNATURE, cache=True, nogil=True)
 
-#: exp of it, times a response of 1e6 and squared, is still a double
+#: its exponential, times a response of 1e6 and squared, is still a double
 LARGEST_EXPONENT = 300.0
 
 _OF_ONE = float64(float64)

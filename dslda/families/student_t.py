@@ -23,7 +23,7 @@ class StudentT(Family):
     prediction, the less it pulls at topics and coefficients. delta[0], the squared scale, is estimated; the variance is
     delta[0] df / (df - 2).
 
-    l is not concave beyond sqrt(df) scales; there the E-step leaves out its curvature. The information is that of
+    l is not concave beyond sqrt(df) scales; there the E-step ignores its curvature. The information is that of
     iteratively reweighted least squares, an upper bound of minus the second derivative with which a full step ascends
     (Lange, Little and Taylor 1989).
 
@@ -67,7 +67,7 @@ class StudentT(Family):
     @staticmethod
     @response_function
     def second_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
-        # divided by the total first: squares of it may overflow
+        # divide by the total twice, since its square may overflow
         square = (y - omega) * (y - omega)
         middle = delta[1] * delta[0]
         total = middle + square

@@ -19,8 +19,8 @@ class Weibull(Family):
     Density: p(y) = s / y u exp(-u), u = (y / scale)^s, with shape s; P(longer than y) = exp(-u). Link: log of the scale,
     which 63% of the durations do not reach; the mean is scale Gamma(1 + 1 / s). Units: those of y; the fit divides y by its
     mean. For durations: until an answer, a sale, the passing of a bill. A duration that was cut off (right-censored) says
-    only that y is longer. With shape 1, the exponential, the chance to end does not change with age; below 1 it falls, above
-    1 it rises.
+    only that y is longer. With shape 1, the exponential, the chance of ending does not change with age; below 1 it falls,
+    above 1 it rises.
 
     This is the accelerated failure time model; l is concave in omega. A topic without an ended duration has no finite
     coefficient; the ridge keeps it finite. Source: Kalbfleisch and Prentice (2002), section 2.2 and chapter 3.

@@ -1,4 +1,4 @@
-"""The kernels of families: compiling one takes a minute or two, once after installation, and logs a line."""
+"""Kernels of families: compiling one takes a minute or two, once after installation, and logs a line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["kernel_of", "telling_of_compilation"]
 logger = logging.getLogger("dslda.engine")
 
 PATIENCE = 2.0
-"""Seconds of compilation that pass without a line in the log."""
+"""Seconds that compilation may take without a line in the log."""
 
 Kind = Literal["classes", "product", "delta"]
 
-# of the first two threads, one compiles and the other waits
+# if two threads need a kernel first, one compiles it and the other waits
 _lock = threading.Lock()
 
 
@@ -31,7 +31,7 @@ def kernel_of(family: Family, *, labelled: bool = True) -> Callable[..., None]:
     ----------
     family : Family
     labelled : bool, default True
-        Whether documents have responses, as in training. If not, no posterior depends on the form of F, and E[exp(omega)] is
+        Documents have responses, as in training. Otherwise no posterior depends on the form of F, and E[exp(omega)] is
         exact for every family with a log link.
 
     Returns

@@ -17,7 +17,7 @@ UNSCALED = Scaling()
 EXTRAS = ("offset", "aux", "weight", "emphasis")
 OFFSET, AUX, WEIGHT, EMPHASIS = range(len(EXTRAS))
 FIRST_COVARIATE = len(EXTRAS)
-# what a missing value becomes: the response is left out, and a document without a weight has weight 0
+# replacements of missing values: the response is left out, and a document without a weight has weight 0
 NEUTRAL = (0.0, 1.0, 0.0, 1.0)
 
 __all__ = ["EXTRAS", "ROLES", "CovariateColumn", "Design", "outside_of_role"]
@@ -28,7 +28,7 @@ ROLES = {
     "trials": Interval(1.0, low_closed=True, integer=True),
     "event": Interval(0.0, 1.0, low_closed=True, high_closed=True, integer=True),
 }
-"""Values that the columns beside the response may hold, or NaN (missing)."""
+"""Values that the columns beside the response may hold, apart from NaN (missing)."""
 
 
 def outside_of_role(role: str, values: Array) -> NDArray[np.bool_]:
@@ -68,7 +68,7 @@ class Design:
     ----------
     response : str
     scaling : Scaling
-        From the user's response to the one that is fitted.
+        From the user's response to the one of the fit.
     exposure : str or None
         Covariate to which the expected response is proportional: its logarithm is an offset of the linear predictor.
     auxiliary : str or None
@@ -78,8 +78,8 @@ class Design:
     trials : bool
         `auxiliary` holds trials, not events.
     classes : tuple of float or None
-        The values of a response of classes, in rising order: a code is a position. None where the response is no class, or
-        a code already.
+        The values of a response of classes, in rising order: a code is a position. None if the response is not a class, or
+        is a code already.
     class_weight : tuple of float or None
         Weight of each class by its code. A class of weight 0 is left out of the fit. Other weights play no part in the fit,
         but shift its log-odds (:meth:`weighed`).
@@ -105,7 +105,7 @@ class Design:
     def lacking(self, columns: Mapping[str, Array]) -> NDArray[np.bool_] | None:
         """Documents without a value in one of :attr:`columns`, shape (D,); None where there are no columns.
 
-        Training takes their response for missing.
+        Training treats their response as missing.
         """
         missing = [np.isnan(columns[name]) for name in self.columns]
         return np.logical_or.reduce(missing) if missing else None
@@ -119,7 +119,7 @@ class Design:
         return codes
 
     def weighed(self, parameters: Parameters, *, back: bool = False) -> Parameters:
-        """Parameters for classes as frequent as `class_weight` makes them; with `back`, those of the fit again.
+        """Parameters for classes with the frequencies that `class_weight` implies; with `back`, those of the fit again.
 
         Sampling classes at different rates changes the log-odds by the logarithms of the rates, and nothing else (Prentice
         and Pyke 1979). Since zbar sums to 1, the logarithms are added to the coefficients of all topics.
@@ -144,7 +144,7 @@ class Design:
         Parameters
         ----------
         columns : mapping of str to ndarray of float64, shape (D,)
-            With :attr:`columns`. NaN, a missing value, has no effect (a missing weight is 0).
+            Includes :attr:`columns`. A missing value, NaN, has no effect (a missing weight is 0).
         y : ndarray of float64, shape (D,)
             Responses in the user's units.
         weight : ndarray of float64, shape (D,), optional

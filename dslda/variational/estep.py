@@ -41,7 +41,7 @@ class DocumentPosterior:
     mean, variance : ndarray of float64, shape (D,)
         Moments of the linear predictor. E[exp(omega)] is exact for `Family.is_exact_product`, and for every log link if
         the response is left out; then `variance` is the v that makes it exp(mean + v / 2). For a response of C classes `mean`
-        has shape (D, C): predictors whose softmax are the probabilities. They include the variance, which is then 0.
+        has shape (D, C): predictors whose softmax is the probabilities. They include the variance, so `variance` is 0.
     elbo : ndarray of float64, shape (D,)
     n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
     converged : ndarray of bool, shape (D,)
@@ -67,7 +67,7 @@ def e_step(
     spec: FitSpec,
     extras: Array | None = None,
 ) -> SufficientStatistics:
-    """Sufficient statistics of a block of documents. A pure function of its arguments; the GIL is not held.
+    """Sufficient statistics of a block of documents. A pure function of its arguments; it releases the GIL.
 
     Parameters
     ----------
@@ -139,12 +139,12 @@ def infer(
 ) -> DocumentPosterior:
     """Posterior of documents without their response, as in prediction; with `y`, the posterior of training.
 
-    Parameters are those of :func:`e_step`, and `extras` have average covariates by default.
+    Parameters are those of :func:`e_step`; by default `extras` have average covariates.
 
     Parameters
     ----------
     family : Family, optional
-        Needed with `y`. Without `y`, it decides the variance for a log link (see :class:`DocumentPosterior`).
+        Required with `y`. Without `y`, it determines the variance for a log link (see :class:`DocumentPosterior`).
     """
     n_documents = len(indptr) - 1
     if family is None:
@@ -191,7 +191,7 @@ def _run(
 ) -> None:
     """Call the kernel of the family, which adds to `statistics` and writes `posteriors`."""
     indptr, terms, counts, y = documents
-    # no effect for callers with many blocks, which do this once
+    # no effect if the caller has done this already, once for many blocks
     parameters = in_e_step(parameters)
     if extras is None:
         n_covariates = len(parameters.zeta)
@@ -248,7 +248,7 @@ def neutral_extras(n_documents: int, n_covariates: int) -> Array:
 
 
 def _read_only(array: NDArray[np.generic], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    # distributed hands over buffers at odd addresses (xgboost#8690 met the same)
+    # distributed delivers unaligned buffers (as in xgboost#8690)
     view = np.require(array, dtype=dtype, requirements=["C", "A"]).view(np.ndarray)
     view.flags.writeable = False
     return view

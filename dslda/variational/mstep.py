@@ -12,7 +12,7 @@ from dslda.variational.topics import topic_divergence
 
 __all__ = ["m_step", "objective", "prior_precision", "topic_log_prior", "update_alpha"]
 
-# data say nothing about directions whose eigenvalue of the information is below this fraction of the largest
+# data do not determine directions in which the information has less than this fraction of its largest eigenvalue
 _RANK_TOLERANCE = 1e-12
 _BLOCK_NUMBERS = 1 << 22
 # range of alpha in which every number of the E-step stays finite (see FitSpec)
@@ -21,7 +21,7 @@ _MOST_ALPHA_STEPS = 100
 _ALPHA_TOLERANCE = 1e-10
 
 
-# numbers below the smallest double are 0, even where the caller has numpy raise
+# numbers below the smallest double are 0, even if the caller makes numpy raise
 @np.errstate(under="ignore")
 def m_step(
     parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
@@ -66,14 +66,14 @@ def _coefficient_step(
     if coefficients.ndim == 1:
         step = _solve(information, score)
         if statistics.curvature > 0.0:
-            # near the optimum, a step twice too long swings to and fro, and a longer one runs away
+            # near the optimum, a step of twice the right length oscillates, and a longer one diverges
             step *= min(statistics.curvature / statistics.curvature_bound, 1.0)
         if not family.is_quadratic:
             step *= _damping(step)
         gain = float(statistics.score @ step - 0.5 * step @ (statistics.information @ step))
         return step, gain
     step = np.column_stack([_solve(h, g) for h, g in zip(information, score.T, strict=True)])
-    # a part common to all classes leaves F as it is; its bound only if it is one number (see `kernels.class_e_step`)
+    # a part common to all classes does not change F, nor its bound if it is one number (see `kernels.class_e_step`)
     common = step.mean(axis=1, keepdims=True)
     if family.uses_bound:
         common[: parameters.n_topics] = common[: parameters.n_topics].mean()
@@ -95,7 +95,7 @@ def prior_precision(parameters: Parameters, family: Family, spec: FitSpec) -> Ar
 
 
 def _damping(step: Array) -> float:
-    """log(1 + b) / b, b the longest step: ascends for log-concave l of exponential type, without a line search."""
+    """log(1 + b) / b with b the longest step; it ascends for log-concave l of exponential type, without a line search."""
     longest = float(np.abs(step).max())
     return float(np.log1p(longest)) / longest if longest > 0.0 else 1.0
 
@@ -109,7 +109,7 @@ def objective(
 ) -> float:
     """The documents' ELBO plus the log densities of topics and coefficients under their priors, up to a constant.
 
-    Topics that are distributions enter by minus their divergence from the prior, with all constants. Then, without a prior
+    Topics that are distributions contribute minus their divergence from the prior, with all constants. Then, without a prior
     of the coefficients, the objective is a lower bound of the log evidence. `statistics` are those of the E-step at
     `parameters`.
     """
@@ -138,11 +138,11 @@ def topic_log_prior(topics: Array, topic_prior: float) -> float:
 
 
 def _topics(topic_counts: Array, topic_prior: float) -> tuple[Array, Array]:
-    """Normalised topics, shape (V, K), and the sums before. A term in no document stays without mass, and so unknown."""
+    """Normalised topics, shape (V, K), and their sums before. A term in no document has no mass and so stays unknown."""
     seen = topic_counts.sum(axis=1) > 0.0
     topics = topic_counts + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
     totals = topics.sum(axis=0)
-    # without a prior a topic may die: one that is uniform over the terms seen is finite and harmless
+    # without a prior a topic may lose all mass: a uniform one over the observed terms is finite and harmless
     dead = ~(totals > 0.0)
     if dead.any():
         topics[:, dead] = np.where(seen, 1.0, 0.0)[:, np.newaxis]
@@ -163,11 +163,11 @@ def _solve(information: Array, score: Array) -> Array:
 def update_alpha(alpha: Array, log_theta: Array, weight: float, *, symmetric: bool) -> Array:
     """Maximise weight (log Gamma(sum alpha) - sum log Gamma(alpha_k)) + sum (alpha_k - 1) log_theta_k.
 
-    Newton with the linear-time inverse of Blei, Ng and Jordan (2003, appendix A.4.2), on log alpha, so that alpha stays
-    above 0; a step that does not ascend is halved.
+    Newton's method with the linear-time inverse of Blei, Ng and Jordan (2003, appendix A.4.2), on log alpha, so that alpha
+    stays above 0; a step that does not ascend is halved.
 
     The search starts at `alpha`. `log_theta` is the sum of E[log theta] over documents, `weight` the sum of their weights; 0
-    leaves alpha as it is. With `symmetric`, all entries stay equal.
+    leaves alpha unchanged. With `symmetric`, all entries stay equal.
     """
     # a single topic has all of every document, whatever alpha is
     if not weight > 0.0 or len(alpha) == 1:

@@ -1,7 +1,7 @@
 """Parameters in parts, and the E-step of a partition on the rows of topics that it needs.
 
-The vocabulary of a partition is often a small part of V. Then its E-step runs on a table of the topics of its own terms,
-and its statistics have rows only for these: less memory to fill with zeros, to hold and to send.
+The vocabulary of a partition is often a small part of V. Its E-step then runs on a table with the topics of its own terms,
+and its statistics have rows only for these terms. That leaves less memory to zero, hold and send.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def borders(n_terms: int, n_parts: int) -> list[int]:
 class ParameterParts:
     """Parameters as a worker gets them: in one piece, or in parts of consecutive ranges of the terms.
 
-    Topics may be of float32, and lie at odd addresses.
+    Topics may be float32, and unaligned.
     """
 
     def __init__(self, parts: Sequence[Parameters]) -> None:
@@ -46,7 +46,7 @@ class ParameterParts:
         return len(self._parts) == 1
 
     def whole(self) -> Parameters:
-        """All topics, fit for the kernels; made once, since arrays arrive at odd addresses (xgboost#8690)."""
+        """All topics, aligned for the kernels, since arrays may arrive unaligned (xgboost#8690); made once."""
         if self._whole is None:
             topics = [part.topics for part in self._parts]
             joined = topics[0] if self.in_one_piece else np.concatenate(topics)
@@ -76,9 +76,9 @@ def e_step_of_parts(
     spec: FitSpec,
     extras: Array | None = None,
 ) -> SufficientStatistics:
-    """:func:`~dslda.variational.estep.e_step`, with the same bits, on rows of the terms in the block.
+    """Run :func:`~dslda.variational.estep.e_step`, with the same bits, on the rows of the terms in the block.
 
-    Takes all rows if the block has most of the vocabulary and the parameters are in one piece.
+    It uses all rows if the block has most of the vocabulary and the parameters are in one piece.
     """
     occurs = np.zeros(parameters.n_terms, dtype=np.bool_)
     occurs[terms] = True
@@ -100,8 +100,8 @@ def e_step_of_parts(
 def as_sent(parameters: Parameters, n_parts: int, *, float32: bool) -> Iterator[Parameters]:
     """The parts in which parameters travel: consecutive, nearly equal ranges of the terms, with all but topics in each.
 
-    With `float32`, topics lose their last digits; else they are views. An executor without workers does the same, to get the
-    same bits.
+    With `float32`, topics lose their last digits; otherwise they are views. An executor without workers does the same, to get
+    the same bits.
     """
     for start, stop in itertools.pairwise(borders(parameters.n_terms, n_parts)):
         topics = parameters.topics[start:stop]

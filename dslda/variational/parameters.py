@@ -1,4 +1,4 @@
-"""The parameters that EM estimates, where they start, and the settings of a fit."""
+"""The parameters that EM estimates, their starting values, and the settings of a fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dslda.settings import SETTINGS, Granularity, TopicEstimation
 __all__ = ["FitSpec", "Parameters", "Scaling", "initial_parameters"]
 
 LEAST_VARIATIONAL_PRIOR = 0.005
-"""exp(digamma(0.005)) is 1e-87. The E-step takes weights below 1e-100 for 0, so every term stays known to every topic."""
+"""exp(digamma(0.005)) is 1e-87. The E-step treats weights below 1e-100 as 0, so every term stays known to every topic."""
 # relative size of the random perturbation of the uniform topics
 _PERTURBATION = 0.01
 # Dirichlet parameter of a term in every topic, for topics that are distributions: so far above 1 that exp(E[log beta]) has

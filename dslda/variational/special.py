@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 __all__ = ["digamma", "exp_shifted", "log", "log_gamma_sum_and_digamma"]
 
 # error_model="numpy" below: a division that may raise keeps a loop scalar.
-# No `nnan` and `ninf`: results must be right, or NaN, also at the ends of the range.
+# No `nnan` or `ninf`: results must be right, or NaN, even at the ends of the range.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 _LOG2E = 1.4426950408889634

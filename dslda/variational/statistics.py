@@ -125,7 +125,7 @@ class SufficientStatistics:
 
         Statistics with rows for some terms gain rows for the terms of `other`, and rows for all terms once more than half
         of them have one. The bits are those of a sum of all rows: a missing row is a sum of zeros, and adding 0 changes
-        only minus zero, which no sum that starts from zero is.
+        only minus zero, which no sum that starts from zero can be.
         """
         self._add_rows(other)
         for name, total in self._of(ARRAY).items():
@@ -155,13 +155,13 @@ class SufficientStatistics:
         return self
 
     def dense(self) -> SufficientStatistics:
-        """The same with a row for every term; self if it has them."""
+        """The same statistics with a row for every term; self if it has them."""
         if self.terms is None:
             return self
         return replace(self, **self._spread(self.n_terms, self.terms), terms=None, n_terms=0)
 
     def part(self, start: int, stop: int) -> SufficientStatistics:
-        """The rows of the terms ``start`` to ``stop - 1``, all else with the first part; the arrays are views.
+        """The rows of the terms ``start`` to ``stop - 1``, as views; the first part also has all else.
 
         Parts of one range add up like whole statistics; :meth:`of_parts` puts the ranges together.
         """
@@ -177,7 +177,7 @@ class SufficientStatistics:
 
     @classmethod
     def of_parts(cls, parts: Iterable[SufficientStatistics], n_terms: int) -> SufficientStatistics:
-        """Put together the parts of consecutive ranges; it drops each before it asks for the next."""
+        """Join the parts of consecutive ranges, and drop each before asking for the next."""
         whole: SufficientStatistics | None = None
         first = 0
         for part in parts:
@@ -222,7 +222,7 @@ class SufficientStatistics:
             if rows is None:
                 total += array
                 continue
-            # in parts: indexing on the left copies the rows it adds to
+            # in parts, since indexing on the left copies the rows that it adds to
             step = max(_ROWS_BYTES // max(array[:1].nbytes, 1), 1)
             for start in range(0, len(rows), step):
                 total[rows[start : start + step]] += array[start : start + step]
@@ -276,11 +276,11 @@ def pearson_sums(
     Parameters
     ----------
     y, delta, extras
-        Of the E-step.
+        As in the E-step.
     mean, variance : ndarray of float64, shape (D,)
-        Of the linear predictor, after the E-step.
+        Moments of the linear predictor after the E-step.
     counted : ndarray of bool, shape (D,)
-        Documents with a word, which take part if they have a response.
+        Documents with a known term; they take part if they have a response.
     """
     counted = counted & ~np.isnan(y)
     aux, weight = np.ones(len(y)), np.ones(len(y))

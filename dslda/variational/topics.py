@@ -4,7 +4,7 @@
 topics, and there is no second array of K x V numbers to store. Instead of beta, the compiled E-step takes
 exp(E[log beta]) = exp(digamma(lambda) - digamma(sum of lambda)); its columns sum to less than 1, which does no harm.
 
-A term in no document is no part of the Dirichlet, neither in q nor in the prior. It is unknown, as with topics that are
+A term in no document is not part of the Dirichlet, neither in q nor in the prior. It is unknown, as with topics that are
 points.
 """
 
@@ -22,9 +22,9 @@ __all__ = ["in_e_step", "topic_divergence"]
 
 
 def in_e_step(parameters: Parameters) -> Parameters:
-    """Parameters with exp(E[log beta]) as topics, and without concentration; the same ones if topics are points.
+    """Parameters with exp(E[log beta]) as topics, and without concentration; unchanged if topics are points.
 
-    It passes over K x V numbers, once for an iteration or a model. 0 stays 0; other weights are at least 1e-100.
+    This takes a pass over K x V numbers, once per iteration or model. 0 stays 0; other weights are at least 1e-100.
     """
     if parameters.concentration is None:
         return parameters

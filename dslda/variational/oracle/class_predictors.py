@@ -68,7 +68,7 @@ def mean_assignment(state: DocumentState) -> Array:
 
 
 def predictors(phibar: Array, length: float, parameters: Parameters, response: ClassResponse) -> Array:
-    """Numbers whose softmax are the probabilities of the classes, shape (C,)."""
+    """Numbers whose softmax is the probabilities of the classes, shape (C,)."""
     offset = response.x @ parameters.zeta
     m: Array
     if response.form == "bound":
@@ -100,7 +100,7 @@ def expected_log_likelihood(
 
 
 def _pull(phibar: Array, length: float, parameters: Parameters, response: ClassResponse) -> Array:
-    """Derivative of the delta method's F by m for constant V, shape (C,)."""
+    """Derivative of the delta method's F with respect to m for constant V, shape (C,)."""
     p = special.softmax(predictors(phibar, length, parameters, response))
     covariance = _spread(phibar, length, parameters.eta)
     curvature = np.diag(p) - np.outer(p, p)
@@ -110,7 +110,7 @@ def _pull(phibar: Array, length: float, parameters: Parameters, response: ClassR
 
 
 def slope(phibar: Array, length: float, parameters: Parameters, response: ClassResponse) -> Array:
-    """Derivative of F by phibar, shape (K,)."""
+    """Derivative of F with respect to phibar, shape (K,)."""
     eta = parameters.eta
     p = special.softmax(predictors(phibar, length, parameters, response))
     by_topic: Array
@@ -175,8 +175,8 @@ def ascend(
 ) -> tuple[DocumentState, list[float], bool]:
     """The steps of `kernels.ascent`, by sweeps that move h, with phi_n proportional to beta_n exp(h).
 
-    The target of h is E[log theta] + rho slope / N. After a fall, the share of the way never grows back. Returns the last
-    state, the ELBO after each sweep that was kept, and whether it converged.
+    The target of h is E[log theta] + rho slope / N. After a fall, the step never grows back. Returns the last state, the
+    ELBO after each sweep that was kept, and whether it converged.
     """
     state = one_predictor.cold_start(terms, counts, parameters, granularity="term")
     before = h = target = _target(state, parameters, response)

@@ -108,7 +108,7 @@ def slopes(omega: float, parameters: Parameters, response: ScalarResponse) -> tu
 
 
 def pull_of(state: DocumentState, parameters: Parameters, response: ScalarResponse) -> Array:
-    """The response's pull at the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2.
+    """The response's pull on the tokens: a_n = pull[0] + pull[1] (sum of the other m_n), b = pull[1] / 2.
 
     Where l is not quadratic, the pull keeps a_n eta, with eta from its mean, below about `LARGEST_PULL`.
     """
@@ -351,7 +351,7 @@ def update_rows(
             row = special.softmax(exponents[i] + rho * y * eta / n + pull)
             return row, float(log_kappa(row[np.newaxis], eta, n)[0]) - x
 
-        # x = log kappa: that of the row falls in x, so there is one root, explicit for a single token
+        # x = log kappa: the row's log kappa falls in x, so there is one root, explicit for a single token
         x = low
         if high > low and c > 1.0:
             x = optimize.brentq(lambda x, f=assign: f(x)[1], low - 1e-9, high + 1e-9, xtol=1e-15, rtol=1e-15)
