@@ -25,7 +25,7 @@ class _Settings:
         Raises
         ------
         InputError
-            A setting is not of its kind: a number or time above 0, or true or false.
+            A setting is of the wrong kind; it must be a number or time above 0, or true or false.
         """
         import dask.config
 
@@ -33,7 +33,7 @@ class _Settings:
         for field in fields(cls):
             name = f"{cls.SECTION}.{field.name.replace('_', '-')}"
             check = _boolean if field.type == "bool" else _positive
-            # defaults that were set within a `dask.config.set` end with it
+            # defaults that were set inside a `dask.config.set` context end with it
             default = dask.config.get(name, config=_defaults())
             values[field.name] = check(name, dask.config.get(name, default=default))
         return cls(**values)

@@ -1,8 +1,8 @@
 """Errors and warnings of dslda.
 
 Every error that a user can cause derives from :class:`DsldaError` and, where one fits, from the builtin that the user would
-catch anyway. A message says what is wrong, what must be, what was found and what to do. Its parts are fields, so programs
-need not read the text.
+catch anyway. A message says what is wrong, what is required, what was found and what to do. Its parts are fields, so
+programs need not parse the text.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _referring(template: str, words: Words) -> str:
 
 
 class Note(str):
-    """A note on any error that refers to parameters in braces, as remedies do."""
+    """A note on an error; its template refers to parameters in braces, as remedies do."""
 
     template: str
 
@@ -122,11 +122,11 @@ class DsldaError(_Message):
 
 
 class InputError(DsldaError, ValueError):
-    """Data or a parameter given by the user is not usable as it is."""
+    """Data or a parameter from the user cannot be used."""
 
 
 class InputChangedError(InputError):
-    """An input changed while it was read; the same call goes on when nothing writes to it any more."""
+    """An input changed while it was read; repeat the call when nothing writes to the input any more."""
 
 
 class FormatError(DsldaError):
@@ -142,7 +142,7 @@ class OutputError(DsldaError, OSError):
 
 
 class VocabularyMismatchError(DsldaError, ValueError):
-    """Documents are counted over another vocabulary than that of the model."""
+    """Documents are counted over a vocabulary other than the model's."""
 
 
 class EngineError(DsldaError, RuntimeError):
@@ -154,20 +154,20 @@ class DsldaWarning(_Message, UserWarning):
 
 
 class DataWarning(DsldaWarning):
-    """Something in the data was handled, but the user should look at it: empty documents, skipped rows."""
+    """dslda handled something in the data that the user should look at: empty documents, skipped rows."""
 
 
 class ConvergenceWarning(DsldaWarning):
     """EM stopped at its iteration cap, or many documents at their sweep cap."""
 
 
-_BETWEEN = frozenset({"dslda", "sklearn", "joblib"})
-"""Packages whose lines warnings pass over: pipelines and searches of scikit-learn call the estimators."""
+_SKIPPED = frozenset({"dslda", "sklearn", "joblib"})
+"""Packages whose lines a warning skips: pipelines and searches of scikit-learn call the estimators."""
 
 
 def warn(warning: DsldaWarning) -> None:
-    """Warn at the line that called dslda, however deep inside the cause is."""
+    """Warn at the line that called dslda, however deep inside dslda the cause is."""
     level, frame = 1, sys._getframe()
-    while str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN and frame.f_back is not None:
+    while str(frame.f_globals.get("__name__")).partition(".")[0] in _SKIPPED and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
     warnings.warn(warning, stacklevel=level)

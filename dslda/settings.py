@@ -1,6 +1,6 @@
 """The settings of a fit: one table of names, types, ranges, defaults and help.
 
-:class:`~dslda.variational.parameters.FitSpec` checks its values by it; `dslda.train`, the estimators, the options of the
+:class:`~dslda.variational.parameters.FitSpec` checks its values against it; `dslda.train`, the estimators, the options of the
 command line and the keys of stored models and checkpoints follow it.
 """
 
@@ -128,8 +128,8 @@ _TABLE = (
         lowest=1e-6,
         highest=1e6,
         beyond="beyond that the words or the response no longer count",
-        help="Weight of the response against the words. 2 or 3 predict better than 1 if words tell much about the response, "
-        "and worse, often far worse, if they tell little: compare with --hold-out.",
+        help="Weight of the response against the words. 2 or 3 predict better than 1 if words say much about the response, "
+        "and worse, often far worse, if they say little: compare with --hold-out.",
         option="rho",
         key="rho",
     ),
@@ -206,7 +206,7 @@ OTHER_NAMES: Mapping[str, str] = {
 
 
 def stored(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their keys in files; anything that is no setting keeps its name."""
+    """Settings by their keys in files; other names stay the same."""
     return {(name in SETTINGS and SETTINGS[name].key) or name: value for name, value in values.items()}
 
 

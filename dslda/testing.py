@@ -92,12 +92,12 @@ class FamilyTests:
         h = 1e-3
         for y, delta, aux in self._cases():
             for omega in (-2.0, -0.3, 0.1, 1.7):
-                for before, this in pairwise(functions):
-                    a, b, c, d = (before(y, omega + step * h, delta, aux) for step in (-2, -1, 1, 2))
+                for function, derivative in pairwise(functions):
+                    a, b, c, d = (function(y, omega + step * h, delta, aux) for step in (-2, -1, 1, 2))
                     slope = (a - 8 * b + 8 * c - d) / (12 * h)
                     rounding = 1e-15 * max(abs(a), abs(d), 1.0) / h
                     assert_allclose(
-                        this(y, omega, delta, aux),
+                        derivative(y, omega, delta, aux),
                         slope,
                         rtol=1e-6,
                         atol=1e-8 + 10 * rounding,
@@ -160,17 +160,17 @@ class FamilyTests:
             assert np.all(np.isfinite(delta))
 
     def test_options_come_back(self) -> None:
-        again = type(self.family).from_options(self.family.options)
-        assert again.options == self.family.options
-        assert type(again) is type(self.family)
+        restored = type(self.family).from_options(self.family.options)
+        assert restored.options == self.family.options
+        assert type(restored) is type(self.family)
 
     def test_pickled_family_gives_the_same_values(self) -> None:
         import cloudpickle
 
-        again = cloudpickle.loads(cloudpickle.dumps(self.family))
+        restored = cloudpickle.loads(cloudpickle.dumps(self.family))
         for y, delta, aux in self._cases():
-            ours, theirs = (f.log_likelihood(y, 0.3, delta, aux) for f in (self.family, again))
-            assert ours == theirs
+            old, new = (f.log_likelihood(y, 0.3, delta, aux) for f in (self.family, restored))
+            assert old == new
 
     # ---- the mean -------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class FamilyTests:
             assert np.all((mean >= low) & (mean <= high + 1e-12))
 
     def test_mean_accounts_for_the_variance_of_omega(self) -> None:
-        """Against all assignments of topics to the tokens of a short document."""
+        """Compare with all assignments of topics to the tokens of a short document."""
         generator = np.random.default_rng(3)
         n, eta = 6, np.array([-1.5, 0.4, 1.2])
         phi = generator.dirichlet(np.ones(3), n)
@@ -253,7 +253,7 @@ class FamilyTests:
                 assert_allclose(posterior.elbo[d], elbo, rtol=1e-6, atol=1e-6)
 
     def test_no_m_step_lowers_the_objective(self) -> None:
-        """At the same phi; coefficients and delta move at once."""
+        """Keep phi fixed; coefficients and delta move together."""
         for seed in range(4):
             documents, parameters = self._documents(seed=10 + seed, n_documents=40, offset=0.0)
             spec = FitSpec(n_topics=3)
@@ -307,7 +307,7 @@ class FamilyTests:
         estimate = self.family.coefficients_to_user(parameters.eta[order], center, scale)
         assert np.abs(estimate - eta).max() < self.tolerance, (estimate, parameters.delta)
 
-    # ---- what the tests are made of -------------------------------------------------------------
+    # ---- helpers --------------------------------------------------------------------------------
 
     def _functions(self) -> list[Callable[..., float]]:
         return [getattr(self.family, name) for name in FUNCTIONS]
@@ -338,7 +338,7 @@ class FamilyTests:
 
     def _draws(self, n: int) -> list[tuple[Array, tuple[float, Array, float]]]:
         generator = np.random.default_rng(0)
-        # an event that was cut off is no draw from the density
+        # a duration that was cut off is not a draw from the density
         auxiliary = self.auxiliary if self.family.auxiliary != "event" else (1.0,)
         cases = [(omega, d, aux) for omega in (-1.0, 0.6) for d in self._deltas() for aux in auxiliary]
         return [
@@ -369,7 +369,7 @@ class FamilyTests:
     def _documents(
         self, *, seed: int, n_documents: int = 8, granularity: str = "token", offset: float = 0.2
     ) -> tuple[list[tuple[DocumentState, ScalarResponse]], Parameters]:
-        """Documents with random phi, responses drawn around moderate omega, and parameters somewhere else."""
+        """Documents with random phi, responses drawn at moderate omega, and parameters other than the true ones."""
         generator = np.random.default_rng(seed)
         topics = generator.gamma(0.5, 1.0, (_N_TERMS, 3)) + 1e-3
         aux = generator.choice(np.array(self.auxiliary, dtype=np.float64), n_documents)

@@ -78,7 +78,7 @@ def fit(
         iteration, and the result is that of a run without interruption.
     checkpoints : Checkpoints, optional
         Receives the position after each M-step, and writes the last one however the fit ends. A fit that is not cut short
-        ends without an M-step: its last checkpoint lies before its last iteration, which a resumed run repeats to get the
+        ends without an M-step. Its last checkpoint lies before its last iteration, which a resumed run repeats to get the
         statistics back.
     on_iteration : callable, optional
         Called with the record of each complete iteration and its parameters, in this thread.
@@ -97,9 +97,9 @@ def fit(
     EngineError
         An iteration could not be completed, or the ELBO is not finite.
     InputError
-        A user-defined family caused the same.
+        A user's own family caused either.
     KeyboardInterrupt
-        Ctrl-C came before the first iteration of this run was complete, so that there is nothing to return.
+        Ctrl-C came before the first iteration of this run was complete, so there is nothing to return.
 
     Errors carry a note that names the checkpoint, if there is one.
     """
@@ -243,7 +243,7 @@ class Checkpoints:
             logger.info("%s%s", self._state(), again if n_complete > self._n_written else "")
 
     def note(self, error: BaseException) -> None:
-        """Add a note on how to go on to an error that ends the fit."""
+        """Add a note to an error that ends the fit: how to resume."""
         if self._n_written:
             error.add_note(Note(f"{self._state()}; train again with {{resume=True}} to go on"))
 
@@ -276,12 +276,12 @@ def checkpoint_is_due(*, every: int | None, iterations: int, seconds: float, cos
     ----------
     every : int or None
         Iterations between two checkpoints. None keeps checkpoints below 5% of the time: after every iteration if
-        iterations take long, and seldom if they are quick. When that is differs from run to run; the results do not.
+        iterations take long, and seldom if they are quick. Runs differ in these times, but not in their results.
     iterations : int
         Complete iterations since the last attempt to write one, at least 1.
     seconds : float
-        Since the end of that attempt, or the beginning of the fit.
+        Time since the end of that attempt, or since the beginning of the fit.
     cost : float
-        Seconds that the attempt took, 0 before the first.
+        Seconds that the attempt took; 0 before the first.
     """
     return iterations >= every if every is not None else cost <= CHECKPOINT_SHARE * seconds

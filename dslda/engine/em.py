@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 FITTED_CHANGES, LEAST_CHANGES = 10, 4
-"""Relative changes in the estimate of the remaining iterations: the most, and the fewest. (On traces of reviews and bills
+"""Most and fewest relative changes that the estimate of the remaining iterations uses. (On traces of reviews and bills,
 the estimate moved by a factor of 1.3 from one iteration to the next; with the ends of five changes, by a factor of 2.)"""
 
 
@@ -57,8 +57,8 @@ class IterationRecord:
         First parameter of the family, usually the dispersion, on the scale of the standardised response; NaN for a
         family without parameters.
     publish_seconds, e_step_seconds, reduce_seconds, m_step_seconds : float
-        Wall-clock time of sending the parameters to the workers, from there until the last partition was done, from there
-        to the sum of all, and of the M-step. On a cluster most sums run while other partitions are worked on.
+        Wall-clock time of sending the parameters to the workers, then until the last partition is done, then until all
+        statistics are added up, and of the M-step. On a cluster most sums run during the work on other partitions.
     e_step_cpu_seconds : float
         CPU time of all threads that ran the E-step.
     documents_per_second : float
@@ -87,7 +87,7 @@ class EMState:
     elbo: float = math.nan
     relative_change: float = math.nan
     previous_change: float = math.nan
-    #: since the third iteration: the first change only brings topics to the frequencies of terms
+    #: largest change since the third iteration; the first change only brings topics to the frequencies of terms
     largest_change: float = 0.0
 
     @classmethod
@@ -101,7 +101,7 @@ class EMState:
     def advance(self, elbo: float) -> EMState:
         """The state after one more iteration that ended with `elbo`."""
         difference = abs(elbo - self.elbo)
-        # an ELBO of exactly 0 divides nothing: any change from it is large
+        # an ELBO of exactly 0 is no divisor: any change from it is infinite
         change = difference / abs(self.elbo) if self.elbo != 0.0 else (0.0 if difference == 0.0 else math.inf)
         largest = max(self.largest_change, change) if self.iteration >= 2 else 0.0
         return EMState(self.iteration + 1, elbo, change, self.relative_change, largest)
@@ -162,12 +162,12 @@ def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int
     if len(changes) < LEAST_CHANGES:
         return None
     logs = np.log(changes)
-    before = np.arange(len(logs)) - (len(logs) - 1.0)
-    centred = before - before.mean()
+    positions = np.arange(len(logs)) - (len(logs) - 1.0)
+    centred = positions - positions.mean()
     slope = float(centred @ logs / (centred @ centred))
     if slope >= 0:
         return None
-    now = float(logs.mean() - slope * before.mean())
+    latest = float(logs.mean() - slope * positions.mean())
     # two changes must be below `tol`
-    more = (math.log(spec.tol) - now) / slope + 1
-    return min(to_cap, max(math.ceil(min(more, to_cap)), 1))
+    n_more = (math.log(spec.tol) - latest) / slope + 1
+    return min(to_cap, max(math.ceil(min(n_more, to_cap)), 1))

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 PartitionListener = Callable[[int], None]
-"""Receives the number of documents of each partition that is done; on a cluster from another thread. A negative number
-takes back those of a failed attempt."""
+"""Receives the number of documents of each finished partition, on a cluster from another thread. A negative number
+withdraws those of a failed attempt."""
 
 KEPT_BYTES = 1 << 30
 """Largest corpus that a serial executor keeps in memory; reading a partition takes about ten milliseconds."""
@@ -122,23 +122,23 @@ class SerialExecutor(Executor):
         on_partition: PartitionListener | None = None,
     ) -> tuple[SufficientStatistics, IterationTimes]:
         chosen = ascending(partitions, self.n_partitions)
-        in_e_step = 0.0
+        e_step = 0.0
         parts = ParameterParts(list(as_sent(parameters, 1, float32=self._float32)))
 
         def leaf(partition: int) -> SufficientStatistics:
-            nonlocal in_e_step
+            nonlocal e_step
             started = time.perf_counter()
             with noting(f"E-step of {self._source.describe(partition)}"):
                 statistics = run_partition(next(blocks), parts, self._family, self._spec)
             if on_partition is not None:
                 on_partition(statistics.n_documents)
-            in_e_step += time.perf_counter() - started
+            e_step += time.perf_counter() - started
             return statistics
 
         started = time.perf_counter()
         with single_threaded_blas(), closing(read_ahead(partial(self._load, i) for i in chosen)) as blocks:
             total = sum_subtree(leaf, chosen, level=number_of_levels(chosen))
-        return total.dense(), IterationTimes(0.0, in_e_step, time.perf_counter() - started - in_e_step)
+        return total.dense(), IterationTimes(0.0, e_step, time.perf_counter() - started - e_step)
 
     def close(self) -> None:
         self._load = self._source.load
@@ -158,9 +158,9 @@ def ascending(partitions: Sequence[int] | None, n_partitions: int) -> Sequence[i
 
 
 def read_ahead(readers: Iterable[Callable[[], TrainingBlock]]) -> Generator[TrainingBlock]:
-    """Yield partitions in turn, each read on a thread of its own while the one before it is worked on.
+    """Yield partitions in turn; another thread reads the next one during the work on each.
 
-    Two partitions are in memory at a time. Where files come from far away this hides the wait; on a local disk reading is
+    Two partitions are in memory at a time. If files are remote, this hides the wait; on a local disk reading is
     a few percent of the work.
     """
     readers = iter(readers)
@@ -191,7 +191,7 @@ def run_partition(
 
 @contextmanager
 def noting(place: str) -> Iterator[None]:
-    """Note on any error where it happened."""
+    """Add the place to any error as a note."""
     try:
         yield
     except Exception as error:

@@ -75,7 +75,7 @@ class _TraceProgress(FitProgress):
         self._trace.extend(trace)
 
     def _state(self) -> str:
-        """Rate and ELBO of the last iteration, and the time that the rest takes."""
+        """Rate and ELBO of the last iteration, and the estimated time to go."""
         last = self._trace[-1]
         return (
             f"{last.documents_per_second:,.0f} documents/s, ELBO {last.elbo:.6g}{_change(last, '.1e')}"
@@ -197,7 +197,7 @@ class NotebookProgress(_TraceProgress):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown = -math.inf
+        self._displayed = -math.inf
         self._handle: Any = None
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
@@ -222,9 +222,9 @@ class NotebookProgress(_TraceProgress):
             self._display(f"EM: {count}, ELBO {last.elbo:.6g}{change}")
 
     def _show(self) -> None:
-        if time.monotonic() - self._shown < self.EVERY_SECONDS:
+        if time.monotonic() - self._displayed < self.EVERY_SECONDS:
             return
-        self._shown = time.monotonic()
+        self._displayed = time.monotonic()
         number = min(len(self._trace) + 1, self._spec.max_iter)
         state = f"; {self._state()}" if self._trace else ""
         self._display(f"EM iteration {number}: {self._done:,}/{self._n_documents:,} documents{state}")
@@ -232,11 +232,11 @@ class NotebookProgress(_TraceProgress):
     def _display(self, line: str) -> None:
         from IPython.display import display
 
-        shown = {"text/plain": line}
+        data = {"text/plain": line}
         if self._handle is None:
-            self._handle = display(shown, raw=True, display_id=True)
+            self._handle = display(data, raw=True, display_id=True)
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(data, raw=True)
 
 
 def default_progress() -> FitProgress:
@@ -247,14 +247,14 @@ def default_progress() -> FitProgress:
 
 
 def _in_notebook() -> bool:
-    # nobody works in a notebook without having imported IPython
+    # a notebook always has IPython imported
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 
 
 @contextmanager
 def logging_after(seconds: float, message: str) -> Iterator[None]:
-    """Log a line if the body takes longer than this."""
+    """Log a message if the body takes longer than `seconds`."""
     timer = threading.Timer(seconds, logger.info, [message])
     timer.daemon = True
     timer.start()

@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 FAN_IN = 4
-"""Not an option: results depend on it. Two needs more levels, eight holds more statistics at once."""
+"""Not an option, since results depend on it. Two needs more levels; eight holds more statistics at once."""
 
 GROUPS_PER_THREAD = 6
-"""Least number of tasks of an iteration for each thread: fewer leave threads idle at its end, more cost more."""
+"""Fewest tasks of an iteration for each thread: fewer leave threads idle at its end, and more add overhead."""
 
 MOST_TASKS = 1024
 """Most tasks of an iteration, unless the threads need more, and most futures of partitions in memory. Each costs client and
@@ -95,7 +95,7 @@ def sum_subtree(
 def add_children(children: list[SufficientStatistics]) -> SufficientStatistics:
     """The sum of a node's children, from left to right, without changing them.
 
-    Children are results of tasks, and would differ for a sum that runs again (dask-ml's ``_partial_fit`` has this fault).
+    Children are results of tasks; if changed, they differ when the sum runs again (a fault of dask-ml's ``_partial_fit``).
     Copying adds to zero, which is exact here, since sums that start from zero are never minus zero.
     """
     total = children[0].copy()

@@ -1,6 +1,6 @@
 """Rivals of sLDA from scikit-learn, with settings that let each do well.
 
-The pipelines are unfitted. They take documents as counts and run in one thread, apart from what BLAS does by itself.
+The pipelines are unfitted. They take documents as counts and run in one thread, apart from BLAS.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ N_PENALTIES = 30
 def lda_ridge_pipeline(*, n_topics: int = 20, max_iter: int = 40, seed: int = 0) -> Pipeline:
     """Unsupervised LDA, then ridge regression on the documents' topic proportions.
 
-    Exact leave-one-out chooses the penalty, which no order of the documents can spoil. `max_iter` is the number of passes
-    over the documents, `seed` that of LDA's start.
+    Exact leave-one-out chooses the penalty; it does not depend on the order of the documents. `max_iter` is the number of
+    passes over the documents, `seed` the seed of LDA's start.
     """
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.linear_model import RidgeCV
@@ -48,7 +48,7 @@ def lasso_pipeline(*, seed: int = 0) -> Pipeline:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
 
-    # By default 100 penalties and tol 1e-4: on the movie reviews five times the time for the same R2.
+    # The defaults, 100 penalties and tol 1e-4, take five times as long on the movie reviews for the same R2.
     model = LassoCV(alphas=N_PENALTIES, cv=_inner_folds(seed), tol=1e-3, max_iter=5000)
     return make_pipeline(Normalizer("l1"), model)
 
@@ -74,7 +74,7 @@ def fit_predict(pipeline: Pipeline, X_train: Any, y_train: ArrayLike, X_test: An
 
 
 def _inner_folds(seed: int) -> Any:
-    """Shuffled folds: in a file sorted by author, others would choose a penalty for predicting strangers."""
+    """Shuffled folds: in a file sorted by author, others would choose a penalty for predicting unseen authors."""
     from sklearn.model_selection import KFold
 
     return KFold(INNER_FOLDS, shuffle=True, random_state=seed)

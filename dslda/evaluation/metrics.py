@@ -1,4 +1,4 @@
-"""Measures of prediction, and the splits of documents to measure it by."""
+"""Measures of prediction, and splits of documents for measuring it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = [
 ]
 
 MOST_HELD_OUT = 0.5
-_TOGETHER = 1 << 20
-"""Documents to draw from at a time: it bounds memory, and draws of earlier documents stay when more are added."""
+_BATCH = 1 << 20
+"""Documents of one draw: batches bound memory, and added documents do not change the draws of earlier batches."""
 
 
 def predictive_r2(y: ArrayLike, predicted: ArrayLike) -> float:
@@ -66,22 +66,22 @@ def predictive_r2_standard_error(y: ArrayLike, predicted: ArrayLike) -> float:
     float
         NaN for fewer than three documents, or if all but one have the same response.
     """
-    predictive_r2(y, predicted)  # refuses what has none
+    predictive_r2(y, predicted)  # raises if there is none
     y, predicted = _pair(y, predicted)
     n = len(y)
-    missed, spread = (y - predicted) ** 2, (y - y.mean()) ** 2
-    left = spread.sum() - n / (n - 1) * spread
-    # only rounding is left where the others have one response
-    if n < 3 or not np.all(left > 1e-9 * spread.sum()):
+    errors, deviations = (y - predicted) ** 2, (y - y.mean()) ** 2
+    remainders = deviations.sum() - n / (n - 1) * deviations
+    # only rounding error remains if all other documents have one response
+    if n < 3 or not np.all(remainders > 1e-9 * deviations.sum()):
         return float("nan")
-    without = 1.0 - (missed.sum() - missed) / left
-    return float(np.sqrt((n - 1) / n * np.sum((without - without.mean()) ** 2)))
+    replicates = 1.0 - (errors.sum() - errors) / remainders
+    return float(np.sqrt((n - 1) / n * np.sum((replicates - replicates.mean()) ** 2)))
 
 
 def share_standard_error(share: float, n_documents: int) -> float:
-    """Standard error of the share of held-out documents that are predicted right: the binomial formula.
+    """Standard error of the share of held-out documents that are predicted correctly: the binomial formula.
 
-    It adds two right and two wrong documents (Agresti and Coull 1998): a few that are all right do not prove that all
+    It adds two correct and two wrong documents (Agresti and Coull 1998): a few that are all correct do not prove that all
     others are.
     """
     n = n_documents + 4
@@ -92,7 +92,7 @@ def share_standard_error(share: float, n_documents: int) -> float:
 def correlation(y: ArrayLike, predicted: ArrayLike) -> float:
     """Pearson's correlation of responses and predictions of held-out documents.
 
-    Blind to a wrong level or scale of the predictions, which `predictive_r2` punishes. NaN if either is constant.
+    It ignores a wrong level or scale of the predictions, which `predictive_r2` penalises. NaN if either is constant.
     """
     y, predicted = _pair(y, predicted)
     # Equality, not a zero sum of squares: the mean of equal numbers is not always that number.
@@ -107,14 +107,14 @@ def folds(
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
     """Split documents at random into folds of nearly equal size.
 
-    Always shuffled: real files are sorted by author, shop or date, and unshuffled folds would test on strangers.
+    Folds are always shuffled: real files are sorted by author, shop or date, and others would test on unseen ones.
 
     Parameters
     ----------
     n_documents, n_folds : int
-        2 folds to as many as documents.
+        At least 2 folds, and at most one for each document.
     seed : int, default 0
-        Same seed, same folds, on every machine.
+        The same seed gives the same folds on every machine.
 
     Returns
     -------
@@ -137,15 +137,15 @@ def folds(
 
 
 def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.bool_]:
-    """Choose at random the documents to keep from training.
+    """Choose documents at random to keep from training.
 
     Parameters
     ----------
     n_documents : int
     share : float
-        Of the documents, above 0 and at most 0.5: so many of them, rounded, are chosen.
+        Share of the documents to choose, above 0 and at most 0.5; their number is rounded.
     seed : int, default 0
-        Same number, share and seed, same documents, on every machine.
+        The same number, share and seed choose the same documents on every machine.
 
     Returns
     -------
@@ -168,11 +168,11 @@ def held_out(n_documents: int, share: float, *, seed: int = 0) -> NDArray[np.boo
             parameter="hold_out",
             remedy=("give another share", "more documents"),
         )
-    # the third number: not the stream that topics start from
-    rng = np.random.default_rng([seed, _TOGETHER, 1])
+    # the third number keeps this stream apart from the one that topics start from
+    rng = np.random.default_rng([seed, _BATCH, 1])
     chosen = np.zeros(n_documents, dtype=np.bool_)
-    for start in range(0, n_documents, _TOGETHER):
-        stop = min(start + _TOGETHER, n_documents)
+    for start in range(0, n_documents, _BATCH):
+        stop = min(start + _BATCH, n_documents)
         n = round(share * stop) - round(share * start)
         chosen[start + np.argsort(rng.random(stop - start), kind="stable")[:n]] = True
     return chosen

@@ -98,17 +98,17 @@ class DaskExecutor(Executor):
         self._workers = WorkerWatch(client, self._settings.stall_timeout)
         self._hub = EventHub.of(client)
         self._packed: dict[tuple[int, int], bytes] = {}
-        everything = range(source.n_partitions)
-        self._least_level = least_level(everything, self._n_threads())
-        level = self._task_level(everything)
+        partitions = range(source.n_partitions)
+        self._least_level = least_level(partitions, self._n_threads())
+        level = self._task_level(partitions)
         self._partitions = place(
             client,
             source,
             spec,
             self._id,
-            list(nodes(everything, level).values()),
+            list(nodes(partitions, level).values()),
             level=level,
-            bundles=list(nodes(everything, self._least_level).values()),
+            bundles=list(nodes(partitions, self._least_level).values()),
             resident_fraction=self._settings.resident_fraction,
         )
 
@@ -143,7 +143,7 @@ class DaskExecutor(Executor):
                 raise
             except Exception as problem:
                 error = problem
-                # first, since a client that has just closed may raise anything, such as an AttributeError
+                # this comes first, since a client that has just closed may raise anything, such as an AttributeError
                 if self._client.status in ("closing", "closed") and not self._raised_by_task:
                     raise no_scheduler(self._client, during=f"{self._incomplete()}: ") from error
                 failure = classify(error, raised_by_task=self._raised_by_task)
@@ -189,7 +189,7 @@ class DaskExecutor(Executor):
             sent = time.perf_counter()
             roots, pinned = self._submit(published, partitions, attempt)
             self._await(roots, watch, pinned)
-            statistics = self._bring_home(roots)
+            statistics = self._fetch(roots)
             complete = True
         except Exception:
             self._raised_by_task = any(root.status == "error" for root in roots)
@@ -197,7 +197,7 @@ class DaskExecutor(Executor):
         finally:
             watch.close(failed=not complete)
             del self._hub.watches[attempt]
-            # not left to the garbage collector: frames of a wait that timed out refer to futures in cycles
+            # explicitly, since frames of a wait that timed out refer to futures in cycles, which live until collected
             release([*roots, *published])
         ended = time.perf_counter()
         e_step_ended = watch.last_partition if watch.last_partition is not None else ended
@@ -247,7 +247,7 @@ class DaskExecutor(Executor):
         """Submit the tree above `terms`, the numbered nodes of a level; return its root."""
         while len(terms) > 1:
             level += 1
-            # with a rising priority sums run before further leaves, which would pile up in memory
+            # with a rising priority, sums run before further leaves, which would pile up in memory
             terms = {
                 node: terms[children[0]]
                 if len(children) == 1
@@ -265,7 +265,7 @@ class DaskExecutor(Executor):
     def _await(
         self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str]
     ) -> None:
-        """Wait for the roots while partitions get done, or workers are at work on them."""
+        """Wait for the roots as long as partitions get done or workers are at work on them."""
 
         def ready(seconds: float) -> bool:
             with suppress(TimeoutError):
@@ -288,11 +288,11 @@ class DaskExecutor(Executor):
         wait_for_progress(self._workers, awaited, ready=ready, on_stall=self._look_into_stall)
 
     def _look_into_stall(self, stall: Stall) -> None:
-        """Go on waiting if no partition was done for long only because partitions take long."""
+        """Return, to go on waiting, if partitions only take long; raise an error otherwise."""
         if stall.diagnosis.hung:
             self._last_stall = f"; before, {stall.text}"
             raise WorkersHungError(stall.text, stall.diagnosis.hung)
-        # The tasks of others may have all threads; or Dask lost track of ours, which an attempt under new keys cures.
+        # Tasks of others may occupy all threads, or Dask has lost track of ours, which an attempt under new keys cures.
         nothing_runs = stall.running is not None and not stall.running
         if not stall.keys or (nothing_runs and stall.seconds > self._settings.iteration_budget / 2):
             raise WorkersLostError(stall.text)
@@ -305,7 +305,7 @@ class DaskExecutor(Executor):
         logger.warning("iteration %d: %s; waiting on", self._iteration, stall.text)
 
     def _diagnosed(self, error: Exception) -> tuple[Exception, IterationFailure]:
-        """The error and kind of a failure, which may follow from workers that hang and receive nothing."""
+        """The error and kind of a failure, whose cause may be workers that hang and receive nothing."""
         try:
             diagnosis = self._workers.look()
         except Exception:  # the scheduler does not answer, which the next attempt shows
@@ -323,7 +323,7 @@ class DaskExecutor(Executor):
             self._partitions.leave(error.workers)
             restart(self._client, error.workers)
 
-    def _bring_home(self, roots: list[Future[SufficientStatistics]]) -> SufficientStatistics:
+    def _fetch(self, roots: list[Future[SufficientStatistics]]) -> SufficientStatistics:
         """Fetch the whole sum, a part at a time."""
         patience = self._settings.stall_timeout
         if len(roots) == 1:
@@ -350,12 +350,12 @@ class DaskExecutor(Executor):
         self._restart_hung(error)
         self._wait_for_a_worker(retries.time_left(time.monotonic()))
         if examine:
-            # dropped partitions are not read meanwhile: a read may be what crashes workers
+            # dropped partitions are not read meanwhile, since a read may be the cause of the crashes
             unread = self._partitions.drop()
-            deadly = self._examine(parameters, sorted(unread.union(partitions)))
-            if deadly is not None:
+            culprit = self._examine(parameters, sorted(unread.union(partitions)))
+            if culprit is not None:
                 raise EngineError(
-                    f"{self._source.describe(deadly)} crashed every worker that ran its E-step: one of its "
+                    f"{self._source.describe(culprit)} crashed every worker that ran its E-step: one of its "
                     "documents, or the memory that they need, brings the process down",
                     remedy=(
                         "look at the workers' logs and memory limits",
@@ -369,7 +369,7 @@ class DaskExecutor(Executor):
 
         The task that Dask names is often not the culprit: all tasks assigned to a dead worker are blamed
         (distributed#5234), above all those pinned to it. So every partition runs by itself, and those that fail run once
-        more, alone on the cluster. Their statistics are thrown away.
+        more, with nothing else on the cluster. Their statistics are discarded.
         """
         logger.warning("looking for a partition that crashes its worker")
         token = uuid.uuid4().hex[:8]
@@ -386,7 +386,7 @@ class DaskExecutor(Executor):
                     trials.append(self._client.submit(try_partition, held, published, task, key=key))
                 wait_for(self._client, trials, timeout=self._settings.iteration_budget)
                 outcomes = [trial.exception() if trial.status == "error" else None for trial in trials]
-                # if the parameters were on the dying workers, all tasks that need them have this outcome
+                # if the parameters were on the dying workers, all tasks that need them fail like this
                 return [
                     i
                     for i, trial, outcome in zip(numbers, trials, outcomes, strict=True)
@@ -396,7 +396,7 @@ class DaskExecutor(Executor):
                 release([*trials, *published])
 
         failed = crashing(suspects, "all")
-        # alone even if it is the only one, since workers may have died for reasons of their own
+        # even a single suspect runs again, since workers may have died for reasons of their own
         return next((i for i in failed if crashing([i], f"alone-{i}")), None)
 
     def _task_level(self, partitions: Sequence[int]) -> int:

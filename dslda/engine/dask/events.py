@@ -21,7 +21,7 @@ logger = logging.getLogger("dslda.engine")
 
 
 class AttemptWatch:
-    """Follows one attempt of an iteration: the partitions that are done, and the tasks that are its own.
+    """Follows one attempt of an iteration: its finished partitions, and its tasks.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class AttemptWatch:
         )
 
     def names(self, keys: Collection[Key]) -> Sequence[str]:
-        """The partitions that tasks read or compute on and that are not done; sums have none."""
+        """The unfinished partitions that tasks read or compute on; sums have none."""
         worked_on = {partition for key in keys for partition in self._of(key)}
         with self._lock:
             unfinished = worked_on.intersection(self._partitions).difference(self._done)
@@ -83,7 +83,7 @@ class AttemptWatch:
             self._report(n_documents)
 
     def close(self, *, failed: bool) -> None:
-        """Stop reporting; take the reports back if the attempt failed."""
+        """Stop reporting; withdraw the reports if the attempt failed."""
         with self._lock:
             self._closed = True
             if failed and self._done:

@@ -55,7 +55,7 @@ class Partitions(ABC):
 
     @abstractmethod
     def held(self, partitions: Sequence[int]) -> dict[int, Future[Any]]:
-        """Futures of the data that workers keep of partitions; see :data:`~dslda.engine.dask.tasks.Held`."""
+        """Futures of the partitions that workers keep; see :data:`~dslda.engine.dask.tasks.Held`."""
 
     @abstractmethod
     def owners(self, groups: Sequence[Sequence[int]]) -> list[str | None]:
@@ -130,7 +130,7 @@ class ResidentPartitions(Partitions):
         self._generation = 0
         weights = np.array([int(source.nbytes[list(group)].sum()) for group in groups])
         threads = client.nthreads()
-        # With one worker there is no choice, and a pin would only harm: see `_load`.
+        # With one worker there is no choice, and a pin could only do harm: see `_load`.
         planned = contiguous_owners(weights, threads) if len(threads) > 1 else [None] * len(groups)
         of_partition = {i: owner for group, owner in zip(groups, planned, strict=True) for i in group}
         self._planned = [of_partition[bundle[0]] for bundle in bundles]
@@ -159,8 +159,8 @@ class ResidentPartitions(Partitions):
         return unread
 
     def leave(self, workers: Collection[str]) -> None:
-        # Also those that other workers hold too: fetching from a worker that stands still never ends, even when the
-        # scheduler has forgotten that worker, and until then a result of the same key is of no use.
+        # This includes data that other workers hold too: a fetch from a worker that stands still never ends, even when the
+        # scheduler has forgotten that worker, and until it ends a result of the same key is of no use.
         holders = self._client.who_has(self._futures)
         release(
             [f for f in self._futures if f.status != "finished" or set(holders.get(f.key, ())) & set(workers)]
@@ -213,7 +213,7 @@ class BorrowedPartitions(Partitions):
         self._owners = _Owners(client)
 
     def reading(self, partition: int) -> Reading:
-        # the E-step takes the view: as a result of its own it would count the same arrays twice
+        # the E-step takes the view, since Dask would count the arrays of a view that is a result twice
         return self._views[partition]
 
     def held(self, partitions: Sequence[int]) -> dict[int, Future[Any]]:
@@ -248,7 +248,7 @@ def place(
     bundles: Sequence[Sequence[int]],
     resident_fraction: float,
 ) -> Partitions:
-    """Bring the partitions of a source to a cluster, in memory if the work leaves room for them.
+    """Bring the partitions of a source to a cluster; keep them in memory if the work leaves room for them.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def place(
 
 
 def contiguous_owners(weights: NDArray[np.int64], threads: Mapping[str, int]) -> list[str]:
-    """A worker for each of consecutive groups: contiguous blocks of groups, by weight, in proportion to threads.
+    """A worker for each of the consecutive groups, in contiguous blocks of weights in proportion to threads.
 
     `weights` has shape (G,), `threads` at least one worker.
     """
@@ -319,7 +319,7 @@ class _Owners:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._asked: tuple[frozenset[str], dict[Any, Collection[str]]] | None = None
+        self._answer: tuple[frozenset[str], dict[Any, Collection[str]]] | None = None
 
     def of(
         self, groups: Sequence[Sequence[int]], futures: Sequence[Future[Any]], planned: Sequence[str | None]
@@ -340,15 +340,15 @@ class _Owners:
 
     def forget(self) -> None:
         """Ask the scheduler again."""
-        self._asked = None
+        self._answer = None
 
     def _holders(
         self, alive: frozenset[str], futures: Sequence[Future[Any]]
     ) -> Mapping[Any, Collection[str]]:
-        if self._asked is not None and self._asked[0] == alive:
-            return self._asked[1]
+        if self._answer is not None and self._answer[0] == alive:
+            return self._answer[1]
         holders: dict[Any, Collection[str]] = self._client.who_has(futures)
-        self._asked = (alive, holders) if all(holders.get(future.key) for future in futures) else None
+        self._answer = (alive, holders) if all(holders.get(future.key) for future in futures) else None
         return holders
 
 

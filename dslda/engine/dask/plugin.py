@@ -1,4 +1,4 @@
-"""Preparation of every worker process before it works for us."""
+"""Preparation of every worker process before its first task."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ logger = logging.getLogger("dslda.engine")
 PLUGIN_NAME = "dslda"
 ATTEMPTS = 3
 PREPARATION_SECONDS = 300.0
-"""For one attempt to prepare all workers. Compiling the kernels takes a free core a minute."""
+"""Limit for one attempt to prepare all workers. Compiling the kernels takes a free core a minute."""
 
 MOST_NAMED = 10
-"""Most workers in a message, for each difference."""
+"""Most workers that a message names for each difference."""
 
 ZARR_CONCURRENCY = 4
 """Reads in flight for each partition that loads. zarr's default, 10 for each thread of a worker, opens hundreds of
@@ -92,16 +92,16 @@ class DsldaPlugin(WorkerPlugin):
 
     async def setup(self, worker: Worker) -> None:
         try:
-            if different := _differences(versions(), self.expected):
+            if differences := _differences(versions(), self.expected):
                 # `register` has asked the workers that were present when the fit began
                 raise EngineError(
                     f"worker {worker.address}, which joined later, must run the same versions as the client, got "
-                    f"{different}",
+                    f"{differences}",
                     remedy="install the same environment on both",
                 )
             # compiling takes seconds: the worker must go on sending heartbeats (distributed#6324)
             await asyncio.to_thread(self._prepare)
-        except Exception as error:  # a worker that joins later goes on when its plugin fails
+        except Exception as error:  # a worker that joins later keeps running if its plugin fails
             reason = f"could not be prepared: {type(error).__name__}: {error}"
             unprepared = EngineError(reason, place=f"worker {worker.address}")
             self.problem = error if isinstance(error, EngineError) else unprepared
@@ -126,7 +126,7 @@ class DsldaPlugin(WorkerPlugin):
 
 
 def register(client: Client, family: Family | None = None, *, labelled: bool = True) -> None:
-    """Prepare all workers of a cluster, including those that join later; parameters as :class:`DsldaPlugin`.
+    """Prepare all workers of a cluster, including those that join later; parameters are those of :class:`DsldaPlugin`.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def register(client: Client, family: Family | None = None, *, labelled: bool = T
             plugin = DsldaPlugin(versions(), family, labelled=labelled)
             within(client, PREPARATION_SECONDS, client.register_plugin, plugin)
             return
-        # of the connection to a worker that dies meanwhile; its replacement is prepared when it joins
+        # the connection to a dying worker broke; its replacement is prepared when it joins
         except OSError as error:
             lost = client.status != "running"
             if attempt == ATTEMPTS and lost:
@@ -165,11 +165,11 @@ def _compare_versions(client: Client) -> None:
     for worker, answer in sorted(answers.items()):
         if isinstance(answer, OSError):  # the worker is gone
             continue
-        different = str(answer) if isinstance(answer, Exception) else _differences(answer, wanted)
-        if different:
-            deviating.setdefault(different, []).append(worker)
+        differences = str(answer) if isinstance(answer, Exception) else _differences(answer, wanted)
+        if differences:
+            deviating.setdefault(differences, []).append(worker)
     if deviating:
-        listed = "; ".join(f"{different} on {_listed(workers)}" for different, workers in deviating.items())
+        listed = "; ".join(f"{text} on {_listed(workers)}" for text, workers in deviating.items())
         raise EngineError(
             f"all workers must have dslda and the same versions as the client, got {listed}",
             remedy="install the client's environment on them",

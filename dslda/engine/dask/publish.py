@@ -46,7 +46,7 @@ def publish(
             # hash=False: keys made from content race with the release of an array of the same content
             # (distributed#3703, #4612, #8576). No broadcast=True: its loop has no exit when a worker leaves
             # (distributed#5704), and the memory manager drops the replicas (distributed#8657, #8796).
-            # Its own timeout is for the presence of a worker; sending to one that hangs has no limit.
+            # The timeout of scatter limits only the wait for a worker; sending to one that hangs has no limit.
             futures.append(within(client, timeout, client.scatter, part, hash=False, timeout=timeout))
             spread(client, futures[-1], timeout=timeout)
     except BaseException as error:
@@ -62,7 +62,7 @@ def publish_recomputable(
 ) -> list[Future[Parameters]]:
     """Send `parameters` so that they outlive every worker, at the price of a copy on the scheduler.
 
-    An iteration can start again when its parameters are lost; a search for what kills workers cannot.
+    An iteration can start again when its parameters are lost; a search for the cause of crashes cannot.
     """
     import dask.config
 

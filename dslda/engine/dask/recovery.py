@@ -38,7 +38,7 @@ class WorkersHungError(WorkersLostError):
 
 
 class IterationFailure(enum.Enum):
-    """The reason why an iteration did not complete."""
+    """The reason that an iteration did not complete."""
 
     LOST = "workers or data were lost"
     HUNG = "workers hang"
@@ -49,7 +49,7 @@ def classify(error: BaseException, *, raised_by_task: bool) -> IterationFailure 
     """The kind of failure if a retry can help, None if it is an error of the computation itself.
 
     An OSError of communication with the cluster is retried. One `raised_by_task`, such as that of a missing file, would
-    come again.
+    recur.
     """
     if isinstance(error, KilledWorker):
         return IterationFailure.KILLED

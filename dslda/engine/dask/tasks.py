@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Reading = PartitionLoader | TrainingView | None
-"""How a task gets a partition: it reads it, takes a view of the block that it receives, or uses that block as it is."""
+"""A task's access to a partition: a loader that reads it, a view of the block that the task gets, or that block itself."""
 
 Held = Mapping[int, Any]
 """Partitions that workers keep, by number: a block, or a list of the blocks from that number on."""
@@ -52,7 +52,7 @@ class GroupTask:
     descriptions : tuple of str
         Names of the partitions of the node, for errors.
     readings : tuple of PartitionLoader, TrainingView or None
-        How to get each partition of the node.
+        Access to each partition of the node.
     topic : str
         The topic on which to report partitions that are done.
     """
@@ -95,9 +95,9 @@ def run_group(
     def leaf(partition: int) -> SufficientStatistics:
         with noting(f"E-step of {task.descriptions[partition - task.start]} on worker {worker.address}"):
             statistics = run_partition(next(blocks), topics, task.family, task.spec)
-        # An event. A client that held the futures of leaves to follow them would keep all their statistics in memory.
-        done = {"attempt": attempt, "partition": partition, "documents": statistics.n_documents}
-        worker.log_event(task.topic, done)
+        # An event, since a client that follows leaves by their futures would keep all their statistics in memory.
+        event = {"attempt": attempt, "partition": partition, "documents": statistics.n_documents}
+        worker.log_event(task.topic, event)
         return statistics
 
     with closing(read_ahead(_readers(held, task, partitions))) as blocks:
@@ -127,7 +127,7 @@ def try_partition(held: Held, parameters: Sequence[Parameters], packed: bytes) -
 def _usable_worker() -> Worker:
     """The worker of this task, if it is prepared so that it computes the same bits as all others."""
     worker = get_worker()
-    # a worker that joins later goes on when one of its plugins fails
+    # a worker that joins later keeps running if one of its plugins fails
     plugin = worker.plugins.get(PLUGIN_NAME)
     if plugin is None:
         raise EngineError(
@@ -136,7 +136,7 @@ def _usable_worker() -> Worker:
         )
     problem: EngineError | None = plugin.problem
     if problem is not None:
-        raise copy.copy(problem)  # notes on it are of one task
+        raise copy.copy(problem)  # a copy, since notes belong to one task
     return worker
 
 

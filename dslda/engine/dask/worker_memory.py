@@ -1,4 +1,4 @@
-"""Memory that a fit needs of a worker; documents get the rest."""
+"""Memory that a fit needs on a worker; documents get the rest."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class WorkerMemory:
 
 
 def working_memory(source: FitSource, spec: FitSpec, *, threads: int, level: int) -> int:
-    """The most bytes that a worker needs beside the documents that it keeps, however many these are.
+    """The most bytes that a worker needs besides the documents that it keeps, whatever their number.
 
     Let M be a matrix of K x V doubles, m a matrix of K rows for the terms of a partition, and s one for the partitions of
     a task, which computes a node of this `level` of the tree of sums; neither is larger than M. Parameters take one M, and
-    for each thread an m with the topics of its partition. Sums take for each thread an m and ``level`` times an s, and once
-    up to ``FAN_IN`` of s that wait for their sum, an M. Each thread reads a partition while it works on another.
+    for each thread an m with the topics of its partition. Sums take an m and ``level`` times an s for each thread, and an M
+    for the sum of up to ``FAN_IN`` waiting s. Each thread reads a partition while it works on another.
     """
     row = 8 * spec.n_topics
     largest = int(source.nbytes.max(initial=0))

@@ -52,17 +52,17 @@ class FitSource(ABC):
     design : Design
         The columns to use.
     documents : array_like, optional
-        The documents to train on: a boolean mask, or row numbers. All by default. A subset has the partitions of all
-        documents.
+        The documents to train on: a boolean mask, or row numbers. All by default. A subset keeps the partitions of
+        all documents.
 
     Attributes
     ----------
     n_terms : int
     design : Design
     n_documents : ndarray of int64, shape (P,)
-        Documents of each partition that are trained on.
+        Training documents of each partition.
     n_others : ndarray of int64, shape (P,)
-        Documents of each partition that judge the model: those held out, or else all that `documents` leaves out.
+        Documents of each partition that evaluate the model: those held out, or else all that `documents` leaves out.
     nbytes : ndarray of int64, shape (P,)
         Size in memory of each partition, before documents are left out.
     weighted : bool
@@ -89,12 +89,12 @@ class FitSource(ABC):
         self.design = design
         self.nbytes = np.asarray(n_entries, dtype=np.int64) * _ENTRY_BYTES + stored * _DOCUMENT_BYTES
         self._first = np.concatenate([[0], np.cumsum(stored)])
-        self._kept: list[NDArray[np.uint8]] | None = None
+        self._training: list[NDArray[np.uint8]] | None = None
         self._held_out: list[NDArray[np.uint8]] | None = None
         self.n_documents = stored
         self.n_others = np.zeros_like(stored)
         if documents is not None:
-            self._kept, self.n_documents = self._cut(document_mask(documents, int(stored.sum())))
+            self._training, self.n_documents = self._cut(document_mask(documents, int(stored.sum())))
             self.n_others = stored - self.n_documents
 
     @property
@@ -102,16 +102,16 @@ class FitSource(ABC):
         return len(self.n_documents)
 
     def hold_out(self, share: float) -> Self:
-        """The same documents, a share of them kept from training: the same ones in every fit."""
+        """The same documents with a share of them held out, the same ones in every fit."""
         mask = np.ones(int(self._first[-1]), dtype=np.bool_)
-        if self._kept is not None:
+        if self._training is not None:
             sizes = np.diff(self._first)
-            mask = np.concatenate([unpacked(bits, n) for bits, n in zip(self._kept, sizes, strict=True)])
+            mask = np.concatenate([unpacked(bits, n) for bits, n in zip(self._training, sizes, strict=True)])
         rows = np.flatnonzero(mask)
         others = np.zeros_like(mask)
         others[rows[held_out(len(rows), share)]] = True
         new = copy.copy(self)
-        new._kept, new.n_documents = self._cut(mask & ~others)
+        new._training, new.n_documents = self._cut(mask & ~others)
         new._held_out, new.n_others = self._cut(others)
         return new
 
@@ -127,13 +127,13 @@ class FitSource(ABC):
         return new
 
     def view(self, partition: int) -> TrainingView:
-        """The view of the documents of a partition that are trained on."""
-        return TrainingView(self.design, None if self._kept is None else self._kept[partition])
+        """The view of a partition's training documents."""
+        return TrainingView(self.design, None if self._training is None else self._training[partition])
 
     def others(self, partition: int) -> TrainingView:
-        """The view of the documents of a partition that judge the model, if the source has some."""
-        assert self._kept is not None
-        bits = ~self._kept[partition] if self._held_out is None else self._held_out[partition]
+        """The view of the documents of a partition that evaluate the model, if the source has some."""
+        assert self._training is not None
+        bits = ~self._training[partition] if self._held_out is None else self._held_out[partition]
         return TrainingView(self.design, bits)
 
     def loader(self, partition: int) -> PartitionLoader:
@@ -153,7 +153,7 @@ class FitSource(ABC):
         return (function(self.reader(i)(), self.view(i)) for i in range(self.n_partitions))
 
     def response_summary(self) -> ResponseSummary:
-        """Summary of the responses trained on, in the user's units, with the same bits for every kind of source.
+        """Summary of the training responses, in the user's units, with the same bits for every kind of source.
 
         Raises
         ------
@@ -163,11 +163,11 @@ class FitSource(ABC):
         return ResponseSummary.merge_all(self.each(_summarise))
 
     def data_hash(self) -> str:
-        """SHA-256 of the stored documents, and of the columns in the design, for documents without a stored corpus."""
+        """SHA-256 of documents without a stored corpus, and of the columns in the design."""
         return json_sha256({"n_terms": self.n_terms, "partitions": list(self.each(_block_hash))})
 
     def selection_hash(self) -> str:
-        """SHA-256 of the mask of the documents that are trained on."""
+        """SHA-256 of the mask of the training documents."""
         digest = hashlib.sha256()
         for i, n_documents in enumerate(self.n_documents):
             bits = self.view(i).kept
@@ -177,12 +177,12 @@ class FitSource(ABC):
         return digest.hexdigest()
 
     def survey(self, family: Family, n_levels: Mapping[str, int]) -> Survey:
-        """Survey of the columns of the documents trained on; see :func:`~dslda.engine.data.response_survey.survey_block`."""
+        """Survey of the columns of the training documents; see :func:`~dslda.engine.data.response_survey.survey_block`."""
         surveys = self.each(partial(survey_block, family=family, n_levels=n_levels))
         return Survey.merge_all([s.moved(int(start)) for start, s in zip(self._first, surveys, strict=False)])
 
     def first_with(self, y: float) -> int | None:
-        """The row of the first document trained on with this response."""
+        """The row of the first training document with this response."""
         return next(iter(self._rows(partial(_with_response, y=y))), None)
 
     def left_out(self) -> list[int]:
@@ -234,7 +234,7 @@ class CorpusSource(FitSource):
 
     def response_summary(self) -> ResponseSummary:
         complete = not any(self._corpus.covariate_summaries[name].missing for name in self.design.columns)
-        if self._kept is None and complete:
+        if self._training is None and complete:
             return self._corpus.response_summaries[self.design.response]
         return super().response_summary()
 
@@ -257,7 +257,7 @@ class MemorySource(FitSource):
     ) -> None:
         n_tokens = block.n_tokens
         n_partitions = number_of_partitions(n_tokens, choose_partition_tokens(n_tokens, None))
-        # one block gives one piece a partition
+        # one block gives one piece per partition
         pieces = [p.pieces[0] for p in join_pieces([cut(block, 0, work(block), n_partitions)])]
         super().__init__(
             n_terms=n_terms,

@@ -61,7 +61,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """The first invalid value of a column, the row of its document, and the document's trials or event, NaN without."""
+    """The first invalid value of a column, the row of its document, and the document's trials or event (NaN without)."""
 
     row: int
     value: float
@@ -70,16 +70,16 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Survey of the documents trained on, or of one partition of them.
+    """Survey of the training documents, or of one partition of them.
 
     Attributes
     ----------
     moments : mapping of str to Moments
         Moments of each column (of its codes, if it holds names) over the documents with a response, by their weights.
     masses : mapping of str to ndarray of float64, shape (number of levels,)
-        Weight of the documents with a response that have each level of a column of names, or each class.
+        Weight of the documents with a response at each level of a column of names, or in each class.
     wrong : mapping of str to Wrong
-        Invalid values by role, such as "response", in documents of weight 0 too.
+        Invalid values by role, such as "response", including those in documents of weight 0.
     """
 
     moments: Mapping[str, Moments] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def survey_block(
 ) -> Survey:
     """Survey one partition; rows are counted in the stored block.
 
-    `n_levels` has the number of names of each column that holds names, and of classes of the response if it has some.
+    `n_levels` has the number of names in each column of names, and of classes of the response if it has classes.
     """
     design, rows = view.design, view.rows(block)
     columns = {name: block.covariates[name][rows] for name in design.columns}
