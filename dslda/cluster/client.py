@@ -36,7 +36,7 @@ class ClientLater:
 
 
 def check_client(client: Any) -> None:
-    """Refuse a client that is not Dask's, is asynchronous or closed; None and `ClientLater` pass."""
+    """Refuse a client that is not Dask's, is asynchronous or closed; accept None and `ClientLater`."""
     if client is None or isinstance(client, ClientLater):
         return
     from distributed import Client
@@ -129,7 +129,7 @@ def spread(client: Client, future: Future[Any], *, timeout: float) -> None:
 def within(
     client: Client, seconds: float, method: Callable[..., Any], *arguments: Any, **keywords: Any
 ) -> Any:
-    """Call a method of a client that talks to workers, since one that hangs never answers.
+    """Call a client's method that talks to workers with a time limit, since a worker that hangs never answers.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The health of a cluster's workers: find those that hang, not those that take long, and restart them."""
+"""The health of a cluster's workers: finding those that hang, not those that are slow, and restarting them."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ Key: TypeAlias = "str | tuple[Any, ...]"
 POLL_SECONDS = 1.0
 
 SILENCE_SECONDS = 30.0
-"""Time without a heartbeat after which a worker hangs. It sends one or two a second, even while kernels run, since they
-release Python's lock (distributed#6324, #6148)."""
+"""Time without a heartbeat after which a worker counts as hung. It sends one or two a second, even while kernels run, since
+they release Python's lock (distributed#6324, #6148)."""
 
 IDLE_SECONDS = 10.0
 IDLE_PERCENT = 10.0
-"""Use of a core below which a worker with tasks is idle. An idle event loop takes 2 to 5, a kernel close to 100."""
+"""Percentage of a core below which a worker with tasks is idle. An idle event loop takes 2 to 5, a kernel close to 100."""
 
 FIRST_HEARTBEAT_SECONDS = 300.0
-"""For a worker that has just joined: it sends none until it is prepared, and may have to compile the kernels."""
+"""Time for the first heartbeat of a worker that has just joined: it must be prepared first, and may compile the kernels."""
 
 RESTART_SECONDS = 10.0
-"""For a nanny to answer. It waits 4 seconds for its worker to end before it kills it."""
+"""Time for a nanny to answer. It gives its worker 4 seconds to end before killing it."""
 
 MOST_NAMED = 4
-"""Most workers, and partitions of each, in a message."""
+"""Most workers, and partitions of each, that a message names."""
 
 ANSWER_SECONDS = 5.0
-"""For workers to report their running tasks."""
+"""Time for workers to report their running tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class Diagnosis:
 class WorkerWatch:
     """Finds the workers of a cluster that hang.
 
-    The scheduler's clock may differ from ours. So a worker is silent if the time at which the scheduler last heard of it
-    stands still while we look. `stall_timeout`, in seconds, limits the time that a look takes. All present workers have
-    been prepared.
+    The scheduler's clock may differ from ours. So a worker is silent if the time at which the scheduler last heard from
+    it stands still during a look. `stall_timeout`, in seconds, limits the time of a look. All workers that are present at
+    the start have been prepared.
     """
 
     def __init__(self, client: Client, stall_timeout: float = math.inf) -> None:
@@ -107,15 +107,15 @@ class WorkerWatch:
         self._joined = {worker: self._joined.get(worker, now) for worker in workers}
 
     def look(self, suspects: Collection[str] = ()) -> Diagnosis:
-        """Look at the workers until all prove to live, which takes about a second, or some to hang.
+        """Look at the workers until all prove to be alive, which takes about a second, or some prove to hang.
 
-        `suspects` are workers whose tasks make no progress: these may be idle.
+        `suspects` are workers whose tasks make no progress: only these can be idle.
         """
         began = time.monotonic()
         first_seen: dict[str, float] = {}
         beating: set[str] = set()
         shares: defaultdict[str, list[float]] = defaultdict(list)
-        observed = min(IDLE_SECONDS, self.patience) if suspects else 0.0
+        duration = min(IDLE_SECONDS, self.patience) if suspects else 0.0
         while True:
             workers: Mapping[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
             self.note(workers)
@@ -129,9 +129,9 @@ class WorkerWatch:
                 for address in workers.keys() - beating
                 if now - self._joined[address] >= FIRST_HEARTBEAT_SECONDS
             }
-            # many workers send fewer heartbeats, as in the scheduler's own check
+            # workers of large clusters send fewer heartbeats; the scheduler's own check is the same
             patience = max(min(SILENCE_SECONDS, self.patience), 3 * (1 + len(workers) / 200))
-            if now - began >= (patience if quiet else observed):
+            if now - began >= (patience if quiet else duration):
                 idle = {w for w in beating.intersection(suspects, workers) if fmean(shares[w]) < IDLE_PERCENT}
                 return Diagnosis(frozenset(quiet), frozenset(idle))
             time.sleep(0.5)
@@ -139,7 +139,7 @@ class WorkerWatch:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """The tasks that somebody waits for.
+    """The tasks that a caller waits for.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Awaited:
     names : callable
         Returns the work of some of these tasks in words, each once; nothing for tasks without a name.
     last_progress : callable, optional
-        Returns the time of the last progress, by the perf_counter clock. By default tasks that leave their workers are
+        Returns the time of the last progress, by the perf_counter clock. By default a task that leaves its worker is
         progress.
     unit, unnamed : str
         Words for the work that is counted, and for tasks without a name.
@@ -203,7 +203,7 @@ def wait_for_progress(
     watch : WorkerWatch
     awaited : Awaited
     ready : callable
-        Waits for at most the seconds of its argument, and returns whether the thing is ready.
+        Waits for at most its argument, in seconds, and returns whether the result is ready.
     on_stall : callable
         Raises an error, or returns to go on waiting.
 
@@ -214,7 +214,7 @@ def wait_for_progress(
     """
     client = watch.client
     progressed = looked = time.perf_counter()
-    before: frozenset[Key] = frozenset()
+    previous: frozenset[Key] = frozenset()
     while not ready(POLL_SECONDS):
         if client.status in ("closing", "closed"):
             raise ConnectionError(why_closed(client))
@@ -241,10 +241,10 @@ def wait_for_progress(
         busy = any(assigned.values())
         present = frozenset(key for tasks in keys.values() for key in tasks)
         # one result may depend on many tasks, which are done one after the other
-        if awaited.last_progress is None and not before <= present:
+        if awaited.last_progress is None and not previous <= present:
             progressed = looked
-        # a task that was taken from a worker is not done
-        before = present if busy and not diagnosis.hung else frozenset()
+        # a task that was taken away from a worker is not finished
+        previous = present if busy and not diagnosis.hung else frozenset()
         workers = _workers_in_words(keys, diagnosis, running, awaited)
         text = f"no {awaited.unit} was done for {looked - progressed:.0f} seconds: "
         text += workers if assigned else "the cluster has no worker"
@@ -252,7 +252,7 @@ def wait_for_progress(
 
 
 class PatientWait:
-    """Waits for tasks that can run again one by one, and restarts workers that hang meanwhile.
+    """Waits for tasks that can each run again, and meanwhile restarts workers that hang.
 
     Dask runs the tasks of a worker elsewhere once its nanny has killed it, or the scheduler has forgotten it. `give_up`
     cancels the tasks.
@@ -310,10 +310,10 @@ class PatientWait:
 
 
 def restart(client: Client, workers: Collection[str]) -> None:
-    """Have nannies restart their workers, and the scheduler forget workers without a nanny that answers.
+    """Have nannies restart their workers, and the scheduler forget workers whose nanny is missing or does not answer.
 
-    Otherwise the scheduler leaves a worker its tasks while it takes it for alive: for ``distributed.scheduler.worker-ttl``,
-    by default 5 minutes, or for ever.
+    Otherwise a worker keeps its tasks while the scheduler considers it alive: for ``distributed.scheduler.worker-ttl``, by
+    default 5 minutes, or for ever.
     """
     logger.warning("restarting %s", ", ".join(sorted(workers)))
     # Client.restart_workers refuses workers without a nanny, and waits for the others to come back

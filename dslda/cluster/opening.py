@@ -36,7 +36,7 @@ CONFIG = {
     "distributed.worker.memory.spill": 0.85,
     "distributed.worker.memory.pause": 0.90,
     "distributed.worker.memory.terminate": 0.95,
-    # samples every thread a hundred times a second for a dashboard that is not there
+    # it samples every thread a hundred times a second for a dashboard that does not run
     "distributed.worker.profile.enabled": False,
     # By default every process wakes up 50 times a second to time its event loop, and 10 times to look at its memory:
     # an idle cluster takes 5% of a core.
@@ -55,11 +55,11 @@ MOST_PROCESSES = 1024
 LEAST_MEMORY = 400 * 2**20
 CONNECT_SECONDS = 8
 ANSWER_SECONDS = 10
-"""For a scheduler to identify itself. The client's own limit, 30 seconds, ends with the connection; then it waits for ever
-for a first message."""
+"""Time for a scheduler to identify itself. The client's own limit, 30 seconds, covers only the connection; it then waits for
+ever for the first message."""
 
 CLOSE_SECONDS = 10
-"""For the last messages to a scheduler."""
+"""Time for the last messages to a scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
         client = Client(options.scheduler, security=security, set_as_default=False)
     except EngineError:
         raise
-    # another kind of server can make Dask's protocol fail in any way: bytes taken for a length are a MemoryError
+    # another kind of server can make Dask's protocol fail in any way: bytes taken for a length cause a MemoryError
     except Exception as error:
         raise EngineError(
             f"the scheduler at {options.scheduler} must answer, got: {_reason(error)}",
@@ -208,7 +208,7 @@ def _remote(options: ClusterOptions) -> Iterator[Client]:
             with watched(client):
                 yield client
         finally:
-            # a scheduler may hang that nobody has noticed yet: do not wait for it
+            # the scheduler may hang unnoticed: do not wait for it
             with suppress(TimeoutError):
                 client.close(timeout=CLOSE_SECONDS)
 
@@ -340,7 +340,7 @@ def _start(n_workers: int, worker: dict[str, Any]) -> Any:
 
 
 def _shape(options: ClusterOptions, cores: int, cores_per_process: float) -> tuple[int, int]:
-    """Worker processes and threads of each."""
+    """Number of worker processes, and of threads in each."""
     if options.workers is not None:
         n_workers = options.workers
     elif options.threads is not None:

@@ -1,6 +1,6 @@
 """Runners of tasks, in this process or on a cluster.
 
-All run the same functions on the same pieces of data and combine the results in the same order, and so give the same bits.
+All run the same functions on the same pieces of data and combine the results in the same order, so they give the same bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dslda.wording import stage_in_words
 __all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "merge_in_tree"]
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Receives the stage, such as "read", the tasks done, and all tasks."""
+"""Receives the stage, such as "read", the number of tasks done, and the number of all tasks."""
 
 Handle: TypeAlias = Any
 """A value in this process, a future on Dask."""
@@ -33,7 +33,7 @@ PER_THREAD = 2
 """Tasks of a stream for each thread: one that runs, and one that waits."""
 
 SPREAD_SECONDS = 10
-"""For all workers to fetch a shared value in advance; later they fetch it when a task needs it."""
+"""Time for all workers to fetch a shared value in advance; later they fetch it when a task needs it."""
 
 
 class Runner(Protocol):
@@ -70,7 +70,7 @@ class Runner(Protocol):
 
 
 class SerialRunner:
-    """Runs everything at once in this process; a handle is the value itself."""
+    """Runs everything immediately in this process; a handle is the value itself."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self._progress = progress
@@ -259,7 +259,7 @@ class DaskRunner:
         return f"dslda-{function.__name__}-{self._id}"
 
     def _has(self, key: Any) -> bool:
-        """True if a task is one of ours, or of the collection that we count."""
+        """True if a task is one of ours, or of the collection being counted."""
         return key in self._foreign or (isinstance(key, str) and f"-{self._id}-" in key)
 
     def _names(self, keys: Collection[Any]) -> list[str]:
@@ -267,7 +267,7 @@ class DaskRunner:
         from dask.utils import key_split
 
         started = {future.key: words for future, words in list(self._started.items())}
-        # a task whose future is gone may run on for others that need it
+        # a task whose future is gone may continue for tasks that need it
         return sorted({started.get(key) or key_split(key) for key in keys})
 
 
@@ -277,7 +277,7 @@ def _words(function: Callable[..., Any]) -> str:
 
 
 def _labels(arguments: Iterable[Any]) -> str:
-    """The input or piece of a file of a task, if one of its arguments names it."""
+    """A task's input or piece of a file, if one of the arguments names it."""
     for argument in arguments:
         pieces = argument if isinstance(argument, tuple) else (argument,)
         for piece in pieces[:1]:
@@ -289,13 +289,13 @@ def _labels(arguments: Iterable[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """An error of input or output that a task returns: if it raised it, the worker would log a traceback."""
+    """An input or output error that a task returns, since the worker would log a traceback if the task raised it."""
 
     error: DsldaError
 
 
 def guarded(function: Callable[..., T], *arguments: Any) -> T | TaskFailure:
-    """Call a function in a task, and return its error of input or output, or a failure among its arguments, as value."""
+    """Call a function in a task; return its input or output error, or a failure among its arguments, as a value."""
     for argument in arguments:
         if isinstance(argument, TaskFailure):
             return argument
@@ -312,7 +312,7 @@ def merge_in_tree(runner: Runner, handles: Sequence[Handle], merge: Callable[...
     while len(level) > 1:
         height += 1
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        # without a rising priority the leaves pile up before the first sum
+        # without a rising priority, leaves pile up before the first sum
         level = [g[0] if len(g) == 1 else runner.submit(merge, *g, priority=10 * height) for g in groups]
     return level[0]
 

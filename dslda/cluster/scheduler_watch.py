@@ -1,4 +1,4 @@
-"""Watch over schedulers that hang: they accept messages, and never answer."""
+"""Watch over schedulers that hang: they accept messages but never answer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["no_scheduler", "reporting_loss", "watched", "why_closed"]
 
 SLICE_SECONDS = 0.5
 INTERVAL_SECONDS = 5.0
-"""Between an answer and the next question."""
+"""Time between an answer and the next question."""
 
 CLOSE_SECONDS = 10.0
-"""For a client without connections to close."""
+"""Time for a client without connections to close."""
 
 _given_up: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
 
@@ -52,7 +52,7 @@ def watched(client: Client) -> Iterator[None]:
 
 @contextmanager
 def reporting_loss(client: Client) -> Iterator[None]:
-    """Replace any error of a client without a scheduler, except dslda's own, by an EngineError that says so."""
+    """Replace any error of a client without a scheduler, except dslda's own, with an EngineError that says so."""
     try:
         yield
     except DsldaError:
@@ -64,7 +64,7 @@ def reporting_loss(client: Client) -> Iterator[None]:
 
 
 def no_scheduler(client: Client, *, during: str = "") -> EngineError:
-    """The error of a client that has lost its scheduler, to replace those that follow from that."""
+    """The error of a client that has lost its scheduler; it replaces the errors that follow from the loss."""
     remedy = ["start one and run this again"]
     if client in _given_up:
         remedy.append("raise the setting dslda.engine.scheduler-timeout if it is only busy")
@@ -75,7 +75,7 @@ def no_scheduler(client: Client, *, during: str = "") -> EngineError:
 
 
 def why_closed(client: Client) -> str:
-    """Reason why a client has lost its scheduler."""
+    """The reason that a client has lost its scheduler."""
     return _given_up.get(client, "the connection to the scheduler is gone")
 
 
@@ -89,7 +89,7 @@ async def _watch(client: Client, patience: float) -> None:
                 done, _ = await asyncio.wait([question], timeout=length)
                 if done:
                     break
-                # not by the clock: time in which this process was held up or stopped is not the scheduler's silence
+                # not by the clock, since time in which this process was held up or stopped is not the scheduler's silence
                 silent += length
         finally:
             question.cancel()
@@ -114,7 +114,7 @@ async def _ask(client: Client) -> bool:
 async def _give_up(client: Client, patience: float) -> None:
     address = client.scheduler.address if client.scheduler is not None else "an address that is gone"
     _given_up[client] = f"the scheduler at {address} has answered no question for {patience:.0f} seconds"
-    # A writer waits too if nobody reads, even to close in order. So connections are cut, which ends waits for an answer;
+    # A writer waits too if nobody reads, even for an orderly close. So connections are cut, which ends waits for an answer;
     # waits for futures end when these are released.
     if client.scheduler_comm is not None:
         client.scheduler_comm.abort()

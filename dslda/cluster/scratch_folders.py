@@ -35,14 +35,14 @@ def scratch_folder() -> Iterator[str]:
 
 
 def _hold(folder: str) -> int | None:
-    """Lock a folder of ours; return the descriptor, or None where there are no locks, or the disk is full."""
-    # it gets its name when it is locked, so that no file of that name is unlocked while we live
-    waiting = os.path.join(folder, "locking")
+    """Lock a folder of ours; return the descriptor, or None if there are no locks or the disk is full."""
+    # the file gets its name once it is locked, so no file of that name is unlocked while this process lives
+    temporary = os.path.join(folder, "locking")
     with suppress(OSError):
-        descriptor = os.open(waiting, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             lock_descriptor(descriptor, blocking=False)
-            os.rename(waiting, os.path.join(folder, LOCK))
+            os.rename(temporary, os.path.join(folder, LOCK))
         except OSError:
             os.close(descriptor)
             raise

@@ -1,8 +1,8 @@
 """Worker processes of the cluster that dslda starts on this machine.
 
 ``python -m dslda.cluster.worker_program`` runs a worker with its nanny, and ends with the process that started it: standard
-input is a pipe that nobody writes to, and closes when the other process ends for whatever reason. A nanny by itself would
-look for ever for a scheduler that ends while the worker starts.
+input is a pipe that nobody writes to, and that closes when the other process ends, for whatever reason. A nanny by itself
+would look for ever for a scheduler that ends while the worker starts.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ MAX_COUNT = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DocumentBlock:
-    """Documents as term counts in compressed sparse rows, with what belongs to each document.
+    """Documents as term counts in compressed sparse rows, with the data of each document.
 
     Attributes
     ----------
@@ -112,12 +112,12 @@ class DocumentBlock:
         return size + (0 if self.doc_id is None else sum(len(i) + 56 for i in self.doc_id))
 
     def validate(self, n_terms: int) -> DocumentBlock:
-        """Check the invariants above against a vocabulary of `n_terms` and return self.
+        """Check the invariants of the attributes against a vocabulary of `n_terms` and return self.
 
         Raises
         ------
         InputError
-            Naming the first document that breaks a rule.
+            A document breaks a rule; the message names the first one.
         """
         nnz = len(self.terms)
         if len(self.indptr) == 0 or self.indptr[0] != 0 or self.indptr[-1] != nnz or len(self.counts) != nnz:
@@ -131,19 +131,19 @@ class DocumentBlock:
             raise InputError(
                 f"indptr falls at document {int(np.argmax(lengths < 0))}", place="document block"
             )
-        for what, bad in (
+        for fault, bad in (
             (f"a term outside 0..{n_terms - 1}", (self.terms < 0) | (self.terms >= n_terms)),
             ("a count below 1", self.counts < 1),
         ):
             if bad.any():
-                raise InputError(f"has {what}", place=f"document {self._document_of(int(np.argmax(bad)))}")
+                raise InputError(f"has {fault}", place=f"document {self._document_of(int(np.argmax(bad)))}")
         falls = np.diff(self.terms) <= 0
         inner = np.ones(max(nnz - 1, 0), dtype=bool)
         starts = self.indptr[1:-1]
         inner[starts[(starts > 0) & (starts < nnz)] - 1] = False
         if (falls & inner).any():
-            at = int(np.argmax(falls & inner)) + 1
-            raise InputError("terms must be strictly ascending", place=f"document {self._document_of(at)}")
+            entry = int(np.argmax(falls & inner)) + 1
+            raise InputError("terms must be strictly ascending", place=f"document {self._document_of(entry)}")
         per_document = [*self.responses.items(), *self.covariates.items()]
         if self.weight is not None:
             per_document.append(("weight", self.weight))
@@ -163,7 +163,7 @@ def document_mask(documents: ArrayLike, n_documents: int) -> NDArray[np.bool_]:
     Raises
     ------
     InputError
-        The mask is of another length, a row number is not there or comes twice, or nothing is selected.
+        The mask is of another length, a row number does not exist or comes twice, or nothing is selected.
     """
     chosen: NDArray[Any] = np.asarray(documents)
     mask: NDArray[np.bool_] = np.zeros(n_documents, dtype=np.bool_)

@@ -1,7 +1,7 @@
 """Levels: the names that a categorical column holds, such as classes.
 
-A chunk numbers the names as they come. Merging sorts the names of all chunks, and codes are positions in the sorted list, so
-the way the input is cut cannot change them.
+A chunk numbers names in the order of their occurrence. Merging sorts the names of all chunks. Codes are positions in the
+sorted list, so the way the input is cut cannot change them.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def recode(
         raise InputError(
             "the input changed while it was read", remedy="ingest again when nothing writes to it any more"
         )
-    known = ~np.isnan(codes)
+    present = ~np.isnan(codes)
     recoded = np.full(len(codes), np.nan)
-    recoded[known] = positions.to_numpy()[codes[known].astype(np.int64)]
+    recoded[present] = positions.to_numpy()[codes[present].astype(np.int64)]
     return recoded
 
 
@@ -132,7 +132,7 @@ def are_codes(values: NDArray[np.float64], n_levels: int) -> NDArray[np.bool_]:
 def are_levels(names: Sequence[str]) -> bool:
     """Return whether a corpus can store these names as levels: distinct strings in the order of code points.
 
-    A lone surrogate is no text: nothing could be printed or written with it.
+    A lone surrogate is not text: it can be neither printed nor written.
     """
     are_texts = all(isinstance(name, str) and encodable(name) == name for name in names)
     return are_texts and list(names) == sorted(set(names))

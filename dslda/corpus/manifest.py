@@ -64,9 +64,9 @@ ARRAYS: Mapping[str, tuple[str, float]] = {
     "vocabulary_offsets": ("int64", -1),
     "document_frequency": ("int64", -1),
 }
-"""Data type and fill value of every array, or of every array of a group.
+"""Data type and fill value of each array, or of all arrays in a group.
 
-Zarr silently reads a missing chunk as fill, so the fill is a value that no document has, where there is one.
+Zarr silently reads a missing chunk as fill, so the fill is a value that no document has, if such a value exists.
 """
 
 
@@ -130,7 +130,7 @@ FIRST_ROW = Place("", 0, 1)
 
 
 class _SharedFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the same form in a :class:`Manifest` and in its JSON; earlier releases lack those with a default."""
+    """Fields of the same form in a :class:`Manifest` and in its JSON; earlier releases lack fields with a default."""
 
     n_terms: PositiveCount
     vocabulary_sha256: str
@@ -154,7 +154,7 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
     vocabulary_sha256 : str
         See :attr:`dslda.corpus.vocabulary.Vocabulary.sha256`.
     has_document_frequency, has_weight, has_doc_id : bool
-        Whether the optional arrays are there.
+        The optional arrays exist.
     text_settings : TextSettings
     responses, covariates : mapping of str to ResponseSummary
         In the order of the arrays ``response/0``, ``response/1``, ... and ``covariates/0``, ...
@@ -166,11 +166,11 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
     appended : tuple of AppendedGroup
         In order; their partitions are the last ones.
     n_all_tokens : int or None
-        Tokens of all documents before the vocabulary was chosen; None where not known.
+        Tokens of all documents before the vocabulary was chosen; None if unknown.
     too_frequent : tuple of str
-        Terms that were left out as too frequent, sorted; empty where not known.
+        Terms that were left out as too frequent, sorted; empty if unknown.
     n_too_frequent_tokens : int or None
-        Tokens of these terms in all documents; None where `n_all_tokens` is.
+        Tokens of these terms in all documents; None if `n_all_tokens` is None.
     """
 
     text_settings: TextSettings
@@ -258,12 +258,12 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: str) -> Manifest:
-        """Decode group attributes; `path` names the store in messages. Fields unknown to this release are passed over.
+        """Decode group attributes; `path` names the store in messages. Fields unknown to this release are ignored.
 
         Raises
         ------
         FormatError
-            Not a corpus, another version, unfinished, or a field is missing or not valid.
+            The store is not a corpus, is unfinished or of another version, or a field is missing or not valid.
         """
         _check_encoding(data, path)
         place = f"{path}: manifest"

@@ -80,7 +80,7 @@ class PartitionReader:
             doc_id=self._doc_id(arrays),
         )
         try:
-            # compiled code would take a wrong index beyond the end of an array
+            # a wrong index would take compiled code beyond the end of an array
             block.validate(self.n_terms)
         except InputError as error:
             raise arrays.damaged(str(error)) from error
@@ -89,14 +89,14 @@ class PartitionReader:
         return block
 
     def identifiers(self) -> tuple[str, ...]:
-        """Read the identifiers of the documents and nothing else; errors as when the partition is read."""
+        """Read the identifiers of the documents and nothing else; errors are those of reading the partition."""
         return self._doc_id(StoredArrays(self.location, self.partition, self.place)) or ()
 
     def _column(self, arrays: StoredArrays, name: str) -> NDArray[np.float64]:
         values: NDArray[np.float64] = arrays.row(name, self.info.n_documents)
         arrays.verify(self.info.column_checksums.get(name), **{name: values})
         n_levels = self.n_levels.get(name)
-        # compiled code would take a wrong code for an index too
+        # compiled code takes codes for indices too
         if n_levels is not None and not are_codes(values, n_levels).all():
             raise arrays.damaged(f"array {name} must hold codes 0..{n_levels - 1} of its levels")
         return values
@@ -160,7 +160,7 @@ class StoredArrays:
         try:
             array = zarr.open_array(self._store, path=self._path(name), mode="r", zarr_format=3)
             fits = len(array.shape) == len(selection) and array.shape[-1] >= shape[1]
-            # before it is read: a size that somebody wrote there would be allocated
+            # checked before reading, which would allocate whatever size somebody wrote there
             small = math.prod(array.chunks) * array.dtype.itemsize <= MAX_CHUNK_BYTES
             if array.dtype != dtype or not (fits and small) or shape[0] not in (None, array.shape[0]):
                 raise self.damaged(
@@ -177,5 +177,5 @@ class StoredArrays:
             raise self.damaged(f"array {name} is damaged ({reason})") from error
 
     def damaged(self, reason: str, remedy: Sequence[str] = REMEDY) -> FormatError:
-        """The error of a store that is not as it was written."""
+        """The error for a store that differs from what was written."""
         return FormatError(reason, place=self._where, remedy=remedy)

@@ -1,4 +1,4 @@
-"""Writing partitions into the rows of arrays, for a new corpus and for an append to one."""
+"""Writing of partitions into the rows of arrays, for new corpora and for appends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["PartitionWriter", "WrittenPartition"]
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition:
-    """Report of a worker on a partition that it has written."""
+    """A worker's report on a partition that it has written."""
 
     partition: int
     info: PartitionInfo
@@ -44,9 +44,9 @@ class PartitionWriter:
     Parameters
     ----------
     location : Location
-        Of the corpus.
+        Place of the corpus.
     manifest : Manifest
-        Of the corpus without the new partitions; stays on the driver.
+        Manifest of the corpus without the new partitions; it stays on the driver.
     n_partitions : int
         At least 1.
     document_capacity, entry_capacity : int
@@ -117,7 +117,7 @@ class PartitionWriter:
     def write_partition(self, partition: int, block: DocumentBlock) -> WrittenPartition:
         """Write the partition with this number, from 0, among those of this writer.
 
-        Many threads and processes may do so at once, and again. The block may hold its columns in any order.
+        Many threads and processes may do so at once, and may do so again. The block may hold its columns in any order.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class PartitionWriter:
                     place=f"partition {partition}",
                     remedy="make the writer with a larger capacity",
                 )
-            # the whole row: a part of it would make zarr read the chunk first
+            # the whole row, since zarr would read the chunk first to write a part of it
             row = np.full(capacity, array.fill_value, dtype=array.dtype)
             row[: len(values)] = values
             with writing(self._location.url):
@@ -155,7 +155,7 @@ class PartitionWriter:
         return written
 
     def __getstate__(self) -> dict[str, Any]:
-        # these can be large, and workers need none of them
+        # these can be large, and workers need neither
         return self.__dict__ | {"_manifest": None, "_provenance": {}}
 
     def _rows(self, partition: int, block: DocumentBlock) -> tuple[dict[str, NDArray[Any]], WrittenPartition]:
@@ -210,7 +210,7 @@ class PartitionWriter:
             rule = f"{kind} {name!r} must be a code 0..{n_levels - 1} of its levels"
             _refuse(block, rule, ~are_codes(values, n_levels))
         _refuse(block, f"{kind} {name!r} must be finite or missing", np.isinf(values))
-        # NaN has many bit patterns: an all-missing chunk comes back as the fill's, and must hash the same
+        # NaN has many bit patterns: an all-missing chunk comes back with that of the fill, and must hash the same
         return np.where(np.isnan(values), np.nan, values)
 
     def _create_rows(self, group: zarr.Group) -> None:
@@ -221,7 +221,7 @@ class PartitionWriter:
         for folder, columns in (("response", self._responses), ("covariates", self._covariates)):
             if columns:
                 group.create_group(folder)
-            # by number, since a name may hold what a file name may not
+            # by number, since a column's name may hold characters that a file name may not
             for i, column in enumerate(columns):
                 self._create_row(group, f"{folder}/{i}", documents, {"name": column})
         if self._has_weight:
@@ -246,7 +246,7 @@ class PartitionWriter:
         array[: len(values)] = values
 
     def _grown_manifest(self, written: Iterable[WrittenPartition], provenance: Mapping[str, Any]) -> Manifest:
-        """The manifest with the new partitions, refused unless there is one report for each."""
+        """The manifest with the new partitions; raise an InputError unless there is one report for each."""
         assert self._manifest is not None
         parts = sorted(written, key=lambda part: part.partition)
         numbers = [part.partition for part in parts]

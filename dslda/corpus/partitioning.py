@@ -37,7 +37,7 @@ class PartitionSlice:
     Attributes
     ----------
     partition : int
-        By the rule above; :func:`join_pieces` leaves out numbers without documents.
+        Number by the rule above; :func:`join_pieces` leaves out numbers without documents.
     start, stop : int
     n_entries, n_id_bytes : int
         (document, term) entries, and bytes of the identifiers as UTF-8.
@@ -71,9 +71,9 @@ class Partition:
 
 
 def choose_partition_tokens(n_tokens: int, wanted: int | None) -> int:
-    """Tokens of a partition: as wanted, or a sixteenth of the corpus, from 50,000 to 2 million.
+    """Tokens of a partition: `wanted`, or by default a sixteenth of the corpus, from 50,000 to 2 million.
 
-    Sixteen keep the cores of one machine busy; 2 million tokens are seconds of E-step and some 10 MB.
+    Sixteen partitions keep the cores of one machine busy; 2 million tokens take seconds of E-step and about 10 MB.
     """
     if wanted is None:
         return min(max(n_tokens // PARTITIONS_WANTED, MIN_PARTITION_TOKENS), MAX_PARTITION_TOKENS)
@@ -119,7 +119,7 @@ def cut(block: DocumentBlock, before: int, total: int, n_partitions: int) -> tup
 
 
 def join_pieces(pieces_of_blocks: Iterable[Sequence[PartitionSlice]]) -> list[Partition]:
-    """Join the pieces of all blocks, in order, to partitions; leave out partitions without documents."""
+    """Join the pieces of all blocks, in order, into partitions; leave out partitions without documents."""
     members: dict[int, list[tuple[int, PartitionSlice]]] = {}
     for block, pieces in enumerate(pieces_of_blocks):
         for piece in pieces:
@@ -131,7 +131,7 @@ def join_pieces(pieces_of_blocks: Iterable[Sequence[PartitionSlice]]) -> list[Pa
 
 
 def assemble(pieces: Sequence[PartitionSlice], blocks: Sequence[DocumentBlock]) -> DocumentBlock:
-    """Make a partition of its pieces; `blocks` holds the block of each. The arrays are copies, so blocks can be freed."""
+    """Make a partition from its pieces; `blocks` holds the block of each. The arrays are copies, so blocks can be freed."""
     parts = [block.rows(piece.start, piece.stop) for piece, block in zip(pieces, blocks, strict=True)]
     first = parts[0]
     return DocumentBlock(

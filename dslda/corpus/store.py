@@ -47,8 +47,8 @@ def open_corpus(path: str | os.PathLike[str], *, storage_options: Mapping[str, A
 class Corpus:
     """Documents as term counts in a store, with their responses and covariates; made by :func:`open_corpus`.
 
-    It holds the manifest and, once asked for, the vocabulary. A pickle takes only the manifest along, which grows with the
-    number of partitions; where one partition is needed, send its :meth:`reader`.
+    It holds the manifest and, once asked for, the vocabulary. A pickle holds only the manifest, which grows with the number
+    of partitions; if one partition is enough, send its :meth:`reader`.
     """
 
     def __init__(self, location: Location, manifest: Manifest) -> None:
@@ -90,17 +90,17 @@ class Corpus:
 
     @property
     def n_all_tokens(self) -> int | None:
-        """Tokens of the documents before the vocabulary was chosen, without stop words; None where not known."""
+        """Tokens of the documents before the vocabulary was chosen, without stop words; None if unknown."""
         return self._manifest.n_all_tokens
 
     @property
     def oov_share(self) -> float | None:
-        """Share of the tokens that the vocabulary lacks; None where not known."""
+        """Share of the tokens that the vocabulary lacks; None if unknown."""
         return oov_share(self.n_tokens, self.n_all_tokens)
 
     @property
     def new_share(self) -> float | None:
-        """The same without terms that `max_df` left out: those are not new, but left out on purpose."""
+        """:attr:`oov_share` without terms that `max_df` left out: those are not new, but left out on purpose."""
         return new_share(self.n_tokens, self.n_all_tokens, self._manifest.n_too_frequent_tokens)
 
     @property
@@ -140,7 +140,7 @@ class Corpus:
 
     @property
     def response_summaries(self) -> Mapping[str, ResponseSummary]:
-        """Number, moments and range of each response's values, over the whole corpus; of codes where it is categorical."""
+        """Number, moments and range of each response's values, over the whole corpus; of its codes if it is categorical."""
         return self._manifest.responses
 
     @property
@@ -150,7 +150,7 @@ class Corpus:
 
     @property
     def covariate_summaries(self) -> Mapping[str, ResponseSummary]:
-        """The same of each covariate."""
+        """Summary of each covariate's values, as for responses."""
         return self._manifest.covariates
 
     @property
@@ -163,17 +163,17 @@ class Corpus:
 
     @property
     def has_weight(self) -> bool:
-        """Documents have weights."""
+        """True if documents have weights."""
         return self._manifest.has_weight
 
     @property
     def has_doc_id(self) -> bool:
-        """Documents have identifiers of their own."""
+        """True if documents have identifiers of their own."""
         return self._manifest.has_doc_id
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Origin of the corpus, and the version of dslda and time of its writing."""
+        """Origin of the corpus, the version of dslda that wrote it, and the time."""
         return self._manifest.provenance
 
     @property
@@ -246,7 +246,7 @@ class Corpus:
         Raises
         ------
         InputError
-            No such partition, response or covariate.
+            There is no such partition, response or covariate.
         FormatError
             A chunk is missing or damaged, or the data do not agree with the manifest.
         """
@@ -292,7 +292,7 @@ class Corpus:
 
     @property
     def in_words(self) -> str:
-        """Its size and responses, for messages."""
+        """Size and responses of the corpus, for messages."""
         responses = ", ".join(
             f"{name!r} ({f'{len(self.levels[name]):,} levels' if name in self.levels else summary.looks})"
             for name, summary in self.response_summaries.items()

@@ -35,21 +35,21 @@ DISTINCT_LIMIT = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResponseSummary:
-    """Summary of the values of one response or covariate; of a categorical one, of its codes.
+    """Summary of the values of one response or covariate, or of the codes of a categorical one.
 
     Attributes
     ----------
     n, missing : int
         Documents with a value, and without.
     mean, variance : float
-        Of the values; the variance divides by `n`. NaN when there is no value, as `minimum` and `maximum`.
+        Moments of the values; the variance divides by `n`. Like `minimum` and `maximum`, NaN if there is no value.
     minimum, maximum : float
     whole : bool
         All values are whole numbers.
     distinct : tuple of float or None
         The distinct values in rising order, None when there are more than 256.
     counts : tuple of int or None
-        Documents with each of them.
+        Number of documents with each distinct value.
     """
 
     n: int = 0
@@ -72,22 +72,22 @@ class ResponseSummary:
             A value is infinite, or so large that its square is.
         """
         column = np.asarray(values, dtype=np.float64)
-        seen = column[~np.isnan(column)]
-        if seen.size == 0:
+        observed = column[~np.isnan(column)]
+        if observed.size == 0:
             return cls(missing=column.size)
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = float(seen.mean())
-            variance = float(np.square(seen - mean).mean())
+            mean = float(observed.mean())
+            variance = float(np.square(observed - mean).mean())
         if not math.isfinite(variance):
             raise InputError(
-                f"a value and its square must be finite, got {np.abs(seen).max()}; rescale the "
+                f"a value and its square must be finite, got {np.abs(observed).max()}; rescale the "
                 "response or covariate"
             )
-        distinct, counts = np.unique(seen, return_counts=True)
+        distinct, counts = np.unique(observed, return_counts=True)
         few = distinct.size <= DISTINCT_LIMIT
         return cls(
-            n=seen.size,
-            missing=column.size - seen.size,
+            n=observed.size,
+            missing=column.size - observed.size,
             mean=mean,
             variance=variance,
             minimum=float(distinct[0]),
@@ -138,7 +138,7 @@ class ResponseSummary:
 
     @property
     def looks(self) -> str:
-        """Words for the kind; the family of a model, not they, say how it takes the values."""
+        """Words for the kind; they do not decide how a model treats the values, but its family does."""
         return LOOKS[self.kind]
 
     def __eq__(self, other: object) -> bool:
@@ -197,12 +197,12 @@ class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def oov_share(n_known: int, n_all: int | None) -> float | None:
-    """Share of `n_all` tokens that a vocabulary lacks, if it has `n_known` of them; None where not known."""
+    """Share of `n_all` tokens that a vocabulary lacks, if it has `n_known` of them; None if unknown."""
     return 1.0 - n_known / n_all if n_all else None
 
 
 def new_share(n_known: int, n_all: int | None, n_too_frequent: int | None) -> float | None:
-    """The same without `n_too_frequent` of the tokens, those of terms that were left out as too frequent."""
+    """:func:`oov_share` without the `n_too_frequent` tokens of terms that were left out as too frequent."""
     if n_all is None or n_too_frequent is None:
         return None
     return oov_share(n_known, n_all - n_too_frequent)
@@ -211,7 +211,7 @@ def new_share(n_known: int, n_all: int | None, n_too_frequent: int | None) -> fl
 def merged_moments(
     one: tuple[float, float], other: tuple[float, float], *, share: float
 ) -> tuple[float, float]:
-    """Mean and variance of two sets of numbers together (Chan, Golub and LeVeque 1983); `share` is the other's."""
+    """Mean and variance of the union of two sets of numbers (Chan, Golub and LeVeque 1983); `share` is the other's."""
     step = other[0] - one[0]
     within = one[1] * (1 - share) + other[1] * share
     return one[0] + step * share, within + step * step * share * (1 - share)

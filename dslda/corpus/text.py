@@ -34,8 +34,8 @@ class TextSettings:
     Attributes
     ----------
     kind : {"text", "counts"}
-        Documents are texts to be tokenised, or words with counts, taken as they are. Only `stop_words` and the filters apply
-        to words with counts.
+        Documents are texts to tokenise, or words with counts. Only `stop_words` and the filters apply to words with
+        counts.
     lowercase : bool
         Lower-case texts before tokenising.
     token_pattern : str
@@ -55,7 +55,7 @@ class TextSettings:
     Raises
     ------
     InputError
-        Naming the setting that is out of its domain.
+        A setting is out of its domain; the message names it.
     """
 
     kind: Literal["text", "counts"] = "text"
@@ -147,7 +147,7 @@ class Analyzer:
         Raises
         ------
         InputError
-            Not a document, a text where the settings are for counts, or counts that are not whole and >= 0.
+            `document` is none, is a text where the settings are for counts, or has counts that are not whole and >= 0.
         """
         if isinstance(document, str):
             if self.settings.kind == "counts":
@@ -202,7 +202,7 @@ def count_documents(
     documents : iterable of str or (words, counts)
     vocabulary : Vocabulary
     settings : TextSettings or Analyzer
-        An analyzer saves time where one counts many blocks.
+        An analyzer saves time for callers that count many blocks.
     new_words : callable, optional
         Called with every word of a document that is not in the vocabulary, and its count.
     place : callable, optional
@@ -218,7 +218,7 @@ def count_documents(
     Raises
     ------
     InputError
-        As :class:`Analyzer`, naming the place of the document.
+        The errors of :class:`Analyzer`, with the place of the document.
     """
     analyze = settings if isinstance(settings, Analyzer) else Analyzer(settings)
     lookup = vocabulary.index.get
@@ -238,14 +238,14 @@ def count_documents(
             for word, term in zip(counted, positions, strict=True):
                 if term < 0:
                     new_words(word, counted[word])
-    # all documents at once: numpy takes as long as tokenising for each by itself
+    # all documents at once: for one document, numpy takes as long as tokenising
     n_documents = len(lengths)
     ids, occurrences = np.array(terms), np.array(counts)
     rows = np.repeat(np.arange(n_documents), np.array(lengths))
-    known = ids >= 0
+    in_vocabulary = ids >= 0
     unknown = np.zeros(n_documents, dtype=np.int64)
-    np.add.at(unknown, rows[~known], occurrences[~known])
-    ids, occurrences, rows = ids[known], occurrences[known], rows[known]
+    np.add.at(unknown, rows[~in_vocabulary], occurrences[~in_vocabulary])
+    ids, occurrences, rows = (values[in_vocabulary] for values in (ids, occurrences, rows))
     if occurrences.size and occurrences.max() > MAX_COUNT:
         first = int(np.argmax(occurrences > MAX_COUNT))
         raise _too_large(int(occurrences[first])).at(place(int(rows[first])))
@@ -257,7 +257,7 @@ def _too_large(count: int) -> InputError:
 
 
 def _counted(document: object) -> Counter[str]:
-    """Add up a document given as words and counts; counts of 0 are dropped."""
+    """Add up the counts of a document of words and counts; drop counts of 0."""
     if not isinstance(document, (tuple, list)) or len(document) != 2 or isinstance(document[1], (str, bytes)):
         raise InputError(f"a document must be a text or a pair (words, counts), got {document!r:.80}")
     words, counts = document

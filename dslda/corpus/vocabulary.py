@@ -20,7 +20,7 @@ class Vocabulary:
     """An immutable list of distinct terms; the position of a term is its id.
 
     Two vocabularies are equal when they hold the same terms in the same order. Document frequencies describe the corpus that
-    a vocabulary was taken from, and do not count.
+    a vocabulary was taken from, and play no part in equality.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Vocabulary:
     Attributes
     ----------
     terms : tuple of str
-        By id.
+        Terms by id.
     document_frequency : ndarray of int64, shape (V,), or None
         Read-only.
 
@@ -105,7 +105,7 @@ class Vocabulary:
         return cls(decode_strings(data, offsets), document_frequency)
 
     def alignment(self, other: Vocabulary) -> NDArray[np.int32]:
-        """The id here of each term of another vocabulary, -1 where it is not here; int32, shape (len(other),)."""
+        """The id here of each term of another vocabulary, -1 if it is missing here; int32, shape (len(other),)."""
         if other == self:
             return np.arange(len(self), dtype=np.int32)
         index = self.index
@@ -152,7 +152,7 @@ def encode_strings(strings: Iterable[str], *, what: str) -> tuple[NDArray[np.uin
 
 
 def decode_strings(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple[str, ...]:
-    """The reverse of :func:`encode_strings`; ValueError when offsets or bytes make no sense."""
+    """The reverse of :func:`encode_strings`; raise a ValueError if offsets or bytes make no sense."""
     bounds = offsets.tolist()
     if not bounds or bounds[0] != 0 or bounds[-1] != len(data) or np.any(np.diff(offsets) < 0):
         raise ValueError("offsets must rise from 0 to the number of bytes")

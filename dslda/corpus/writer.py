@@ -1,4 +1,4 @@
-"""Writing a corpus, or more documents into one: many workers at once, and a manifest only for what is complete."""
+"""Writing of a corpus, or of more documents into one, by many workers at once, with a manifest only when it is complete."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_corpus_output(
     path : path or URL
     storage_options : mapping, optional
     overwrite, append : bool
-        Whether a corpus that is there may be replaced, and whether one must be there to append to.
+        Allow an existing corpus to be replaced; require one to append to.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def check_corpus_output(
     InputError
         Nothing can be written there, or there is nothing to append to.
     FormatError
-        It is no corpus that can be appended to, or a damaged one.
+        It is not a corpus that can be appended to, or it is damaged.
     """
     location = Location.of(path, storage_options)
     if append and overwrite:
@@ -73,10 +73,10 @@ def check_corpus_output(
 
 
 class CorpusWriter(PartitionWriter):
-    """Writes a corpus of a known number of partitions.
+    """Writes a corpus with a known number of partitions.
 
     The driver makes one, calls :meth:`prepare`, and sends it to workers that call :meth:`write_partition`. Then it calls
-    :meth:`finish` with what they returned, or :meth:`abort` when something failed. A local corpus is built in a hidden folder
+    :meth:`finish` with their reports, or :meth:`abort` if something failed. A local corpus is built in a hidden folder
     beside its place, so that the name stands for a complete corpus or for none. A remote file system cannot rename; there the
     corpus is built in its place unless it replaces another, and its manifest is written last.
 
@@ -85,7 +85,7 @@ class CorpusWriter(PartitionWriter):
     path : str or path
         Local path or fsspec URL.
     vocabulary : Vocabulary
-        Stays on the driver: a pickled writer has none.
+        It stays on the driver: a pickled writer has none.
     text_settings : TextSettings
     n_partitions, document_capacity, entry_capacity, id_capacity, provenance
         See :class:`~dslda.corpus.partition_writer.PartitionWriter`.
@@ -245,19 +245,19 @@ class CorpusWriter(PartitionWriter):
 
 
 class CorpusAppender(PartitionWriter):
-    """Adds partitions after those of a corpus; used as a :class:`CorpusWriter` is.
+    """Adds partitions after those of a corpus; used like a :class:`CorpusWriter`.
 
     The arrays go into a group of their own. The manifest names the groups that belong to the corpus, and is replaced as a
-    whole at the end. So a reader finds the corpus as it was or as it will be, and a corpus that is open stays as it was.
+    whole at the end. So a reader finds the old corpus or the new one, and an open corpus does not change.
 
     Parameters
     ----------
     corpus : Corpus
-        As it is now.
+        Its current state.
     vocabulary : Vocabulary
         The corpus's terms, with the numbers of new documents that hold each.
     n_partitions, document_capacity, entry_capacity, id_capacity, provenance, n_all_tokens, n_too_frequent_tokens
-        Of the new partitions, as in :class:`CorpusWriter`.
+        Those of the new partitions, as in :class:`CorpusWriter`.
     storage_options : mapping, optional
     """
 
@@ -288,12 +288,12 @@ class CorpusAppender(PartitionWriter):
         self._n_too_frequent_tokens = n_too_frequent_tokens
         before, new = corpus.vocabulary.document_frequency, vocabulary.document_frequency
         self._document_frequency = None if before is None or new is None else before + new
-        # random, so that what a killed run still writes is never where this one writes
+        # random, so that a killed run that still writes never writes where this one does
         number = len(corpus.manifest.appended) + 1
         self._group = f"{APPENDED}/{number}-{uuid.uuid4().hex[:8]}"
 
     def prepare(self) -> None:
-        """Make the empty arrays; OutputError where they cannot be written."""
+        """Make the empty arrays; raise an OutputError if they cannot be written."""
         import zarr
 
         self._check_unchanged()
@@ -306,7 +306,7 @@ class CorpusAppender(PartitionWriter):
                 self._create_whole(group, "document_frequency", self._document_frequency)
 
     def finish(self, written: Iterable[WrittenPartition], lock: Lock = UNLOCKED) -> None:
-        """Replace the manifest by one that names the new partitions; as :meth:`CorpusWriter.finish`.
+        """Replace the manifest with one that names the new partitions, like :meth:`CorpusWriter.finish`.
 
         Raises
         ------
@@ -315,11 +315,11 @@ class CorpusAppender(PartitionWriter):
         """
         self._prepared()
         old = self._check_unchanged()
-        before = old.provenance.get(APPENDED, [])
+        history = old.provenance.get(APPENDED, [])
         parts = list(written)
         entry = {"n_documents": sum(part.info.n_documents for part in parts), **self._signed_provenance()}
         # another program may have written something else under the name
-        appends = [*(before if isinstance(before, list) else [before]), entry]
+        appends = [*(history if isinstance(history, list) else [history]), entry]
         manifest = replace(
             self._grown_manifest(parts, {**old.provenance, APPENDED: appends}),
             appended=(*old.appended, AppendedGroup(self._group, self._n_partitions)),
@@ -334,13 +334,13 @@ class CorpusAppender(PartitionWriter):
         """Remove what was written, and nothing else; its name is unique, so that no `lock` is needed."""
         if self._target is None:
             return
-        # Ctrl-C can come when the manifest is in its place: then the new partitions are part of the corpus
+        # Ctrl-C can come when the manifest is in place: the new partitions are then part of the corpus
         if self._group not in [group.path for group in self._on_disk().appended]:
             self._target.remove()
         self._target = None
 
     def _check_unchanged(self) -> Manifest:
-        """Return the manifest of the corpus, refused where the one in the store differs."""
+        """Return the manifest of the corpus; raise an OutputError if the one in the store differs."""
         assert self._manifest is not None
         if self._on_disk().to_json() != self._manifest.to_json():
             raise OutputError(
@@ -357,5 +357,5 @@ class CorpusAppender(PartitionWriter):
 
 
 def _sum(before: int | None, new: int | None) -> int | None:
-    """The sum, None where one is not known: the count of a part is no count of the whole."""
+    """The sum; None if either is unknown, since the count of a part is not that of the whole."""
     return None if before is None or new is None else before + new

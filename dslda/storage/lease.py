@@ -1,4 +1,4 @@
-"""A lock on an output in an object store, where no system releases it with the process that holds it.
+"""A lock on an output in an object store, where no operating system releases it when its process ends.
 
 A folder holds the locks ``1``, ``2``, ..., objects that are created exclusively and never written again; the owner of the
 highest number holds the lock, and renews a beat beside it, ``<number>.<token>``. A run that meets a lock watches its beat. If
@@ -29,27 +29,27 @@ __all__ = ["Lease", "NoExclusiveCreationError", "signature", "written_by_another
 logger = logging.getLogger("dslda.output")
 
 RENEWAL_SECONDS = 10.0
-"""From one beat to the next."""
+"""Time from one beat to the next."""
 
 LOOK_SECONDS = 3.0
 LOOKS = 15
-"""A beat that is the same in so many looks stands still. Not in so many seconds: the watcher may stand still too."""
+"""Looks after which an unchanged beat stands still. Looks count, not seconds, since the watcher may stand still too."""
 
 ATTEMPTS = 100
 ATTEMPT_SECONDS = 0.1
 
 ENDED = b'{"beat": null}'
-"""The beat of a lock whose holder has ended, and had no right to remove it."""
+"""The beat of a lock whose holder has ended without the right to remove it."""
 
 LOCK = re.compile(r"\d+")
 BEAT = re.compile(r"\d+\.[0-9a-f]{32}")
 
-_held: set[str] = set()
+_held_tokens: set[str] = set()
 """Tokens of this process, whose threads need no watching."""
 
 
 class NoExclusiveCreationError(DsldaError):
-    """The file system cannot create an object only where none is."""
+    """The file system cannot create an object exclusively."""
 
 
 def signature(**more: str) -> bytes:
@@ -77,7 +77,7 @@ def written_by_another(output: str, lock: bytes) -> OutputError:
 
 
 class Lease:
-    """A lock that a thread renews until it is released: in a `folder` of a file system of fsspec, on an `output`."""
+    """A lock on an `output`, in a `folder` of an fsspec file system, that a thread renews until it is released."""
 
     def __init__(self, fs: Any, folder: str, output: str) -> None:
         self._fs = fs
@@ -123,7 +123,7 @@ class Lease:
                 f"{self._output} could not be written: its lock {self._folder} comes and goes",
                 remedy="try again",
             )
-        _held.add(self._token)
+        _held_tokens.add(self._token)
         self._write_beat(0)
         self._thread.start()
         self._remove_others()
@@ -151,12 +151,12 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Give the lock up, whether or not it is still this one's."""
+        """Give up the lock, whether or not this lease still holds it."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join(RENEWAL_SECONDS)  # not for ever: it may wait for an answer
         self._remove_own()
-        _held.discard(self._token)
+        _held_tokens.discard(self._token)
 
     def __enter__(self) -> Lease:
         try:
@@ -171,7 +171,7 @@ class Lease:
         self.release()
 
     def _names(self) -> list[str]:
-        self._fs.invalidate_cache()  # it does not know what others did
+        self._fs.invalidate_cache()  # the cache does not know what others did
         try:
             return [os.path.basename(entry.rstrip("/")) for entry in self._fs.ls(self._folder, detail=False)]
         except (FileNotFoundError, NotADirectoryError):
@@ -197,7 +197,7 @@ class Lease:
         return self._read(str(self._number)) == self._signature
 
     def _create(self) -> None:
-        """Create the lock of this number, unless it is there."""
+        """Create the lock of this number, unless it exists."""
         path = self._path(str(self._number))
         try:
             try:
@@ -219,14 +219,14 @@ class Lease:
         Raises
         ------
         OutputError
-            It is at work.
+            The holder is at work.
         """
         holder = _holder(lock)
         process, host = holder.get("process"), holder.get("host")
         token = str(holder.get("token"))
-        refused = written_by_another(self._output, lock)
-        if token in _held:
-            raise refused
+        refusal = written_by_another(self._output, lock)
+        if token in _held_tokens:
+            raise refusal
         first = beat = self._read(f"{number}.{token}")
         if beat != ENDED:
             logger.info(
@@ -244,7 +244,7 @@ class Lease:
                 return False
             beat = self._read(f"{number}.{token}")
             if beat not in (first, ENDED):
-                raise refused
+                raise refusal
         logger.info("process %s on %s is gone: going on with %s", process, host, self._output)
         return True
 
@@ -260,12 +260,12 @@ class Lease:
             self._fs.pipe_file(self._path(self._beat), json.dumps({"beat": beat}).encode())
 
     def _remove_others(self) -> None:
-        """Remove what earlier runs have left: lower locks, and beats of any."""
+        """Remove the leftovers of earlier runs: lower locks, and all other beats."""
         with contextlib.suppress(Exception):
             for name in self._names():
                 is_lower = LOCK.fullmatch(name) and int(name) < self._number
                 if is_lower or (BEAT.fullmatch(name) and name != self._beat):
-                    # rights to write need not be rights to remove
+                    # a right to write need not include the right to remove
                     with contextlib.suppress(Exception):
                         self._fs.rm_file(self._path(name))
 

@@ -42,9 +42,9 @@ ANSWERS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsE
 
 
 def is_of_file_system(error: Exception) -> bool:
-    """Return whether an error is the system's, or of a class that a library defines, as those of clouds do.
+    """Return whether an error is the operating system's, or of a class of a library, such as those for clouds.
 
-    An error of Python's other classes is more likely a mistake of ours.
+    An error of one of Python's other classes is more likely a mistake of ours.
     """
     if isinstance(error, OSError):
         return not isinstance(error, DsldaError)
@@ -62,7 +62,7 @@ def reason_of(error: Exception) -> str:
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Raise an InputError that names the place if it cannot be reached: without rights, or while a server is away.
+    """Raise an InputError that names the place if it cannot be reached, for lack of rights or while a server is away.
 
     Errors that say what is at the place, or that name a file, as those of local files do, stay as they are.
     """
@@ -80,7 +80,7 @@ def reaching(url: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place where a store can be; picklable, holds no open file or connection.
+    """A place for a store; it is picklable and holds no open file or connection.
 
     Attributes
     ----------
@@ -97,12 +97,12 @@ class Location:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Location:
-        """Resolve a path of a user.
+        """Resolve a user's path.
 
         Raises
         ------
         InputError
-            The path names no folder, or no file system can have it (a NUL, a name that is too long, links in a circle), or
+            The path names no folder, or no file system can have it (a NUL, too long a name, circular links), or
             fsspec does not know its protocol or cannot load it.
         """
         from fsspec.core import url_to_fs
@@ -161,7 +161,7 @@ class Location:
 
     @property
     def inside(self) -> str:
-        """Full name of this place with a slash, however the user wrote it: the names of all that it holds begin so."""
+        """Full name of this place with a final slash, however the user wrote it; names of its contents begin with it."""
         if self.local:
             return os.path.join(self.url, "")
         fs, root = self.file_system()
@@ -170,7 +170,7 @@ class Location:
     def entries(self) -> list[str]:
         """Sorted names in the folder here; none where nothing can be listed."""
         fs, root = self.file_system()
-        fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
+        fs.invalidate_cache()  # fsspec remembers listings, which miss what other processes did
         try:
             paths = [entry.rstrip("/") for entry in fs.ls(root, detail=False)]
         except OSError:
@@ -194,7 +194,7 @@ class Location:
         """Return whether this place, or a `name` in it, is a file or a folder that is not empty."""
         fs, root = self.file_system()
         path = f"{root}/{name}" if name else root
-        fs.invalidate_cache()  # listings that fsspec remembers do not know what other processes did
+        fs.invalidate_cache()  # fsspec remembers listings, which miss what other processes did
         with reaching(self.url):
             if fs.isfile(path):
                 return True
@@ -285,7 +285,7 @@ class Location:
 
 
 def _shortened(path: str) -> str:
-    """A path for a message, without its middle where it is long."""
+    """A path for a message, without the middle of a long one."""
     return path if len(path) <= 120 else f"{path[:58]}...{path[-58:]}"
 
 
@@ -318,5 +318,5 @@ def metadata_of(fs: Any, path: str) -> dict[str, Any]:
 
 
 def is_in_memory(path: str) -> bool:
-    """Return whether a path leads into the memory of this process, which no other shares, also behind a cache."""
+    """Return whether a path leads, even through a cache, into the memory of this process, which no other shares."""
     return any(link.startswith("memory://") for link in path.split("::"))

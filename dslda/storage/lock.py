@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on an output that the operating system releases with the process that holds it.
+"""One writer at a time: a lock on an output that the operating system releases when its process ends.
 
 In an object store, where no system does that, the lock is a :mod:`lease <dslda.storage.lease>`.
 """
@@ -37,7 +37,7 @@ class Lock:
     Attributes
     ----------
     alone : bool
-        Nobody else is writing. False where nothing could be locked, so that nobody knows.
+        Nobody else is writing. False if nothing could be locked, so that nobody knows.
     check : callable
         Raises :class:`OutputError` if the lock was lost, which happens only in an object store, and another run writes
         there now; call this before a manifest is written.
@@ -62,8 +62,8 @@ UNLOCKED = Lock(alone=False)
 def only_writer(location: Location, *, inside: bool = False) -> Iterator[Lock]:
     """Keep other processes, and other threads of this one, from writing an output.
 
-    The lock is on the file ``.<name>.lock`` beside the output, or ``.lock`` inside. The operating system releases it with its
-    process, so that the file of a killed process locks nothing. In an object store the lock is a folder, which holds a
+    The lock is on the file ``.<name>.lock`` beside the output, or ``.lock`` inside. The operating system releases it when its
+    process ends, so the file of a killed process locks nothing. In an object store the lock is a folder, which holds a
     :class:`~dslda.storage.lease.Lease`; the next run takes the lease of a killed process after a while. Workers need no lock.
 
     Parameters
@@ -71,7 +71,7 @@ def only_writer(location: Location, *, inside: bool = False) -> Iterator[Lock]:
     location : Location
         Outputs in the memory of this process are not locked.
     inside : bool
-        The output is a folder that stays while it is written; it may be all of a disk that one may write to.
+        The output is a folder that stays in place while it is written; it may be the only writable folder of a disk.
 
     Yields
     ------
@@ -123,7 +123,7 @@ def _locked_file(path: str, output: str) -> Iterator[bool]:
         try:
             locked = _lock(descriptor, path, output)
             if locked and not _is_at(descriptor, path):
-                continue  # the holder before removed the file meanwhile
+                continue  # the previous holder removed the file meanwhile
             with contextlib.suppress(OSError):  # only messages need the name, so a full disk does not matter
                 os.ftruncate(descriptor, 0)
                 # behind the first byte, which nobody else can read while Windows locks it
@@ -141,7 +141,7 @@ def _locked_file(path: str, output: str) -> Iterator[bool]:
 
 
 def _lock(descriptor: int, path: str, output: str) -> bool:
-    # not a FileLock: that opens the file itself, and falls back to one that a killed process leaves locked
+    # not FileLock, which opens the file itself and falls back to a lock that a killed process leaves locked
     from filelock import lock_descriptor
 
     try:

@@ -1,4 +1,4 @@
-"""Outputs: refused before the work where they cannot be written, complete or not there, named in errors."""
+"""Outputs: refused before the work if they cannot be written, complete or absent, and named in errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 logger = logging.getLogger("dslda.output")
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of the system when there is no room: of the disk, of the user, in a file."""
+"""Errors of the system for a full disk, an exhausted quota, or a file that is too large."""
 PASSING = re.compile(r"\.DS_Store|\.nfs.*|.*\.partial")
 """Files that come and go in a store without being part of it."""
 
@@ -56,7 +56,7 @@ def check_output(location: Location, *, encoding_type: str, overwrite: bool) -> 
     InputError
         As :func:`check_not_in_store`.
     OutputExistsError
-        It exists; or it holds something else too, because dslda never removes what it did not write.
+        It exists, or it holds something else too; dslda never removes what it did not write.
     """
     check_not_in_store(location)
     if not location.holds():
@@ -114,9 +114,9 @@ def _listed(fs: Any, root: str) -> list[tuple[str, bool]]:
 
 
 def check_writable(location: Location) -> None:
-    """Make something beside an output and remove it; InputError where that is not possible.
+    """Create and remove something beside an output; raise an InputError if that is not possible.
 
-    Rights do not tell: a file system can be full or read-only, and a network may have its own rules. If the local parent
+    Rights do not suffice: a file system can be full or read-only, and a network may have its own rules. If the local parent
     folder is missing, the nearest one above it is tried, since the folders between are made later.
     """
     probe = location.sibling("probe")
@@ -127,7 +127,7 @@ def check_writable(location: Location) -> None:
             while not os.path.lexists(folder):
                 folder, part = os.path.split(folder)
                 missing.append(part)
-            for part in missing:  # names that are too long for this disk
+            for part in missing:  # this fails for names that are too long for this disk
                 with contextlib.suppress(FileNotFoundError):
                     os.lstat(os.path.join(folder, part))
             made = os.path.join(folder, name)
@@ -136,7 +136,7 @@ def check_writable(location: Location) -> None:
         else:
             fs, path = probe.file_system()
             fs.pipe_file(path, b"")
-            with contextlib.suppress(Exception):  # rights to write need not be rights to remove
+            with contextlib.suppress(Exception):  # a right to write need not include the right to remove
                 fs.rm_file(path)
     # file systems of fsspec raise what the libraries beneath them raise
     except Exception as error:
@@ -206,7 +206,7 @@ def replacing(file: Location, output: str | None = None) -> Iterator[IO[bytes]]:
 
 
 def replace_file(file: Location, raw: bytes, output: str | None = None) -> None:
-    """Replace a file as a whole; parameters and errors as :func:`replacing`."""
+    """Replace a file as a whole; parameters and errors are those of :func:`replacing`."""
     if file.local:
         with replacing(file, output) as stream, writing(output or file.url):
             stream.write(raw)
@@ -217,7 +217,7 @@ def replace_file(file: Location, raw: bytes, output: str | None = None) -> None:
 
 
 def replace_attributes(group: Location, attributes: Mapping[str, Any], output: str) -> None:
-    """Replace the attributes of a zarr group as a whole; errors as :func:`replacing`."""
+    """Replace the attributes of a zarr group as a whole; errors are those of :func:`replacing`."""
     fs, root = group.file_system()
     with writing(output):
         metadata = parse_json(fs.cat_file(f"{root}/{METADATA}"))
@@ -236,8 +236,8 @@ def move_into_place(
 ) -> None:
     """Give a complete store its name; the store that it replaces is removed only then.
 
-    A local disk renames. An object store copies the objects, the manifest last: a reader finds the old store, none, or the
-    new one, but never a mixture. An error that `before_manifest` raises leaves none.
+    A local store is renamed. In an object store the objects are copied, the manifest last: a reader finds the old store,
+    none, or the new one, but never a mixture. An error that `before_manifest` raises leaves none.
 
     Raises
     ------
@@ -290,7 +290,7 @@ def flush(path: str) -> None:
 
 
 def is_among(path: str, pattern: str) -> bool:
-    """Return whether a path, folder or pattern of an input covers a local file."""
+    """Return whether an input path, folder or pattern covers a local file."""
     real, source = os.path.realpath(path), os.path.realpath(pattern)
     if real == source or real.startswith(os.path.join(source, "")):
         return True

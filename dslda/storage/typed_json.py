@@ -2,9 +2,9 @@
 
 :func:`parse_json` turns bytes into plain values, :func:`is_whole` compares the checksum, and :func:`decode` makes a typed
 value by the annotations of a dataclass or of a `msgspec.Struct`. A wrong value raises "Expected `int`, got `str` - at
-`$.units[0].rows`"; a `ValueError` of ``__post_init__`` gets its path the same way. Fields that the class lacks are passed
-over, and a field without a default must be there. Annotations are looked up when they are first needed, so import their names
-outside of ``if TYPE_CHECKING``.
+`$.units[0].rows`"; a `ValueError` of ``__post_init__`` gets its path the same way. Fields that the class lacks are ignored,
+and fields without a default are required. Annotations are looked up when they are first needed, so import their names outside
+of ``if TYPE_CHECKING``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 MANIFEST_CHECKSUM = "manifest_sha256"
 """Field of a manifest that holds the checksum of all others."""
 DEEPEST = 50
-"""Levels of a manifest: far more than any has, far fewer than Python's stack takes."""
+"""Most levels of nesting: far more than any manifest has, far fewer than Python's stack allows."""
 
 
 def parse_json(raw: bytes) -> Any:
@@ -79,7 +79,7 @@ def _finite(digits: str) -> float:
 
 
 def decode(data: object, kind: type[T], *, place: str, remedy: str | Sequence[str] = ()) -> T:
-    """Make a value of type `kind` of what :func:`parse_json` returned; messages name the file as `place`.
+    """Convert what :func:`parse_json` returned to type `kind`; messages name the file as `place`.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def decode(data: object, kind: type[T], *, place: str, remedy: str | Sequence[st
 
 
 def check_distinct(name: str, values: Sequence[str]) -> None:
-    """Raise a ValueError if a list of names holds one twice."""
+    """Raise a ValueError if a name occurs twice."""
     if len(set(values)) != len(values):
         raise ValueError(f"{name} must be distinct names, got {values!r:.60}")
 

@@ -33,7 +33,7 @@ CHUNK_BYTES = 32 * 2**20
 DAMAGE = (ValueError, RuntimeError, KeyError, TypeError)
 """Errors of zarr and its codecs for bytes that are not what was written.
 
-OSError is none of them: an interrupted connection can be tried again.
+OSError is not one of them, since an interrupted connection can be tried again.
 """
 
 
@@ -71,7 +71,7 @@ def create_array(
     fill: float,
     attributes: Mapping[str, str] | None = None,
 ) -> Any:
-    """An empty array in a zarr group."""
+    """Create an empty array in a zarr group."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     return group.create_array(
@@ -94,7 +94,7 @@ def write_array(group: zarr.Group, name: str, array: NDArray[Any]) -> None:
         name,
         shape=array.shape,
         dtype=array.dtype,
-        chunks=(rows, *(max(side, 1) for side in array.shape[1:])),  # zarr has no chunks without a side
+        chunks=(rows, *(max(side, 1) for side in array.shape[1:])),  # zarr refuses chunks with a side of 0
         fill=np.nan if array.dtype.kind == "f" else 0,
     )
     target[...] = array
@@ -117,7 +117,7 @@ def read_arrays(
     for name, entry in described.items():
         try:
             stored = zarr.open_array(store, path=name, mode="r", zarr_format=3)
-            # before it is read: a size that somebody wrote there would be allocated
+            # checked before reading, which would allocate whatever size somebody wrote there
             intact = stored.shape == entry.shape and stored.dtype.name == entry.dtype
             array = np.asarray(stored[...]) if intact else np.zeros(0)
             intact = intact and checksum(array) == entry.checksum
@@ -133,5 +133,5 @@ def read_arrays(
 
 
 def damaged(url: str, name: str, problem: str, remedy: Sequence[str]) -> FormatError:
-    """The error of an array that is not what was written."""
+    """The error for an array that is not what was written."""
     return FormatError(f"array {name!r} {problem}, so it is damaged or incomplete", place=url, remedy=remedy)

@@ -124,7 +124,7 @@ def test_the_lock_of_a_dead_run_is_taken_and_removed(place: str, caplog: pytest.
 def test_one_that_is_at_work_is_named(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Lease(Bucket(), f"{place}/.lock", "other")
     other.acquire()
-    monkeypatch.setattr(module, "_held", set())  # as of another process
+    monkeypatch.setattr(module, "_held_tokens", set())  # as of another process
     monkeypatch.setattr(module, "LOOKS", 1000)
     try:
         with (
@@ -241,7 +241,7 @@ def test_a_run_follows_one_that_ends_while_it_watches(place: str, monkeypatch: p
     monkeypatch.setattr(module, "RENEWAL_SECONDS", 1000)
     other = Lease(Bucket(), f"{place}/.lock", "other")
     other.acquire()
-    monkeypatch.setattr(module, "_held", set())  # as of another process
+    monkeypatch.setattr(module, "_held_tokens", set())  # as of another process
     ending = threading.Timer(0.05, other.release)
     ending.start()
     with only_writer(Location.of(f"bucket:/{place}"), inside=True) as lock:
