@@ -161,6 +161,17 @@ class Analyzer:
             del counts[word]
         return counts
 
+    def impossible(self, terms: Iterable[str]) -> list[str]:
+        """Those of the terms that no document can have, whatever it says.
+
+        A token pattern that looks beyond its token cannot be tried on a term alone: then letters and stop words decide.
+        """
+        settings = self.settings
+        if settings.kind == "text" and not _looks_around(settings.token_pattern):
+            return [term for term in terms if term not in self._analyze(term)]
+        lowercase = settings.kind == "text" and settings.lowercase
+        return [term for term in terms if term in self._stop_words or (lowercase and term != term.lower())]
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Analyzer, (self.settings,)
 
@@ -276,7 +287,7 @@ def _counted(document: object) -> Counter[str]:
             raise InputError(f"must be strings, got {word!r}", parameter="words")
         try:
             whole = int(count)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, np.ma.MaskError):
             whole = -1
         if whole < 0 or whole != count or isinstance(count, bool):
             raise InputError(f"must be whole numbers >= 0, got {count!r} for {word!r}", parameter="counts")
@@ -304,6 +315,11 @@ def _check_token_pattern(pattern: object) -> None:
             parameter="token_pattern",
             remedy="write (?:...) for the others",
         )
+
+
+def _looks_around(pattern: str) -> bool:
+    """True if what a token pattern takes depends on the text around it, or is a part of what it matches."""
+    return re.compile(pattern).groups > 0 or re.search(r"\(\?<?[=!]|\\B", pattern) is not None
 
 
 def _ngrams(value: object) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from dslda.cluster.runner import DaskRunner, Progress, Runner, merge_in_tree
@@ -32,7 +33,7 @@ from dslda.corpus.partitioning import (
 )
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
-from dslda.corpus.text import TextSettings
+from dslda.corpus.text import Analyzer, TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusAppender, CorpusWriter
 from dslda.exceptions import DataWarning, InputError, warn
@@ -151,6 +152,8 @@ def plan_corpus(
     )
 
     by_position = preset is not None and preset.by_position
+    if preset is not None and old_corpus is None and not by_position:
+        _report_impossible_terms(selected.vocabulary, settings)
     keys = runner.share(term_keys(selected.vocabulary, by_position=by_position))
     n_before, tokens_before = (0, 0) if old_corpus is None else (old_corpus.n_documents, old_corpus.n_tokens)
     first_documents = list(accumulate((chunk.n_documents for chunk in summaries), initial=n_before))[:-1]
@@ -306,6 +309,22 @@ def _check_response(
             f"response {name!r} is {value} in all {summary.n:,} documents that have it; "
             "it must vary, or there is nothing to learn",
             remedy=("leave it out", "name another"),
+        )
+
+
+def _report_impossible_terms(vocabulary: Vocabulary, settings: TextSettings) -> None:
+    frequency = vocabulary.document_frequency
+    assert frequency is not None
+    absent = [vocabulary.terms[t] for t in np.flatnonzero(frequency == 0).tolist()]
+    if impossible := Analyzer(settings).impossible(absent):
+        warn(
+            DataWarning(
+                f"no document can have {len(impossible):,} of the {number_of(len(vocabulary), 'term')}, since the text "
+                f"settings change, split or drop such words: {first_few(list(map(repr, impossible)), 5)}",
+                place="vocabulary",
+                remedy="write terms as the settings make them, or change {lowercase=}, {ngrams=}, {stop_words=} or "
+                "{token_pattern=}",
+            )
         )
 
 

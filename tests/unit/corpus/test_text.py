@@ -201,3 +201,29 @@ def test_counting_gives_the_types_of_a_block():
         counted, n_unknown = count_documents(documents, Vocabulary(["apple"]), TextSettings())
         arrays = (counted.indptr, counted.terms, counted.counts, n_unknown)
         assert [array.dtype for array in arrays] == [np.int64, np.int32, np.int32, np.int64]
+
+
+@pytest.mark.parametrize(
+    ("settings", "possible", "impossible"),
+    [
+        ({}, ["dress", "x2", "naïve"], ["Dress", "small dress", "t-shirt", "a", "", " dress"]),
+        ({"lowercase": False}, ["dress", "Dress"], ["a"]),
+        ({"stop_words": "english"}, ["dress"], ["the"]),
+        ({"ngrams": (1, 2)}, ["dress", "small dress"], ["Small dress", "small  dress", "a very small"]),
+        ({"ngrams": (2, 2)}, ["small dress"], ["dress"]),
+        ({"ngrams": (1, 2), "stop_words": ["not"]}, ["small dress"], ["not", "not small"]),
+        ({"token_pattern": r"[^ ]+"}, ["t-shirt", "a"], ["small dress", "A"]),
+        ({"token_pattern": r"#(\w+)"}, ["sale"], ["Sale"]),
+        ({"token_pattern": r"(?<=#)\w+", "stop_words": ["the"]}, ["sale"], ["Sale", "the"]),
+        ({"kind": "counts", "stop_words": ["the"]}, ["A", "small dress", ""], ["the"]),
+    ],
+)
+def test_terms_that_no_document_can_have_are_known(settings, possible, impossible):
+    assert Analyzer(TextSettings(**settings)).impossible([*possible, *impossible]) == impossible
+
+
+def test_masked_counts_are_no_counts():
+    masked = np.ma.array([1, 2], mask=[False, True])
+    with pytest.raises(InputError) as error:
+        count_documents([(["a", "b"], masked)], Vocabulary(["a"]), TextSettings(kind="counts"))
+    assert (error.value.parameter, error.value.place) == ("counts", "document 0")

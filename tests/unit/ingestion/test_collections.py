@@ -12,7 +12,7 @@ from distributed import Client
 
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError
 from dslda.ingestion.corpus_plan import blocks_from_bag
 from dslda.ingestion.document_sources import is_dask_collection
 from dslda.ingestion.ingest import ingest
@@ -169,3 +169,10 @@ def test_a_dataframe_column_that_is_not_there_is_refused_before_reading(client):
     assert blocks_from_bag(kept, client, fields=counted, settings=ALL).plan.terms.n_tokens == 6
     assert is_dask_collection(frame)
     assert not is_dask_collection(pd.DataFrame())
+
+
+def test_terms_that_no_document_of_a_bag_can_have_are_named(client, reviews):
+    bag = dask.bag.from_sequence(reviews, npartitions=2)
+    vocabulary = Vocabulary(["dress", "Dress"])
+    with pytest.warns(DataWarning, match="'Dress'"):
+        blocks_from_bag(bag, client, fields=RATED, settings=ALL, vocabulary=vocabulary)
