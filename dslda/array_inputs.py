@@ -1,8 +1,7 @@
-"""Checks and conversions of count matrices, responses and terms that a caller holds in memory."""
+"""Checks and conversions of count matrices and responses that a caller holds in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import MAX_COUNT, DocumentBlock
-from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import InputError
+from dslda.inputs.in_memory import summable_counts
 
-__all__ = ["matrix_block", "response_array", "vocabulary_of"]
+__all__ = ["matrix_block", "response_array"]
 
 
 def matrix_block(matrix: Any, *, name: str = "the matrix") -> DocumentBlock:
@@ -28,10 +27,11 @@ def matrix_block(matrix: Any, *, name: str = "the matrix") -> DocumentBlock:
     Raises
     ------
     InputError
-        The matrix is not two-dimensional, or a value is not a count; the error names its row and column.
+        The matrix is not two-dimensional, or a value is masked or not a count; the error names its row and column.
     """
     from scipy import sparse
 
+    matrix = summable_counts(matrix, name)
     if not sparse.issparse(matrix):
         matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
@@ -140,12 +140,3 @@ def _no_number(value: object, row: int, name: str, advice: str | None) -> InputE
         if name in ("response", "y"):
             advice += "; names of classes are for family categorical (binomial, where there are two)"
     return InputError(f"must hold numbers, got {plain!r:.60} in row {row}", parameter=name, remedy=advice)
-
-
-def vocabulary_of(terms: Any) -> Vocabulary:
-    """The vocabulary of a matrix's columns; InputError where `terms` is no list of distinct strings."""
-    if isinstance(terms, Vocabulary):
-        return terms
-    if isinstance(terms, (str, bytes, Mapping)) or not isinstance(terms, Iterable):
-        raise InputError(f"must be a list of strings, got {terms!r:.60}", parameter="terms")
-    return Vocabulary(str(term) if isinstance(term, np.str_) else term for term in terms)

@@ -19,6 +19,7 @@ from dslda.array_inputs import response_array
 from dslda.corpus.levels import encodable
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError, warn
+from dslda.inputs.in_memory import summable_counts
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
 from dslda.settings import Granularity, TopicEstimation
@@ -135,7 +136,7 @@ class _SLDA(TransformerMixin, BaseEstimator):
         if y:
             checks |= {"y_numeric": y_numeric, "ensure_min_samples": 2}
         try:
-            return validate_data(self, X, *y, accept_sparse="csr", **checks)
+            return validate_data(self, summable_counts(X, "X"), *y, accept_sparse="csr", **checks)
         except ValueError as error:
             if not sparse.issparse(X) and any(
                 isinstance(value, str) for value in np.ravel(np.asarray(X, dtype=object))

@@ -251,9 +251,9 @@ class Model:
         text, words, counts : str, optional
             Fields of the mappings that hold the text, or the words and their counts. By default those of the training
             documents, else "text", "words" and "counts".
-        terms : iterable of str, optional
-            Terms of the columns of a matrix, to match by name; those of a DataFrame are its columns. By default the columns
-            must be the model's.
+        terms : iterable of str, or mapping of str to int, optional
+            Terms of the columns of a matrix, or their positions, to match by name; those of a DataFrame are its columns. By
+            default the columns must be the model's.
         realign : bool, default False
             Match the terms of a corpus by name where its vocabulary is not the model's.
         covariates : mapping of str to array-like, optional

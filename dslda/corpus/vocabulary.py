@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.exceptions import InputError
 
-__all__ = ["Vocabulary"]
+__all__ = ["Vocabulary", "vocabulary_of"]
 
 
 class Vocabulary:
@@ -24,8 +25,8 @@ class Vocabulary:
 
     Parameters
     ----------
-    terms : iterable of str, length V
-        Distinct terms.
+    terms : iterable of str, length V; or mapping of str to int
+        Distinct terms in their order, or their positions, as in the ``vocabulary_`` of a CountVectorizer.
     document_frequency : array_like of int, shape (V,), optional
         Number of documents that hold each term, where known.
 
@@ -39,11 +40,12 @@ class Vocabulary:
     Raises
     ------
     InputError
-        A term is not a string or comes twice, or the lengths differ.
+        A term is not a string or comes twice; the terms are a set, which has no order; the positions of a mapping are not 0
+        to V - 1, each once; or the lengths differ.
     """
 
     def __init__(self, terms: Iterable[str], document_frequency: ArrayLike | None = None) -> None:
-        self.terms = tuple(terms)
+        self.terms = tuple(str(term) if isinstance(term, np.str_) else term for term in _in_order(terms))
         positions: dict[str, int] = {}
         for position, term in enumerate(self.terms):
             if not isinstance(term, str):
@@ -114,6 +116,9 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.terms)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.terms)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
             return NotImplemented
@@ -134,6 +139,40 @@ class Vocabulary:
     def __getstate__(self) -> dict[str, Any]:
         # the index is quicker to build than to send
         return {name: value for name, value in self.__dict__.items() if name != "index"}
+
+
+def vocabulary_of(terms: Any, parameter: str = "terms") -> Vocabulary:
+    """The vocabulary that a caller gives as any kind of :class:`Vocabulary`'s terms, or as a vocabulary."""
+    if isinstance(terms, Vocabulary):
+        return terms
+    if isinstance(terms, (str, bytes)) or not isinstance(terms, Iterable):
+        raise InputError(
+            f"must be a list of terms, or a mapping from terms to their positions, got {terms!r:.60}",
+            parameter=parameter,
+        )
+    return Vocabulary(terms)
+
+
+def _in_order(terms: Iterable[str]) -> Iterable[str]:
+    """The terms by id."""
+    if isinstance(terms, (set, frozenset)):
+        raise InputError(
+            f"terms must have an order, got a {type(terms).__name__}",
+            place="vocabulary",
+            remedy="give a list, or a mapping from each term to its position",
+        )
+    if not isinstance(terms, Mapping):
+        return terms
+    placed: dict[int, str] = {}
+    for term, position in terms.items():
+        whole = isinstance(position, Integral) and not isinstance(position, bool)
+        if not whole or not 0 <= position < len(terms) or position in placed:
+            raise InputError(
+                f"positions of terms must be 0 to {len(terms) - 1}, each once, got {position!r} for {term!r}",
+                place="vocabulary",
+            )
+        placed[int(position)] = term
+    return [placed[position] for position in range(len(terms))]
 
 
 def encode_strings(strings: Iterable[str], *, what: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

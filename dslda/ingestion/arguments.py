@@ -11,11 +11,11 @@ import numpy as np
 
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import TextSettings
-from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.vocabulary import vocabulary_of
 from dslda.exceptions import InputError
 from dslda.ingestion.vocabulary_selection import GivenVocabulary
 from dslda.inputs.fields import Fields
-from dslda.inputs.in_memory import MatrixRows
+from dslda.inputs.in_memory import MatrixRows, summable_counts
 from dslda.inputs.streams import InputFile, read_text
 
 __all__ = [
@@ -122,11 +122,12 @@ def matrix_rows(matrix: Any, named: Mapping[str, Any], n_terms: int) -> tuple[Fi
                 f"{name.strip(chr(0))!r} must have a value for each of {n} rows, got "
                 f"{len(array) if array.ndim == 1 else values!r:.60}"
             )
-        columns[name] = array.tolist()
+        # a masked array lists None where it is masked
+        columns[name] = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()
         if hasattr(values, "notna"):  # pandas has several kinds of missing
             pairs = zip(columns[name], values.notna(), strict=True)
             columns[name] = [value if is_known else None for value, is_known in pairs]
-    return fields, MatrixRows(matrix.tocsr(), columns)
+    return fields, MatrixRows(summable_counts(matrix).tocsr(), columns)
 
 
 def check_appended_fields(corpus: Corpus, fields: Fields, unnamed: str | None) -> Fields:
@@ -229,14 +230,7 @@ def given_vocabulary(
                 raise InputError(
                     "a vocabulary must have one term a line, got none", place=f"{path}, line {number}"
                 )
-    if not isinstance(vocabulary, Vocabulary):
-        if not isinstance(vocabulary, Iterable):
-            raise InputError(
-                "must be a list of terms, a corpus, or the path of a file with a term a line, got "
-                f"{vocabulary!r:.60}",
-                parameter="vocabulary",
-            )
-        vocabulary = Vocabulary(str(term) if isinstance(term, np.str_) else term for term in vocabulary)
+    vocabulary = vocabulary_of(vocabulary, "vocabulary")
     if len(vocabulary) == 0:
         raise InputError("must have at least one term, got none", parameter="vocabulary")
     vocabulary.to_bytes()  # refuses what no file can hold

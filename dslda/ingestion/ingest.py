@@ -73,7 +73,7 @@ def ingest(
     token_pattern: str | None = None,
     ngrams: tuple[int, int] | None = None,
     lowercase: bool | None = None,
-    vocabulary: str | os.PathLike[str] | Sequence[str] | Vocabulary | Corpus | None = None,
+    vocabulary: str | os.PathLike[str] | Iterable[str] | Vocabulary | Corpus | None = None,
     partition_tokens: int | None = None,
     overwrite: bool = False,
     append: bool = False,
@@ -125,8 +125,9 @@ def ingest(
         Name of a format, as listed by ``dslda ingest --help``; "auto" goes by the files' names.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
         See :class:`~dslda.corpus.text.TextSettings`, whose defaults replace None.
-    vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
-        Count these terms, in this order, and filter none. Documents that hold positions of terms need it: a matrix,
+    vocabulary : path of a file with a term a line, sequence of str, mapping of str to int, Vocabulary or Corpus, optional
+        Count these terms, in this order, and filter none. A mapping holds their positions, as ``vocabulary_`` of a
+        CountVectorizer does. Documents that hold positions of terms need it: a matrix,
         and LDA-C, Matrix Market and UCI files.
     partition_tokens : int, optional
         Approximate number of tokens of a partition. By default a sixteenth of the corpus, from 50,000 to 2 million:
@@ -163,7 +164,8 @@ def ingest(
     Warns
     -----
     DataWarning
-        Documents have no term of the vocabulary; they are kept. Documents repeat the identifier of another, or, when
+        Documents have no term of the vocabulary; they are kept. No document can have a term of a given vocabulary, since
+        the text settings change, split or drop such a word. Documents repeat the identifier of another, or, when
         they are appended, that of a stored one.
 
     Notes

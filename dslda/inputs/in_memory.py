@@ -7,13 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields, Record, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BagRecords", "FrameRows", "MatrixRows", "columns_of_table", "is_table", "records_in_memory"]
+__all__ = [
+    "BagRecords",
+    "FrameRows",
+    "MatrixRows",
+    "columns_of_table",
+    "is_table",
+    "records_in_memory",
+    "summable_counts",
+]
 
 _LIBRARIES = {"pandas": "to_dict", "polars": "to_dicts", "pyarrow": "to_pylist"}
 """Methods that only tables with all rows in memory have; a lazy frame lacks them."""
@@ -70,6 +80,29 @@ class MatrixRows:
 
     def place(self, number: int) -> str:
         return f"matrix, row {number}"
+
+
+def summable_counts(matrix: Any, name: str = "the matrix") -> Any:
+    """A count matrix whose entries can be added up: in 64 bits, if it is sparse and may hold an entry twice.
+
+    Booleans become numbers, and all other matrices stay as they are.
+
+    Raises
+    ------
+    InputError
+        A value is masked.
+    """
+    if isinstance(matrix, np.ma.MaskedArray) and np.ma.is_masked(matrix):
+        masked = np.argwhere(np.ma.getmaskarray(matrix))
+        raise InputError(
+            f"{name} must hold counts, got a masked value at {tuple(masked[0].tolist())} ({len(masked)} such values in all)",
+            remedy="fill them: MATRIX.filled(0)",
+        )
+    if hasattr(matrix, "tocsr") and (
+        matrix.dtype.kind == "b" or not getattr(matrix, "has_canonical_format", True)
+    ):
+        return matrix.astype(np.result_type(matrix.dtype, np.int64), copy=False)
+    return matrix
 
 
 def is_table(value: Any) -> bool:

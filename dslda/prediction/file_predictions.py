@@ -36,7 +36,7 @@ def predict_files(
     words: str | None = None,
     counts: str | None = None,
     id: str | None = None,
-    vocabulary: str | os.PathLike[str] | Sequence[str] | Vocabulary | Corpus | None = None,
+    vocabulary: str | os.PathLike[str] | Iterable[str] | Vocabulary | Corpus | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[pa.Table]:
     """Score documents in files, in their order.
@@ -54,8 +54,8 @@ def predict_files(
     id : str, optional
         Field of the identifier; by default that of the documents trained on where these records have it, else
         documents are numbered from "0".
-    vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
-        Terms of files that hold positions of terms instead of words.
+    vocabulary : path of a file with a term a line, sequence of str, mapping of str to int, Vocabulary or Corpus, optional
+        Terms of files that hold positions of terms instead of words; a mapping holds the positions of its terms.
     storage_options : mapping, optional
         For fsspec.
 

@@ -13,11 +13,12 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dslda.array_inputs import matrix_block, vocabulary_of
+from dslda.array_inputs import matrix_block
 from dslda.corpus.block import DocumentBlock, document_mask
 from dslda.corpus.levels import encodable
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import Analyzer, Document, TextSettings, count_documents
+from dslda.corpus.vocabulary import vocabulary_of
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.inputs.fields import DocumentFields
 from dslda.inputs.in_memory import records_in_memory

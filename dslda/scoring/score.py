@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -88,7 +88,7 @@ def score(
     words: str | None = None,
     counts: str | None = None,
     id: str | None = None,
-    vocabulary: str | os.PathLike[str] | Sequence[str] | Vocabulary | Corpus | None = None,
+    vocabulary: str | os.PathLike[str] | Iterable[str] | Vocabulary | Corpus | None = None,
     topics: Topics = "all",
     output_format: OutputFormat = "parquet",
     on_error: Literal["stop", "skip"] = "stop",
@@ -119,8 +119,8 @@ def score(
         Format of the input; "auto" goes by the files' names.
     text, words, counts, id : str, optional
         Fields, as in :func:`~dslda.prediction.file_predictions.predict_files`.
-    vocabulary : path of a file with a term a line, sequence of str, Vocabulary or Corpus, optional
-        Terms of files that hold positions of terms instead of words.
+    vocabulary : path of a file with a term a line, sequence of str, mapping of str to int, Vocabulary or Corpus, optional
+        Terms of files that hold positions of terms instead of words; a mapping holds the positions of its terms.
     topics : int, "all" or "none"
         Topic proportions of each document: all, or the largest few with the numbers of their topics.
     output_format : {"parquet", "csv", "jsonl"}

@@ -163,8 +163,9 @@ def train(
         The E-step leaves a document after this many sweeps, or when its ELBO changes by less than this fraction.
     dispersion_floor : float
         Lower bound of the dispersion, as a fraction of the variance of the response, 1e-12 to 1.
-    terms : iterable of str, optional
-        Names of the columns of a matrix, or the terms of a bag to count, with no further filter.
+    terms : iterable of str, or mapping of str to int, optional
+        Names of the columns of a matrix (a mapping holds their positions), or the terms of a bag to count, with no
+        further filter.
     text, words, counts : str, optional
         Fields of a bag's records, as in :func:`dslda.ingest`.
     categorical : sequence of str

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dslda.array_inputs import matrix_block, response_array, vocabulary_of
+from dslda.array_inputs import matrix_block, response_array
 from dslda.corpus.levels import level_name
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
-from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.vocabulary import Vocabulary, vocabulary_of
 from dslda.engine.data.fit_source import CorpusSource, FitSource, FutureSource, MemorySource
 from dslda.exceptions import InputError
 from dslda.ingestion.corpus_plan import blocks_from_bag

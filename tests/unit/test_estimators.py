@@ -302,3 +302,22 @@ def test_each_estimator_names_the_other_for_its_families() -> None:
         SLDAClassifier(family="ordinal").fit(counts, np.arange(90) % 3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="got 'categorical'; classes are for SLDAClassifier"):
         SLDARegressor(family="categorical").fit(counts, y)
+
+
+@pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, bool])
+def test_repeated_entries_of_a_narrow_matrix_are_added_up(
+    simulated: tuple[sparse.csr_array, np.ndarray], dtype: type
+) -> None:
+    counts, y = simulated
+    counts = counts * 50
+    entries = counts.tocoo()
+    once = (np.repeat(entries.row, entries.data), np.repeat(entries.col, entries.data))
+    narrow = sparse.coo_array((np.ones(len(once[0]), dtype), once), shape=counts.shape)
+    expected = SLDARegressor(n_topics=K, max_iter=3).fit(counts, y)
+    estimator = SLDARegressor(n_topics=K, max_iter=3).fit(narrow, y)
+    assert_array_equal(estimator.topic_word_, expected.topic_word_)
+    assert_array_equal(estimator.predict(narrow), expected.predict(counts))
+    assert_array_equal(estimator.transform(narrow), expected.transform(counts))
+    with pytest.raises(InputError, match="X must hold counts, got a masked value"):
+        estimator.predict(np.ma.masked_equal(counts.toarray(), 0))

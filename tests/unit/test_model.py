@@ -187,6 +187,8 @@ def test_columns_of_a_matrix_are_matched_by_name(
     shuffled = counts[:, order]
     names = [terms[t] for t in order]
     assert_array_equal(model.predict(shuffled, terms=names), model.predict(counts))
+    positions = {term: position for position, term in sorted(enumerate(names), key=lambda pair: pair[1])}
+    assert_array_equal(model.predict(shuffled, terms=positions), model.predict(counts))
     narrow = model.score_table(shuffled[:, :10], terms=names[:10])
     assert narrow.num_rows == N
     with pytest.raises(VocabularyMismatchError, match=r"10 columns.*terms="):
@@ -307,7 +309,7 @@ def test_what_is_not_a_document_is_named(model: Model, documents: object, messag
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"terms": 5}, "terms must be a list of strings, got 5"),
+        ({"terms": 5}, "terms must be a list of terms, or .*, got 5"),
         ({"ids": 5}, "ids must be a list of identifiers, got 5"),
         ({"ids": "a"}, "ids must be a list of identifiers, got 'a'"),
     ],
@@ -342,11 +344,26 @@ def test_a_path_is_a_string_or_path(model: Model, path: object) -> None:
             use(path)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, bool])
+@pytest.mark.parametrize("columns", ["the model's", "named"])
+def test_repeated_entries_of_a_narrow_matrix_are_added_up(model: Model, dtype: type, columns: str) -> None:
+    entries = (np.zeros(300, dtype=int), np.arange(300) % 2)
+    narrow = sparse.coo_array((np.ones(300, dtype), entries), shape=(1, model.n_terms))
+    counts = np.zeros((1, model.n_terms), dtype=int)
+    counts[0, :2] = 150
+    terms = None if columns == "the model's" else model.vocabulary
+    expected = model.score_table(counts)
+    assert model.score_table(narrow, terms=terms).equals(expected)
+    assert_array_equal(model.predict(narrow, terms=terms), expected["prediction"].to_numpy())
+
+
 def test_a_matrix_of_anything_but_counts_is_refused(model: Model) -> None:
     matrix = np.zeros((2, model.n_terms))
     matrix[1, 3] = 0.25
     with pytest.raises(InputError, match=r"got 0\.25 in row 1, column 3"):
         model.predict(matrix)
+    with pytest.raises(InputError, match=r"masked value at \(1, 3\)"):
+        model.predict(np.ma.masked_equal(matrix, 0.25))
     matrix[1, 3] = -1
     with pytest.raises(InputError, match=r"got -1\.0 in row 1, column 3"):
         model.predict(matrix)

@@ -193,7 +193,11 @@ class MatrixMarket(EntryLines):
         kind, values, symmetry = (banner[2:] + [""] * 3)[:3]
         if banner[:2] != ["%%matrixmarket", "matrix"]:
             raise InputError("not a Matrix Market file: it must begin with '%%MatrixMarket matrix'")
-        if kind != "coordinate" or values not in ("integer", "real") or symmetry != "general":
+        if (
+            kind != "coordinate"
+            or values not in ("integer", "unsigned-integer", "real")
+            or symmetry != "general"
+        ):
             raise InputError(
                 f"the matrix must be 'coordinate integer general', got {' '.join(banner[2:])!r:.60}",
                 remedy="write a sparse matrix of counts with scipy.io.mmwrite(FILE, matrix, symmetry='general')",

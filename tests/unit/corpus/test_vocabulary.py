@@ -105,3 +105,38 @@ def test_term_that_utf8_cannot_hold_is_refused_by_name():
 
 def test_size_counts_the_terms():
     assert Vocabulary("x" * 50 + str(i) for i in range(1000)).__sizeof__() > 50_000
+
+
+@pytest.mark.parametrize("whole", [int, np.int64, np.int32])
+def test_a_mapping_holds_positions(whole):
+    vocabulary = Vocabulary({"zebra": whole(2), "apple": whole(0), "mango": whole(1)})
+    assert vocabulary == Vocabulary(["apple", "mango", "zebra"])
+
+
+def test_a_vocabulary_iterates_over_its_terms():
+    vocabulary = Vocabulary(["pear", "apple"])
+    assert list(vocabulary) == ["pear", "apple"]
+    assert Vocabulary(vocabulary) == vocabulary
+    assert "apple" in vocabulary
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"a", "b"},
+        frozenset("ab"),
+        {"a": 0, "b": 2},
+        {"a": 1, "b": 2},
+        {"a": 0, "b": 0},
+        {"a": -1, "b": 0},
+        {"a": 0, "b": 1.0},
+        {"a": False, "b": True},
+        {"a": "0", "b": "1"},
+        {0: "a", 1: "b"},
+        {1: 0},
+    ],
+)
+def test_terms_without_an_order_are_refused(terms):
+    with pytest.raises(InputError) as error:
+        Vocabulary(terms)
+    assert error.value.place == "vocabulary"

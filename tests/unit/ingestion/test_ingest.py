@@ -19,7 +19,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
 import dslda
@@ -220,7 +220,7 @@ def test_shares_are_of_all_documents_empty_ones_too(tmp_path):
     assert corpus.vocabulary.terms == ("aa", "bb")  # "aa" is in half of the four
 
 
-@pytest.mark.parametrize("kind", ["list", "file", "vocabulary", "corpus"])
+@pytest.mark.parametrize("kind", ["list", "file", "mapping", "vocabulary", "corpus"])
 def test_a_given_vocabulary_is_taken_as_it_is(tmp_path, kind):
     terms = ["pear", "unknown", "apple"]
     (tmp_path / "terms.txt").write_text("\n".join(terms) + "\n")
@@ -229,6 +229,7 @@ def test_a_given_vocabulary_is_taken_as_it_is(tmp_path, kind):
     vocabulary = {
         "list": lambda: terms,
         "file": lambda: tmp_path / "terms.txt",
+        "mapping": lambda: {"apple": 2, "pear": 0, "unknown": 1},
         "vocabulary": lambda: Vocabulary(terms),
         "corpus": lambda: ingest(tmp_path / "b.jsonl", text="text", vocabulary=terms),
     }[kind]()
@@ -238,6 +239,43 @@ def test_a_given_vocabulary_is_taken_as_it_is(tmp_path, kind):
     assert corpus.vocabulary.document_frequency.tolist() == [2, 0, 2]
     assert dense(corpus).tolist() == [[1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 0, 0]]
     assert (corpus.n_all_tokens, corpus.oov_share, corpus.new_share) == (8, 0.5, 0.5)
+
+
+def test_terms_that_no_document_can_have_are_named(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(json_lines({"text": t} for t in ["apple pear", "pear fig"]))
+    terms = ["pear", "Apple", "apple pear", "unknown"]
+    with pytest.warns(DataWarning) as caught:
+        corpus = ingest(tmp_path / "a.jsonl", tmp_path / "c.corpus", text="text", vocabulary=terms)
+    (warning,) = (w.message for w in caught)
+    assert warning.place == "vocabulary"
+    assert "'Apple', 'apple pear'" in warning.reason
+    assert "unknown" not in warning.reason
+    # the corpus keeps them, and who appends to it need not hear of them again
+    assert corpus.vocabulary.terms == tuple(terms)
+    ingest(tmp_path / "a.jsonl", tmp_path / "c.corpus", append=True)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint64, np.float32, bool])
+@pytest.mark.parametrize("form", ["coo", "csr", "csc"])
+def test_repeated_entries_of_a_narrow_matrix_are_added_up(dtype, form):
+    indices, pointers = np.zeros(303, np.int32), [0, 300, 303]
+    matrix = {
+        "coo": lambda: coo_array((np.ones(303, dtype), ([0] * 300 + [1] * 3, [0] * 303)), shape=(2, 1)),
+        "csr": lambda: csr_array((np.ones(303, dtype), indices, pointers), shape=(2, 1)),
+        "csc": lambda: csr_array((np.ones(303, dtype), indices, pointers), shape=(2, 1)).tocsc(),
+    }[form]()
+    corpus = ingest(matrix, vocabulary=["a"], response={"y": [0, 1]})
+    assert corpus.read(0).counts.tolist() == [300, 3]
+
+
+def test_masked_values_beside_a_matrix_are_missing():
+    columns = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+    matrix = csr_array(np.ones((3, 1), dtype=bool))
+    corpus = ingest(matrix, vocabulary=["a"], response={"y": columns}, covariates={"x": columns})
+    for summaries in (corpus.response_summaries, corpus.covariate_summaries):
+        assert [summary.missing for summary in summaries.values()] == [1]
+    with pytest.raises(InputError, match="weight"):
+        ingest(matrix, vocabulary=["a"], weight=columns)
 
 
 # one corpus from every kind of input

@@ -133,3 +133,13 @@ def test_a_corpus_of_a_file_is_that_of_the_matrix(tmp_path: Path, name: str, for
     corpus = dslda.ingest(tmp_path / name, vocabulary=tmp_path / "vocab.a.txt", format=format)
     expected = dslda.ingest(sparse.csr_array(matrix), vocabulary=TERMS)
     assert corpus.content_hash == expected.content_hash
+
+
+@pytest.mark.filterwarnings("ignore::dslda.exceptions.DataWarning")
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.uint64, np.float32])
+def test_values_may_be_of_any_type_that_scipy_writes(tmp_path: Path, dtype: type) -> None:
+    matrix = np.tri(4, N_TERMS, dtype=dtype)
+    io.mmwrite(tmp_path / "a.mtx", sparse.coo_array(matrix), symmetry="general")
+    corpus = dslda.ingest(tmp_path / "a.mtx", vocabulary={term: i for i, term in enumerate(TERMS)})
+    assert corpus.read(0).counts.tolist() == [1] * 10
+    assert corpus.content_hash == dslda.ingest(sparse.csr_array(matrix), vocabulary=TERMS).content_hash

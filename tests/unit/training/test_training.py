@@ -378,11 +378,14 @@ def test_keywords_by_another_name_are_told_the_right_one(
         train(documents, response="y", **given)
 
 
-@pytest.mark.parametrize("terms", [5, "apple", {"a": 1}, [1] * V])
-def test_terms_are_a_list_of_strings(simulated: tuple[sparse.csr_array, np.ndarray], terms: object) -> None:
+@pytest.mark.parametrize("terms", [5, "apple", {"a": 1}, {"a", "b"}, [1] * V])
+def test_terms_are_a_list_of_strings_or_their_positions(
+    simulated: tuple[sparse.csr_array, np.ndarray], terms: object
+) -> None:
     counts, y = simulated
-    with pytest.raises(InputError, match=r"terms must be .*strings, got"):
+    with pytest.raises(InputError) as error:
         train(counts, response=y, terms=terms)
+    assert (error.value.parameter, error.value.place) in {("terms", None), (None, "vocabulary")}
 
 
 def test_importing_dslda_is_quick_because_nothing_heavy_comes_along() -> None:
