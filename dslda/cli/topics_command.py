@@ -51,7 +51,8 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
     table has the topics that raise each class. Its standard error takes the topics as known, so it is a lower bound.
     Prevalence is the share of the training words in the topic. Coefficients of covariates come below; those of topics
     are then for average covariates. Prints a table on a terminal, and CSV if the output goes to a file or program
-    (covariates then go to stderr; with --covariates they are the only output).
+    (covariates then go to stderr; with --covariates they are the only output). In CSV, commas part the words of a
+    model whose terms hold blanks, as n-grams do, and blanks part others.
     """
     model = load_own_model(model_path, family)
     in_classes = model.record.parameters.n_classes is not None

@@ -43,6 +43,7 @@ class ReportTable:
 def topic_table(model: Model, *, top: int = 10) -> ReportTable:
     """The topics from the lowest coefficient to the highest, each with its `top` most probable words."""
     class_column = _class_column(model)
+    words = _joined_words(model, top)
     return ReportTable(
         ("topic", *class_column, "coefficient", "standard_error", "prevalence", "words"),
         tuple(
@@ -52,7 +53,7 @@ def topic_table(model: Model, *, top: int = 10) -> ReportTable:
                 topic.coefficient,
                 topic.standard_error,
                 topic.prevalence,
-                " ".join(topic.words),
+                words[topic.topic],
             )
             for topic in model.topics(top=top)
         ),
@@ -61,7 +62,7 @@ def topic_table(model: Model, *, top: int = 10) -> ReportTable:
 
 def class_table(model: Model, *, top: int = 10) -> ReportTable:
     """Every class with every topic, from the one that raises it most to the one that lowers it most."""
-    words = {topic.topic: " ".join(topic.words) for topic in model.topics(top=top)}
+    words = _joined_words(model, top)
     return ReportTable(
         ("class", "topic", "coefficient", "standard_error", "words"),
         tuple(
@@ -89,6 +90,13 @@ def covariate_table(model: Model) -> ReportTable:
             for row in model.covariate_coefficients()
         ),
     )
+
+
+def _joined_words(model: Model, top: int) -> dict[int, str]:
+    """The words of each topic in a cell, with commas between them if any word holds a blank, as n-grams do."""
+    words = {topic.topic: topic.words for topic in model.topics(top=top)}
+    between = ", " if any(" " in word for listed in words.values() for word in listed) else " "
+    return {topic: between.join(listed) for topic, listed in words.items()}
 
 
 def notes(model: Model, *, by_class: bool = False) -> list[Note]:
