@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_non_negative, validate_data
 
 from dslda.array_inputs import response_array
-from dslda.corpus.levels import encodable
+from dslda.corpus.levels import UNKNOWN, LevelIndex, encodable
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.inputs.in_memory import summable_counts
@@ -529,8 +529,15 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         return classes
 
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None, *, covariates: Any = None) -> float:
-        """Accuracy of the predictions; parameters as in :meth:`fit`."""
-        return float(accuracy_score(y, self.predict(X, covariates=covariates), sample_weight=sample_weight))
+        """Accuracy of the predictions; parameters as in :meth:`fit`. Classes go by their names, whatever the type."""
+        predicted = self.predict(X, covariates=covariates)
+        labels = np.asarray(y)
+        is_other = labels.dtype.kind != self.classes_.dtype.kind
+        if is_other and labels.shape == predicted.shape and not isna(labels).any():
+            index = LevelIndex(self.model_.classes or ())
+            codes = [index.code(label, "y") for label in labels.tolist()]
+            y, predicted = np.nan_to_num(codes, nan=UNKNOWN), np.searchsorted(self.classes_, predicted)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -22,6 +22,7 @@ from dslda.coefficients import (
     topics_with_words,
 )
 from dslda.corpus.block import document_mask
+from dslda.corpus.levels import identifier
 from dslda.corpus.store import Corpus
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, InputError, warn
@@ -361,7 +362,7 @@ class Model:
             return table
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
             raise InputError(f"must be a list of identifiers, got {ids!r:.60}", parameter="ids")
-        names = np.array([str(i) for i in ids], dtype=object)
+        names = np.array([identifier(i) for i in ids], dtype=object)
         chosen = _chosen(data, options, table.num_rows)
         if len(names) != len(chosen):
             reason = f"must name each of the {len(chosen)} documents, got {len(names)}"
@@ -405,9 +406,10 @@ class Model:
         Parameters
         ----------
         data
-        y : array-like of float or str, shape (n_documents,), optional
-            Responses of all documents of `data`, even if `documents` chooses some; NaN or None where missing. Classes by
-            their names, or the numbers trained on. By default those of the model's response in the corpus, or in the fields
+        y : array-like of float, str or bool, shape (n_documents,), optional
+            Responses of all documents of `data`, even if `documents` chooses some; NaN or None where missing. Classes go by
+            their names, whatever the type: 5, 5.0 and "5" are one class. Only where no name is a number do numbers 0, 1, ...
+            stand for the classes in their order. By default those of the model's response in the corpus, or in the fields
             of documents that are mappings.
 
         Returns
@@ -434,6 +436,8 @@ class Model:
         observed = observed_responses(y, self.record, len(chosen))[chosen]
         mask = observed_and_predicted(observed, predicted)
         if self.record.parameters.n_classes is None:
+            if self.record.design.classes is not None:  # predictions are of the second class
+                observed = self.record.design.to_model(observed)
             return predictive_r2(observed[mask], predicted[mask])
         if not mask.any():
             raise InputError("must be known for some document, it is missing in all", parameter="y")

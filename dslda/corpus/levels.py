@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -23,24 +24,37 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_LEVELS",
+    "UNKNOWN",
+    "LevelIndex",
     "are_codes",
     "are_levels",
     "check_number",
     "encodable",
+    "identifier",
     "level_name",
     "merge_levels",
+    "plain_name",
     "recode",
+    "sorted_levels",
 ]
 
 MAX_LEVELS = 10_000
 """More names than any classification has; a column with more holds texts, identifiers or measurements."""
+
+UNKNOWN = -1.0
+"""Code of a name that is no level."""
+
+_WHOLE = re.compile(r"(-?\d+)\.0+")
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
+"""Names that are spelt as numbers; 007 is not."""
 
 
 def level_name(value: Any, what: str) -> str | None:
     """The name that a value stands for; None when it is missing.
 
     A string is its own name, without white space around it. Numbers and booleans have the names that JSON writes: ``true``,
-    ``3``, ``2.5``.
+    ``3``, ``2.5``. A whole float has the name of the integer, since pandas makes floats of integers where one is missing.
 
     Parameters
     ----------
@@ -66,10 +80,80 @@ def level_name(value: Any, what: str) -> str | None:
             return None
         if math.isfinite(value):
             # a float may not hold all digits of a Decimal
-            return str(value) if isinstance(value, Decimal) else json.dumps(float(value))
+            if isinstance(value, Decimal):
+                return str(value)
+            return str(int(float(value))) if _is_integer(value) else json.dumps(float(value))
     raise InputError(
         f"{what} must be a name to be categorical (a string, a number, true or false), got {value!r:.60}"
     )
+
+
+def identifier(value: Any) -> str:
+    """The identifier that a value stands for; a whole float has that of the integer, as in :func:`level_name`."""
+    return encodable(str(int(value) if _is_integer(value) else value))
+
+
+def _is_integer(value: Any) -> bool:
+    """True for a float that is an integer of 64 bits."""
+    return isinstance(value, (float, np.floating)) and float(value).is_integer() and abs(float(value)) < 2**64
+
+
+def plain_name(name: str) -> str:
+    """The name in the spelling of :func:`level_name`: ``3`` for ``3.0``, ``true`` for Python's ``True``."""
+    if name in ("True", "False"):
+        return name.lower()
+    whole = _WHOLE.fullmatch(name) if name.endswith("0") else None
+    return name if whole is None else whole[1]
+
+
+def sorted_levels(names: Iterable[str]) -> tuple[str, ...]:
+    """The distinct names in the order of their code points, without those of which another is the plain spelling."""
+    distinct = set(names)
+    return tuple(
+        sorted(name for name in distinct if plain_name(name) == name or plain_name(name) not in distinct)
+    )
+
+
+class LevelIndex:
+    """Codes of values by the names of levels, whatever the types of the values.
+
+    A string is looked up as it is, then in its plain spelling. A number or boolean is looked up by its name, then as a number
+    among the names that are spelt as numbers; ``true`` is 1 and ``false`` 0.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Levels by code.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._codes = {name: code for code, name in enumerate(names)}
+        self._plain: dict[str, int] = {}
+        self._numbers: dict[float, int] = {}
+        for name, code in self._codes.items():
+            plain = plain_name(name)
+            self._plain.setdefault(plain, code)
+            if plain in ("false", "true"):
+                self._numbers.setdefault(float(plain == "true"), code)
+            elif _NUMBER.fullmatch(name):
+                self._numbers.setdefault(float(name), code)
+
+    @property
+    def has_numbers(self) -> bool:
+        """True if some name stands for a number."""
+        return bool(self._numbers)
+
+    def code(self, value: Any, what: str) -> float:
+        """The code of a value, NaN where it is missing, UNKNOWN where it is no level; errors as in :func:`level_name`."""
+        name = level_name(value, what)
+        if name is None:
+            return math.nan
+        code = self._codes.get(name)
+        if code is None:
+            code = self._plain.get(plain_name(name))
+        if code is None and not isinstance(value, str):
+            code = self._numbers.get(int(value) if isinstance(value, numbers.Integral) else float(value))
+        return UNKNOWN if code is None else float(code)
 
 
 def encodable(text: str) -> str:
@@ -93,7 +177,7 @@ def check_number(n_levels: int, name: str) -> None:
 
 
 def merge_levels(*parts: Mapping[str, pa.LargeStringArray]) -> dict[str, pa.LargeStringArray]:
-    """The names in any of `parts`, by column, each once and in the order of their code points; checked for their number."""
+    """The names in any of `parts`, by column, as :func:`sorted_levels` gives them; checked for their number."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -101,8 +185,7 @@ def merge_levels(*parts: Mapping[str, pa.LargeStringArray]) -> dict[str, pa.Larg
     for name in parts[0]:
         names = pc.unique(pa.concat_arrays([part[name] for part in parts]))
         check_number(len(names), name)
-        # Arrow compares UTF-8, whose order is that of code points, as that of Python's strings
-        merged[name] = names.take(pc.sort_indices(names))
+        merged[name] = pa.array(sorted_levels(names.to_pylist()), pa.large_string())
     return merged
 
 
@@ -110,16 +193,15 @@ def recode(
     codes: NDArray[np.float64], names: pa.LargeStringArray, levels: pa.LargeStringArray
 ) -> NDArray[np.float64]:
     """Turn codes, positions in the `names` of a chunk or NaN where missing, into positions in the corpus's `levels`."""
-    import pyarrow.compute as pc
-
-    positions = pc.index_in(names, value_set=levels)
-    if positions.null_count:
+    index = LevelIndex(levels.to_pylist())
+    positions = np.array([index.code(name, "a level") for name in names.to_pylist()])
+    if (positions == UNKNOWN).any():
         raise InputError(
             "the input changed while it was read", remedy="ingest again when nothing writes to it any more"
         )
     present = ~np.isnan(codes)
     recoded = np.full(len(codes), np.nan)
-    recoded[present] = positions.to_numpy()[codes[present].astype(np.int64)]
+    recoded[present] = positions[codes[present].astype(np.int64)]
     return recoded
 
 

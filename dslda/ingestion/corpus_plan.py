@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dslda.cluster.runner import DaskRunner, Progress, Runner, merge_in_tree
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.levels import merge_levels
+from dslda.corpus.levels import UNKNOWN, LevelIndex, merge_levels
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
 from dslda.corpus.partitioning import (
     Partition,
@@ -285,11 +285,11 @@ def _known_levels(
 ) -> dict[str, pa.LargeStringArray]:
     """The levels of the corpus; refuses new ones, which would change the codes of the others."""
     for name, column in names.items():
-        old_levels = frozenset(levels[name])
-        new = [repr(level)[:60] for level in column.to_pylist() if level not in old_levels]
+        old_levels = LevelIndex(levels[name])
+        new = [repr(level)[:60] for level in column.to_pylist() if old_levels.code(level, name) == UNKNOWN]
         if new:
             raise InputError(
-                f"field {name!r} must hold one of the {len(old_levels):,} levels that the corpus has, got "
+                f"field {name!r} must hold one of the {len(levels[name]):,} levels that the corpus has, got "
                 f"{len(new):,} new: {first_few(new, 5)}",
                 remedy=("ingest all documents together", "leave these out"),
             )

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dslda.corpus.block import MAX_COUNT
-from dslda.corpus.levels import check_number, encodable, level_name
+from dslda.corpus.levels import check_number, encodable, identifier, level_name
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
@@ -178,7 +178,7 @@ class _Counts:
             self.weight.append(weight)
         if fields.id is not None:
             value = record.get(fields.id)
-            self.ids.append(None if is_missing(value) or value == "" else encodable(str(value)))
+            self.ids.append(None if is_missing(value) or value == "" else identifier(value))
 
     def _count(self, record: Record) -> None:
         document = self.fields.document(record)

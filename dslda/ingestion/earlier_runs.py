@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dslda.cluster.runner import DaskRunner, Runner, SerialRunner, merge_in_tree
 from dslda.corpus.block import DocumentBlock
+from dslda.corpus.levels import plain_name
 from dslda.corpus.manifest import APPENDED, Manifest, is_unfinished
 from dslda.corpus.partition_reader import PartitionReader
 from dslda.corpus.store import Corpus
@@ -156,7 +157,7 @@ def find_stored(runner: Runner, blocks: Sequence[Any], corpus: Corpus) -> Stored
 
 
 def _id_hashes(ids: Iterable[str]) -> Hashes:
-    return hashes_of(name.encode() for name in ids)
+    return hashes_of(plain_name(name).encode() for name in ids)
 
 
 def _new_hashes(block: DocumentBlock) -> Hashes:
@@ -203,7 +204,7 @@ def _document_hashes(block: DocumentBlock, chosen: NDArray[np.intp]) -> Hashes:
 
     def content(d: int) -> bytes:
         entries = slice(block.indptr[d], block.indptr[d + 1])
-        name = ids[d].encode()
+        name = plain_name(ids[d]).encode()
         return b"".join(
             (
                 len(name).to_bytes(8, "little"),

@@ -118,9 +118,9 @@ def ingest(
         Field of document weights, 0 or more. An array for a matrix.
     categorical : str or sequence of str
         Those of `response` and `covariates` that hold names of classes or groups, not numbers. Strings lose the white
-        space around them; numbers and booleans are named as JSON writes them ("3", "true"). The corpus holds codes
-        0, 1, ... in the order of the names, and the names as :attr:`~dslda.corpus.store.Corpus.levels`, at most
-        10,000: a field with more holds texts or numbers.
+        space around them; numbers and booleans are named as JSON writes them ("3", "true"), a whole float as the
+        integer. The corpus holds codes 0, 1, ... in the order of the names, and the names as
+        :attr:`~dslda.corpus.store.Corpus.levels`, at most 10,000: a field with more holds texts or numbers.
     format : str
         Name of a format, as listed by ``dslda ingest --help``; "auto" goes by the files' names.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dslda.corpus.levels import level_name
+from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.exceptions import InputError
 from dslda.variational.design import outside_of_role
 from dslda.wording import first_few
@@ -29,9 +29,6 @@ __all__ = [
 ]
 
 Columns = Mapping[str, NDArray[np.float64]]
-
-UNKNOWN = -1.0
-"""Code of a name that training did not see."""
 
 
 def wanted_columns(record: ModelRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -177,7 +174,8 @@ def extras_of(
     elif record.parameters.n_classes is None:
         auxiliary = columns.get(design.auxiliary or "")
         family = record.family
-        if (bad := ~family.check(y, auxiliary)).any():
+        known = y if design.classes is None else design.to_model(y)
+        if (bad := ~family.check(known, auxiliary)).any():
             row = int(np.argmax(bad))
             raise InputError(
                 f"must be one that family {record.spec.family} takes, got {y[row]:g} in row {row}",
@@ -225,11 +223,6 @@ def _codes(
     values: Iterable[Any], names: Sequence[str], column: str, place: Callable[[int], str]
 ) -> NDArray[np.float64]:
     """Codes of names: NaN for a missing name, UNKNOWN for one that training did not see."""
-    codes: dict[str | None, float] = {name: float(code) for code, name in enumerate(names)} | {None: np.nan}
-    return np.array(
-        [
-            codes.get(level_name(value, f"{place(row)}: covariate {column!r}"), UNKNOWN)
-            for row, value in enumerate(values)
-        ],
-        dtype=np.float64,
-    )
+    index = LevelIndex(names)
+    codes = [index.code(value, f"{place(row)}: covariate {column!r}") for row, value in enumerate(values)]
+    return np.array(codes, dtype=np.float64)

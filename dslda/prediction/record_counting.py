@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.array_inputs import matrix_block
 from dslda.corpus.block import DocumentBlock, document_mask
-from dslda.corpus.levels import encodable
+from dslda.corpus.levels import identifier
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import Analyzer, Document, TextSettings, count_documents
 from dslda.corpus.vocabulary import vocabulary_of
@@ -201,7 +201,7 @@ def identifier_of(document: Any, name: str | None, position: int) -> str:
     """Identifier of a document: its field `name`, or its position where the field is missing or empty."""
     value = document.get(name) if name is not None and isinstance(document, Mapping) else None
     missing = value is None or value == "" or value != value
-    return str(position) if missing else encodable(str(value))
+    return str(position) if missing else identifier(value)
 
 
 def fields_of_documents(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dslda.corpus.levels import level_name
+from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.exceptions import InputError
 from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
@@ -30,48 +30,47 @@ __all__ = [
 def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray[np.float64]:
     """Responses of new documents as the design takes them: numbers, or codes of names.
 
+    Classes are matched by :class:`~dslda.corpus.levels.LevelIndex`; where none is named by a number, codes are matched too.
+
     Raises
     ------
     InputError
         A response is no number, or none of the classes.
     """
+    from pandas import isna
+
     from dslda.array_inputs import response_array
 
-    def unknown(value: str, row: int) -> InputError:
-        expected = first_few([repr(name) for name in record.classes or ()], 5)
-        return InputError(
-            f"must be one of the classes of training ({expected}), got {value} in row {row}", parameter="y"
-        )
-
-    classes, numbers = record.classes, record.design.classes
-    listed = y.tolist() if hasattr(y, "tolist") else y
-    if (
-        classes is None
-        or not isinstance(listed, Sequence)
-        or not any(isinstance(value, str) for value in listed)
-    ):
-        observed = response_array(y, n_documents, name="y")
-        if classes is not None:
-            allowed = np.arange(len(classes)) if numbers is None else np.asarray(numbers)
-            strange = ~np.isin(observed, allowed) & ~np.isnan(observed)
-            if strange.any():
-                row = int(np.argmax(strange))
-                raise unknown(f"{observed[row]:g}", row)
-        return observed
-    if isinstance(y, str) or len(listed) != n_documents:
-        raise InputError(
-            f"must have one class for each of {n_documents} documents, got {len(listed)}", parameter="y"
-        )
-    codes = {name: code if numbers is None else numbers[code] for code, name in enumerate(classes)}
-    observed = np.full(n_documents, np.nan)
-    for row, value in enumerate(listed):
-        name = level_name(value, f"y, row {row}")
-        if name is None:
-            continue
-        if name not in codes:
-            raise unknown(f"{value!r:.60}", row)
-        observed[row] = codes[name]
-    return observed
+    classes = record.classes
+    if classes is None:
+        return response_array(y, n_documents, name="y")
+    # as objects, for a mask gives None
+    values = np.asarray(y.tolist() if hasattr(y, "tolist") else y, dtype=object)
+    if values.shape != (n_documents,):
+        got = type(y).__name__ if values.ndim == 0 else f"shape {values.shape}"
+        raise InputError(f"must have one class for each of {n_documents} documents, got {got}", parameter="y")
+    index = LevelIndex(classes)
+    codes = np.full(n_documents, np.nan)
+    for row in np.flatnonzero(~np.asarray(isna(values))).tolist():
+        value = values[row]
+        try:
+            codes[row] = index.code(value, "y")
+            if codes[row] == UNKNOWN and not index.has_numbers and value in range(len(classes)):
+                codes[row] = value
+        except InputError:  # nothing that has a name
+            codes[row] = UNKNOWN
+        if codes[row] == UNKNOWN:
+            expected = first_few([repr(name) for name in classes], 5)
+            plain = value.item() if isinstance(value, np.generic) else value
+            raise InputError(
+                f"must be one of the classes of training ({expected}), got {plain!r:.60} in row {row}",
+                parameter="y",
+            )
+    if record.design.classes is None:
+        return codes
+    known = ~np.isnan(codes)
+    codes[known] = np.asarray(record.design.classes)[codes[known].astype(np.int64)]
+    return codes
 
 
 def responses_of_corpus(corpus: Corpus, response: str, documents: ArrayLike | None = None) -> list[Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.levels import level_name
+from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.corpus.summary import ResponseSummary
 from dslda.engine.data.response_survey import Moments, Survey
 from dslda.exceptions import DataWarning, InputError, warn
@@ -232,27 +231,22 @@ def _class_weights(
         equal = masses.sum() / np.count_nonzero(masses)
         # a class of no document cannot be made as frequent as the others
         return tuple(np.divide(equal, masses, out=np.ones_like(masses), where=masses > 0.0).tolist())
-    weight_of = {_class_name(name): weight for name, weight in weights.items()}
-    unknown = set(weight_of) - set(names)
+    index = LevelIndex(names)
+    codes = {label: index.code(label, "a class of class_weight") for label in weights}
+    unknown = [label for label, code in codes.items() if not code > UNKNOWN]
     if unknown:
         raise InputError(
-            f"must name classes of the response, got {', '.join(map(repr, sorted(unknown)))}; they "
+            f"must name classes of the response, got {', '.join(sorted(map(repr, unknown)))}; they "
             f"are {first_few([*map(repr, names)], 10)}",
             parameter="class_weight",
         )
+    weight_of = {names[int(codes[label])]: weight for label, weight in weights.items()}
     for name, weight in weight_of.items():
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
             raise InputError(
                 f"of {name!r} must be a number of at least 0, got {weight!r}", parameter="class_weight"
             )
     return tuple(float(weight_of.get(name, 1.0)) for name in names)
-
-
-def _class_name(label: Any) -> str:
-    """The name of a class, from a user's name or number for it."""
-    if isinstance(label, (int, float, np.number)) and not isinstance(label, bool) and np.isfinite(label):
-        return number_name(float(label))
-    return level_name(label, "a class of class_weight") or ""
 
 
 def _class_shares(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.array_inputs import matrix_block, response_array
-from dslda.corpus.levels import level_name
+from dslda.corpus.levels import LevelIndex, level_name, sorted_levels
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -330,6 +330,6 @@ def _column(
             f"{name} must have one value for each of {n_documents} rows, got shape {array.shape}"
         )
     names = [level_name(value, f"{name}, row {row}") for row, value in enumerate(array.tolist())]
-    levels[name] = tuple(sorted({value for value in names if value is not None}))
-    code_of = {value: float(code) for code, value in enumerate(levels[name])}
-    return np.array([math.nan if value is None else code_of[value] for value in names])
+    levels[name] = sorted_levels(value for value in names if value is not None)
+    index = LevelIndex(levels[name])
+    return np.array([index.code(value, name) for value in names])

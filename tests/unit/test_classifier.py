@@ -89,6 +89,27 @@ def test_names_of_classes_outlive_save_and_load(
         assert loaded.score(matrix, y) == loaded.score(matrix, [str(label) for label in y])
 
 
+@pytest.mark.parametrize("labels", [[1, 2, 5], [-1, 1], [False, True]])
+def test_labels_are_scored_by_name_whatever_the_type(
+    counted: tuple[pd.DataFrame, np.ndarray], labels: list[Any]
+) -> None:
+    counts, names = counted
+    y = np.array([labels[sorted(set(names)).index(name) % len(labels)] for name in names])
+    estimator = SLDAClassifier(n_topics=3, tol=1e-2).fit(counts, y)
+    right = estimator.score(counts, y)
+    matrix = counts.to_numpy()
+    expected = estimator.model_.score(matrix, y.astype(str))
+    proportions = estimator.model_.training_topic_proportions(matrix, y.astype(str))
+    for same in (y, y.astype(str), y.astype(float), y.astype(int), y.astype(object)):
+        assert estimator.score(counts, same) == right > 0.6
+        assert estimator.model_.score(matrix, same) == expected > 0.0
+        assert_array_equal(estimator.model_.training_topic_proportions(matrix, same), proportions)
+    other = np.where(np.arange(len(y)) < 9, "other", y.astype(str))
+    assert estimator.score(counts, other) == pytest.approx(
+        np.mean(estimator.predict(counts)[9:] == y[9:]) * (1 - 9 / len(y))
+    )
+
+
 def test_it_is_train_in_other_clothes(counted: tuple[pd.DataFrame, np.ndarray]) -> None:
     counts, names = counted
     estimator = SLDAClassifier(n_topics=3, tol=1e-3).fit(counts, names)

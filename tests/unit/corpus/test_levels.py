@@ -14,7 +14,7 @@ import pytest
 from distributed import Client
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.levels import MAX_LEVELS
+from dslda.corpus.levels import MAX_LEVELS, UNKNOWN, LevelIndex, identifier, level_name
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -233,7 +233,7 @@ def test_numbers_and_booleans_are_named_as_json_writes_them(tmp_path):
     corpus = ingested(tmp_path, [True, False, 1, 1.0, 2.5, -0.0, 10**20, 1e300, None, "", "  ", math.nan])
     missing = [None] * 4
     assert names(corpus, "y") == [
-        "true", "false", "1", "1.0", "2.5", "-0.0", str(10**20), "1e+300", *missing
+        "true", "false", "1", "1", "2.5", "0", str(10**20), "1e+300", *missing
     ]  # fmt: skip
     assert corpus.response_summaries["y"].missing == 4
 
@@ -464,3 +464,81 @@ def test_levels_that_were_changed_are_found(tmp_path):
     (path / "zarr.json").write_text(json.dumps(metadata))
     with pytest.raises(FormatError, match=r"the values must be codes 0\.\.0 of the levels.*responses\[0\]"):
         open_corpus(path)
+
+
+# whole numbers and types
+
+
+@pytest.mark.parametrize("value", [10, 10.0, np.float32(10), np.int8(10), "10"])
+def test_a_whole_number_has_one_name(value):
+    assert level_name(value, "y") == identifier(value) == "10"
+
+
+@pytest.mark.parametrize(("value", "name"), [(-0.0, "0"), (2.5, "2.5"), (1e-7, "1e-07"), (-3.0, "-3")])
+def test_names_of_other_floats_are_those_of_json(value, name):
+    assert level_name(value, "y") == name
+
+
+def test_integers_that_became_floats_are_the_same_levels(tmp_path):
+    import pandas as pd
+
+    whole = pd.DataFrame({"text": ["word"] * 4, "y": [1, 2, 10, 2]})
+    holey = whole.assign(y=[None, 2.0, 10.0, 1.0])
+    for frame, name in ((whole, "a"), (holey, "b")):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        frame.to_json(tmp_path / f"{name}.jsonl", orient="records", lines=True)
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    expected = ["1", "2", "10", "2", None, "2", "10", "1"]
+    arguments = {"text": "text", "response": "y", "categorical": "y", **ALL}
+    for kind in ("csv", "jsonl", "parquet"):
+        both = [tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"]
+        corpus = ingest(both, **arguments)
+        assert corpus.levels["y"] == ("1", "10", "2")
+        assert names(corpus, "y") == expected
+        appended = ingest(both[0], tmp_path / f"{kind}.corpus", **arguments)
+        appended = ingest(both[1], appended.path, append=True)
+        assert names(appended, "y") == expected
+    # as corpora of earlier releases have them
+    (tmp_path / "old.csv").write_text("text,y\nword,1.0\nword,2.0\nword,10.0\n")
+    old = ingest(tmp_path / "old.csv", tmp_path / "old.corpus", **arguments)
+    assert old.levels["y"] == ("1.0", "10.0", "2.0")
+    assert names(ingest(holey, old.path, append=True), "y")[3:] == [None, "2.0", "10.0", "1.0"]
+
+
+def test_identifiers_that_became_floats_are_recognised(tmp_path):
+    import pandas as pd
+
+    whole = pd.DataFrame({"text": ["word", "other", "more"], "key": [7, 8, 9], "y": [0.0, 1.0, 0.5]})
+    arguments = {"text": "text", "response": "y", "id": "key", **ALL}
+    stored = ingest(whole, tmp_path / "a.corpus", **arguments)
+    floats = whole.assign(key=whole["key"].astype(float))
+    assert ingest(floats, **arguments).read(0, doc_id=True).doc_id == ("7", "8", "9")
+    floats.to_csv(tmp_path / "floats.csv", index=False)
+    for again in (floats, tmp_path / "floats.csv"):
+        with pytest.warns(UserWarning, match="already, with the same identifiers"):
+            assert ingest(again, stored.path, append=True).n_documents == 3
+
+
+@pytest.mark.parametrize(
+    ("levels", "value", "code"),
+    [
+        (["1", "10", "2"], 10.0, 1),
+        (["1", "10", "2"], "10.0", 1),
+        (["1.0", "10.0"], 10, 1),
+        (["1.0", "10.0"], "10", 1),
+        (["10", "10.0"], "10.0", 1),
+        (["1.10", "2.00"], 1.1, 0),
+        (["1.1"], "1.10", UNKNOWN),
+        (["1.5", "2.5"], Decimal("2.50"), 1),
+        (["false", "true"], "True", 1),
+        (["False", "True"], True, 1),
+        (["0", "1"], np.bool_(True), 1),
+        (["false", "true"], 1, 1),
+        (["007", "8"], 7, UNKNOWN),
+        (["007", "8"], "007", 0),
+        (["no", "yes"], 1, UNKNOWN),
+        (["9007199254740992"], 9007199254740993, UNKNOWN),
+    ],
+)
+def test_levels_are_found_by_name_whatever_the_type(levels, value, code):
+    assert LevelIndex(levels).code(value, "y") == code

@@ -439,3 +439,22 @@ def test_what_fills_a_gap_has_no_effect(client: Client) -> None:
         one = train(counts, response=y, weight=np.where(gap, np.nan, weight), **settings)
     two = train(counts, response=np.where(gap, np.nan, y), weight=np.where(gap, 0.0, weight), **settings)
     assert_array_equal(one.topic_word, two.topic_word)
+
+
+def test_levels_and_identifiers_of_whole_numbers_are_known_in_any_type() -> None:
+    given = [record | {"party": 1 + i % 3, "key": i} for i, record in enumerate(records(60))]
+    fitted = train(ingest(given, categorical="party", **READING), **SETTINGS)
+    expected = fitted.predict(given)
+    assert np.isfinite(expected).all()
+    for kind in (float, str, np.float32, lambda value: f"{value}.0"):
+        other = [record | {"party": kind(record["party"]), "key": float(record["key"])} for record in given]
+        assert_array_equal(fitted.predict(other), expected)
+        texts = [record["text"] for record in given]
+        columns = {name: [record[name] for record in other] for name in ("age", "party", "days")}
+        assert_array_equal(fitted.predict(texts, covariates=columns), expected)
+        ids = [str(i) for i in range(60)]
+        assert fitted.score_table(other)["id"].to_pylist() == ids
+        table = fitted.score_table(other, ids=[record["key"] for record in other])
+        assert table["id"].to_pylist() == ids
+    stored = ingest(pandas.DataFrame(given).astype({"party": float}), categorical="party", **READING)
+    assert_array_equal(fitted.predict(stored), expected)

@@ -424,6 +424,75 @@ def test_classes_are_named_as_they_were_given(tmp_path: Path) -> None:
         numbered.score(counts, np.full(D, 3))
 
 
+def test_classes_are_matched_by_name_whatever_the_type_of_labels() -> None:
+    counts, y = drawn(SAMPLERS["categorical"])
+    stars = y.astype(int) + 1
+    settings: dict[str, Any] = {"family": "categorical", "n_topics": K, "tol": 1e-2}
+    missing = stars.astype(float)
+    missing[0] = np.nan
+    same = (
+        stars,
+        stars.astype(np.uint8),
+        stars.astype(np.float32),
+        stars.astype(str),
+        stars.astype(float).astype(str),
+        stars.tolist(),
+        pd.Series(stars, dtype="Int64"),
+        pd.Categorical(stars),
+        pd.Series(stars.astype(str), dtype="string"),
+    )
+    named = train(counts, response=stars.astype(str), **settings)
+    of_categories = train(counts, response=pd.Categorical(stars.astype(float)), **settings)
+    numbered = train(counts, response=stars, **settings)
+    right = np.mean(named.predict(counts) == stars.astype(str))
+    proportions = named.training_topic_proportions(counts, stars.astype(str))
+    for model in (named, of_categories, numbered):
+        assert model.classes == ("1", "2", "3")
+        for labels in same:
+            assert model.score(counts, labels) == right > 0.7
+            assert_array_equal(model.training_topic_proportions(counts, labels), proportions)
+        rest = np.mean(named.predict(counts)[1:] == stars.astype(str)[1:])
+        for labels in (
+            missing,
+            [None, *stars[1:]],
+            [pd.NA, *stars.astype(str)[1:]],
+            np.ma.masked_array(stars, mask=np.arange(D) == 0),
+        ):
+            assert model.score(counts, labels) == rest
+        for wrong in (0, 4, 1.5, "one", [1], np.inf, "01"):
+            with refused("y"):
+                model.score(counts, [*stars[1:], wrong])
+
+
+def test_numbers_are_codes_of_classes_only_where_no_name_is_a_number() -> None:
+    counts, y = drawn(SAMPLERS["binomial"])
+    settings: dict[str, Any] = {"family": "binomial", "n_topics": K, "tol": 1e-2}
+    for names in (("no", "yes"), ("False", "True"), ("false", "true"), ("0", "1"), ("1", "2")):
+        model = train(counts, response=np.array(names)[y.astype(int)], **settings)
+        expected = model.score(counts, np.array(names)[y.astype(int)])
+        numbers = y + 1 if names == ("1", "2") else y
+        assert model.score(counts, numbers) == model.score(counts, numbers.tolist()) == expected
+        if names != ("1", "2"):
+            assert model.score(counts, y == 1) == model.score(counts, (y == 1).tolist()) == expected
+        with refused("y"):
+            model.score(counts, np.where(np.arange(D) == 3, numbers.max() + 1, numbers))
+    with refused("y"):
+        model.score(counts, y)
+
+
+def test_weights_of_classes_go_by_name_whatever_the_type() -> None:
+    counts, y = drawn(SAMPLERS["binomial"])
+    settings: dict[str, Any] = {"family": "binomial", "n_topics": K, "tol": 1e-2}
+    bases = [
+        train(counts, response=response, class_weight={label: 3.0}, **settings).record.base
+        for response, labels in ((y, (1, 1.0, "1", "1.0", True)), (y.astype(int).astype(str), (1, 1.0, "1")))
+        for label in labels
+    ]
+    assert len({base.tobytes() for base in bases if base is not None}) == 1
+    with refused("class_weight"):
+        train(counts, response=y, class_weight={2: 3.0}, **settings)
+
+
 def test_two_names_are_a_binomial_response() -> None:
     counts, y = drawn(SAMPLERS["binomial"])
     answers = np.where(y == 1, "yes", "no").astype(object)
