@@ -41,8 +41,9 @@ class Coefficient(NamedTuple):
     standard_error : float
         Square root of the diagonal of delta (sum E[zbar zbar'])^-1: the scatter of the coefficient for known topics and topic
         assignments, with the estimated dispersion (1 for a Poisson response, Pearson's for a quasi-Poisson one). Since both
-        were estimated from the same responses, it is a lower bound of the true uncertainty. NaN where the information matrix
-        is singular.
+        were estimated from the same responses, it is a lower bound of the true uncertainty. For classes it is that of
+        coefficients that sum to 0 over the classes. NaN where the information matrix is singular, or for classes too large
+        (docs/model.md).
     class_name : str or None
         For a response of classes, the class that the topic favours most; the coefficient is that of this class.
     """

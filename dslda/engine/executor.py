@@ -73,6 +73,7 @@ class Executor(ABC):
         *,
         partitions: Sequence[int] | None = None,
         on_partition: PartitionListener | None = None,
+        joint: bool = False,
     ) -> tuple[SufficientStatistics, IterationTimes]:
         """Run one iteration: return the statistics at `parameters`, with a row for every term.
 
@@ -82,6 +83,8 @@ class Executor(ABC):
         partitions : sequence of int, optional
             The partitions to process, in any order; all by default.
         on_partition : callable, optional
+        joint : bool, default False
+            See :func:`~dslda.variational.estep.e_step`.
 
         Raises
         ------
@@ -120,6 +123,7 @@ class SerialExecutor(Executor):
         *,
         partitions: Sequence[int] | None = None,
         on_partition: PartitionListener | None = None,
+        joint: bool = False,
     ) -> tuple[SufficientStatistics, IterationTimes]:
         chosen = ascending(partitions, self.n_partitions)
         e_step = 0.0
@@ -129,7 +133,7 @@ class SerialExecutor(Executor):
             nonlocal e_step
             started = time.perf_counter()
             with noting(f"E-step of {self._source.describe(partition)}"):
-                statistics = run_partition(next(blocks), parts, self._family, self._spec)
+                statistics = run_partition(next(blocks), parts, self._family, self._spec, joint=joint)
             if on_partition is not None:
                 on_partition(statistics.n_documents)
             e_step += time.perf_counter() - started
@@ -174,7 +178,7 @@ def read_ahead(readers: Iterable[Callable[[], TrainingBlock]]) -> Generator[Trai
 
 
 def run_partition(
-    block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
+    block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec, *, joint: bool = False
 ) -> SufficientStatistics:
     """The E-step of one partition; statistics of few terms have no rows for the others."""
     return e_step_of_parts(
@@ -186,6 +190,7 @@ def run_partition(
         family=family,
         spec=spec,
         extras=block.extras,
+        joint=joint,
     )
 
 

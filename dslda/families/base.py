@@ -268,6 +268,13 @@ class Family(ABC):
         """
         return None
 
+    def information_ratio(self, delta: Array) -> float:
+        """Expected curvature -l2 of l in omega, divided by the expectation of :attr:`information_weight`.
+
+        Below 1 where that is an upper bound. Standard errors need the curvature itself, and estimates do not.
+        """
+        return 1.0
+
     def update_delta(self, delta: Array, profile: Array, *, weight: float, gain: float) -> Array:
         """New delta: one uphill Newton step on the scale of :attr:`delta_transform`, at most 1 in each parameter.
 

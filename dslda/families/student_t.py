@@ -88,6 +88,10 @@ class StudentT(Family):
         residual = y - omega
         return (delta[1] + 1.0) / (delta[1] * delta[0] + residual * residual)
 
+    def information_ratio(self, delta: Array) -> float:
+        # Fisher's information (df + 1) / (df + 3) / delta[0] (Lange, Little and Taylor 1989), to the mean weight 1 / delta[0]
+        return float((delta[1] + 1.0) / (delta[1] + 3.0))
+
     def __post_init__(self) -> None:
         if isinstance(self.df, bool) or not isinstance(self.df, (int, float)) or not 1.0 < self.df < math.inf:
             raise InputError(

@@ -193,7 +193,8 @@ class ModelRecord:
     parameters : Parameters
         On the scale of the standardised response.
     covariance : ndarray of float64, shape (K + P, K + P), or (C, K + P, K + P) for a response of classes, or None
-        Covariance of eta and zeta, on the same scale; None where the information matrix is singular.
+        Covariance of eta and zeta, on the same scale, of classes where they sum to 0 over the classes; None where the
+        information matrix is singular, or too large.
     design : Design
         The columns trained on, and the scale of the response.
     spec : FitSpec

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
+from scipy.linalg import helmert
 
 from dslda.engine.driver import FitResult
 from dslda.engine.executor import single_threaded_blas
@@ -23,6 +24,7 @@ __all__ = [
     "base_predictor",
     "check_learned",
     "covariance_of",
+    "covariance_of_classes",
     "pearson_of",
     "report_convergence",
     "report_entangled",
@@ -150,10 +152,7 @@ def report_scatter(
 
 
 def covariance_of(information: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Inverse of the information matrix, shape (M, M), or of each class's, (C, M, M); None where one is singular."""
-    if information.ndim == 3:
-        inverses = [covariance_of(block) for block in information]
-        return None if any(one is None for one in inverses) else np.array(inverses)
+    """Inverse of the information matrix, shape (M, M); None where it is singular."""
     # scaled to a unit diagonal, so that a rare topic does not look like a singular direction
     diagonal = np.diagonal(information)
     if not (np.isfinite(information).all() and (diagonal > 0).all()):
@@ -165,6 +164,30 @@ def covariance_of(information: NDArray[np.float64]) -> NDArray[np.float64] | Non
             return None
         inverse: NDArray[np.float64] = (vectors / values) @ vectors.T
     return inverse * np.outer(scale, scale)
+
+
+def covariance_of_classes(
+    joint: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Covariance of each class's coefficients where those of all classes sum to 0, shape (C, M, M); None where singular.
+
+    `joint` is the information of all classes together, shape (C M, C M), and `prior` the precision of each class's prior.
+    """
+    n = len(prior)
+    n_classes = len(joint) // n
+    contrasts = helmert(n_classes)
+    with single_threaded_blas():
+        information = np.einsum(
+            "ac,cidj,bd->aibj", contrasts, joint.reshape(n_classes, n, n_classes, n), contrasts, optimize=True
+        )
+        free = (n_classes - 1) * n
+        covariance = covariance_of(information.reshape(free, free) + np.kron(np.eye(n_classes - 1), prior))
+        if covariance is None:
+            return None
+        blocks: NDArray[np.float64] = np.einsum(
+            "ac,aibj,bc->cij", contrasts, covariance.reshape(information.shape), contrasts, optimize=True
+        )
+    return blocks
 
 
 def report_entangled(information: NDArray[np.float64], design: Design) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from dslda.engine.data.fit_source import FitSource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
-from dslda.exceptions import DataWarning, InputError, Note, warn
+from dslda.exceptions import DataWarning, DsldaError, InputError, Note, warn
 from dslda.families.own import check_answers
 from dslda.model import Model
 from dslda.persistence.model_record import ModelRecord, TrainingSummary
@@ -28,6 +29,7 @@ from dslda.training.diagnostics import (
     base_predictor,
     check_learned,
     covariance_of,
+    covariance_of_classes,
     pearson_of,
     report_convergence,
     report_entangled,
@@ -41,6 +43,7 @@ from dslda.training.training_set import Roles, TrainingSet
 from dslda.variational.compiling import kernel_of
 from dslda.variational.mstep import prior_precision
 from dslda.variational.parameters import FitSpec, initial_parameters
+from dslda.variational.topics import in_e_step
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -55,6 +58,9 @@ __all__ = ["fitted_model"]
 logger = logging.getLogger("dslda.training")
 
 LIBRARIES = ("numpy", "numba", "scipy", "zarr")
+
+MOST_JOINT = 2048
+"""Largest number of coefficients of all classes whose information is summed, a matrix of 32 MB for each partial sum."""
 
 
 def fitted_model(
@@ -141,7 +147,8 @@ def fitted_model(
         pearson = pearson_of(statistics, fitted_family, design, spec.n_topics)
         report_scatter(pearson, fitted_family, response, mean=training_set.summary.mean)
         report_entangled(statistics.information, design)
-        record = _record(training_set, model, spec, roles, result, pearson)
+        covariance = _covariance(executor, result, fitted_family, spec, pearson)
+        record = _record(training_set, model, spec, roles, result, pearson, covariance)
         # here too, since documents of a bag live on the workers
         reference, held_out = training_reference(record, source)
         training = replace(record.training, held_out=held_out)
@@ -185,6 +192,38 @@ def _checked_response(
     return response_model(family, training_set, roles)
 
 
+def _covariance(
+    executor: Executor,
+    result: FitResult,
+    family: Family,
+    spec: FitSpec,
+    pearson: NDArray[np.float64] | None,
+) -> NDArray[np.float64] | None:
+    """Covariance of the coefficients, as the model stores it; for classes after one more pass over the documents."""
+    parameters = result.parameters
+    prior = prior_precision(parameters, family, spec)
+    if parameters.n_classes is not None:
+        size = parameters.n_classes * len(prior)
+        if size > MOST_JOINT:
+            logger.warning("no standard errors: %d coefficients are more than %d", size, MOST_JOINT)
+            return None
+        logger.info("standard errors take one more pass over the documents")
+        try:
+            statistics, _ = executor.run(in_e_step(parameters), joint=True)
+        # the fit may have taken days, and is complete without it
+        except (DsldaError, OSError, CancelledError) as error:
+            logger.warning("no standard errors: the documents could not be read once more (%s)", error)
+            return None
+        return covariance_of_classes(statistics.joint_information, prior)
+    ratio = family.information_ratio(parameters.delta)
+    covariance = covariance_of(ratio * result.statistics.information + prior)
+    if covariance is not None and family.is_quasi:
+        # unknown where the coefficients use up all documents
+        scatter = None if pearson is None or not pearson[1] > 0.0 else pearson[0] / pearson[1]
+        covariance = None if scatter is None else covariance * scatter
+    return covariance
+
+
 def _record(
     training_set: TrainingSet,
     model: ResponseModel,
@@ -192,14 +231,10 @@ def _record(
     roles: Roles,
     result: FitResult,
     pearson: NDArray[np.float64] | None,
+    covariance: NDArray[np.float64] | None,
 ) -> ModelRecord:
     """The model without the profile of its documents."""
     family, design, statistics = model.family, model.design, result.statistics
-    covariance = covariance_of(statistics.information + prior_precision(result.parameters, family, spec))
-    if covariance is not None and family.is_quasi:
-        # unknown where the coefficients use up all documents
-        scatter = None if pearson is None or not pearson[1] > 0.0 else pearson[0] / pearson[1]
-        covariance = None if scatter is None else covariance * scatter
     return ModelRecord(
         parameters=design.weighed(result.parameters),
         covariance=covariance,

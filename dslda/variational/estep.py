@@ -24,7 +24,7 @@ from dslda.variational.kernels.layout import (
     BlockSums,
 )
 from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.statistics import SufficientStatistics, has_pearson, pearson_sums
+from dslda.variational.statistics import SufficientStatistics, has_pearson, joint_information, pearson_sums
 from dslda.variational.topics import in_e_step
 
 __all__ = ["DocumentPosterior", "e_step", "infer", "neutral_extras"]
@@ -66,6 +66,7 @@ def e_step(
     family: Family,
     spec: FitSpec,
     extras: Array | None = None,
+    joint: bool = False,
 ) -> SufficientStatistics:
     """Sufficient statistics of a block of documents. A pure function of its arguments; it releases the GIL.
 
@@ -81,6 +82,8 @@ def e_step(
     extras : ndarray of float64, shape (D, 4 + P), optional
         For each document: offset of the linear predictor, trials or event (see :class:`~dslda.families.base.Family`), weight
         of the document, weight of its response, standardised covariates. By default 0, 1, 1, 1 and none.
+    joint : bool, default False
+        For a response of classes: also sum `joint_information`, which only standard errors need.
     """
     started = time.thread_time()
     n_topics = parameters.n_topics
@@ -93,9 +96,9 @@ def e_step(
         n_classes=parameters.n_classes,
     )
     asks_pearson = has_pearson(family, trials=extras is not None)
-    posteriors = _posteriors(0, parameters)._replace(
-        per_document=np.empty((len(y) if asks_pearson else 0, len(PER_DOCUMENT)))
-    )
+    posteriors = _posteriors(len(y) if joint else 0, parameters)
+    if asks_pearson:
+        posteriors = posteriors._replace(per_document=np.empty((len(y), len(PER_DOCUMENT))))
     _run(
         (indptr, terms, counts, y),
         extras,
@@ -117,6 +120,14 @@ def e_step(
             mean=columns["mean"],
             variance=columns["variance"],
             counted=columns["n_known_tokens"] > 0.0,
+        )
+    if joint:
+        statistics.joint_information = joint_information(
+            y,
+            extras,
+            assigned=posteriors.gamma - parameters.alpha,
+            n_tokens=_columns(posteriors)["n_known_tokens"].astype(np.int64),
+            predictors=posteriors.omega,
         )
     information = statistics.information
     rows, columns_above = np.triu_indices(information.shape[-1], 1)

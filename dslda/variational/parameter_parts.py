@@ -75,6 +75,7 @@ def e_step_of_parts(
     family: Family,
     spec: FitSpec,
     extras: Array | None = None,
+    joint: bool = False,
 ) -> SufficientStatistics:
     """Run :func:`~dslda.variational.estep.e_step`, with the same bits, on the rows of the terms in the block.
 
@@ -86,11 +87,20 @@ def e_step_of_parts(
     occurs[0] |= not len(terms)
     used = np.flatnonzero(occurs)
     if parameters.in_one_piece and is_dense(len(used), parameters.n_terms):
-        return e_step(indptr, terms, counts, y, parameters.whole(), family=family, spec=spec, extras=extras)
+        whole = parameters.whole()
+        return e_step(indptr, terms, counts, y, whole, family=family, spec=spec, extras=extras, joint=joint)
     row = np.empty(parameters.n_terms, dtype=np.int32)
     row[used] = np.arange(len(used), dtype=np.int32)
     statistics = e_step(
-        indptr, row[terms], counts, y, parameters.of_terms(used), family=family, spec=spec, extras=extras
+        indptr,
+        row[terms],
+        counts,
+        y,
+        parameters.of_terms(used),
+        family=family,
+        spec=spec,
+        extras=extras,
+        joint=joint,
     )
     if len(used) < parameters.n_terms:
         statistics.terms, statistics.n_terms = used, parameters.n_terms

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from dslda.families.base import Array, Family
-from dslda.variational.design import AUX, EMPHASIS, WEIGHT
+from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, WEIGHT
 
-__all__ = ["SufficientStatistics", "has_pearson", "is_dense", "pearson_sums"]
+__all__ = ["SufficientStatistics", "has_pearson", "is_dense", "joint_information", "pearson_sums"]
 
 # The kinds of fields. Methods go over the fields of a kind, so that a new statistic needs no new method.
 PER_TERM: Mapping[str, str] = {"kind": "per term"}
@@ -48,6 +49,9 @@ class SufficientStatistics:
         Sum of E[log theta] over the documents with a known term.
     profile : ndarray of float64, shape (n_probes,)
         Expected log-likelihood of the responses at the family's probes of delta; the first is delta itself.
+    joint_information : ndarray of float64, shape (C (K + P), C (K + P)), or (0, 0) unless it was asked for
+        Expected minus second derivative by the coefficients of all classes together, class by class: the sum of
+        (diag(p) - pp') x E[(zbar, x)(zbar, x)'], of which `information` leaves out pp'.
     elbo : float
         Sum of the documents' evidence lower bounds, the response term multiplied by rho.
     labelled_weight : float
@@ -75,6 +79,7 @@ class SufficientStatistics:
     information: Array = field(metadata=ARRAY)
     log_theta: Array = field(metadata=ARRAY)
     profile: Array = field(metadata=ARRAY)
+    joint_information: Array = field(default_factory=lambda: np.zeros((0, 0)), metadata=ARRAY)
     elbo: float = field(default=0.0, metadata=NUMBER)
     labelled_weight: float = field(default=0.0, metadata=NUMBER)
     log_theta_weight: float = field(default=0.0, metadata=NUMBER)
@@ -300,3 +305,42 @@ def pearson_sums(
         terms = weight * (y - expected) ** 2 / scatter
     terms = np.minimum(np.nan_to_num(terms, nan=0.0, posinf=_LARGEST_TERM), _LARGEST_TERM)
     return math.fsum(terms.tolist()), math.fsum(weight.tolist())
+
+
+def joint_information(
+    y: Array, extras: Array | None, *, assigned: Array, n_tokens: NDArray[np.int64], predictors: Array
+) -> Array:
+    """Sum of `SufficientStatistics.joint_information` over documents with a response and a known term.
+
+    Parameters
+    ----------
+    y, extras
+        As in the E-step.
+    assigned : ndarray of float64, shape (D, K)
+        Expected number of tokens of each topic.
+    n_tokens : ndarray of int64, shape (D,)
+        Tokens of known terms.
+    predictors : ndarray of float64, shape (D, C)
+        Numbers whose softmax is the probabilities of the classes.
+    """
+    counted = ~np.isnan(y) & (n_tokens > 0)
+    length = n_tokens[counted].astype(np.float64)
+    phibar = assigned[counted] / length[:, np.newaxis]
+    weight, means = np.ones(len(length)), phibar
+    if extras is not None:
+        weight = extras[counted, WEIGHT] * extras[counted, EMPHASIS]
+        means = np.column_stack([phibar, extras[counted, FIRST_COVARIATE:]])
+    p = softmax(predictors[counted], axis=1)
+    n, (n_topics, n_classes) = means.shape[1], (phibar.shape[1], p.shape[1])
+    topics = np.arange(n_topics)
+    information = np.zeros((n_classes, n, n_classes, n))
+    for c in range(n_classes):
+        for d in range(c + 1):
+            curvature = weight * p[:, c] * ((c == d) - p[:, d])
+            # E[zbar zbar'] is that of independent tokens, phibar phibar' and their scatter
+            moments = means.T @ (curvature[:, np.newaxis] * means)
+            scatter = curvature / length
+            moments[:n_topics, :n_topics] -= phibar.T @ (scatter[:, np.newaxis] * phibar)
+            moments[topics, topics] += scatter @ phibar
+            information[c, :, d] = information[d, :, c] = moments
+    return information.reshape(n_classes * n, n_classes * n)

@@ -118,6 +118,7 @@ class DaskExecutor(Executor):
         *,
         partitions: Sequence[int] | None = None,
         on_partition: PartitionListener | None = None,
+        joint: bool = False,
     ) -> tuple[SufficientStatistics, IterationTimes]:
         """Run one iteration, retried as a whole when workers are lost; see :meth:`Executor.run`.
 
@@ -138,7 +139,7 @@ class DaskExecutor(Executor):
             try:
                 if error is not None:
                     self._recover(error, retries, parameters, chosen, examine=examine)
-                return self._run_once(parameters, chosen, on_partition)
+                return self._run_once(parameters, chosen, on_partition, joint=joint)
             except EngineError:
                 raise
             except Exception as problem:
@@ -168,7 +169,12 @@ class DaskExecutor(Executor):
         self._partitions.close()
 
     def _run_once(
-        self, parameters: Parameters, partitions: Sequence[int], on_partition: PartitionListener | None
+        self,
+        parameters: Parameters,
+        partitions: Sequence[int],
+        on_partition: PartitionListener | None,
+        *,
+        joint: bool,
     ) -> tuple[SufficientStatistics, IterationTimes]:
         self._attempt += 1
         attempt = f"{self._id}-{self._attempt}"
@@ -187,7 +193,7 @@ class DaskExecutor(Executor):
                 timeout=self._settings.publish_timeout,
             )
             sent = time.perf_counter()
-            roots, pinned = self._submit(published, partitions, attempt)
+            roots, pinned = self._submit(published, partitions, attempt, joint=joint)
             self._await(roots, watch, pinned)
             statistics = self._fetch(roots)
             complete = True
@@ -204,7 +210,7 @@ class DaskExecutor(Executor):
         return statistics, IterationTimes(sent - began, e_step_ended - sent, ended - e_step_ended)
 
     def _submit(
-        self, published: list[Future[Parameters]], partitions: Sequence[int], attempt: str
+        self, published: list[Future[Parameters]], partitions: Sequence[int], attempt: str, *, joint: bool
     ) -> tuple[list[Future[SufficientStatistics]], set[str]]:
         """Submit an iteration; return its roots, one for each part, and the workers that tasks are pinned to.
 
@@ -221,6 +227,7 @@ class DaskExecutor(Executor):
                 self._task_of(node, level),
                 group,
                 attempt,
+                joint,
                 key=(f"dslda-estep-{attempt}", group[0], group[-1] + 1),
                 workers=None if owner is None else [owner],
                 allow_other_workers=owner is not None,

@@ -81,7 +81,12 @@ def read_bundle(loaders: Sequence[PartitionLoader], descriptions: Sequence[str])
 
 
 def run_group(
-    held: Held, parameters: Sequence[Parameters], packed: bytes, partitions: Sequence[int], attempt: str
+    held: Held,
+    parameters: Sequence[Parameters],
+    packed: bytes,
+    partitions: Sequence[int],
+    attempt: str,
+    joint: bool,
 ) -> SufficientStatistics:
     """Run the E-step of ascending partitions of a node and sum in place: one object to hold and move, not many.
 
@@ -94,7 +99,7 @@ def run_group(
 
     def leaf(partition: int) -> SufficientStatistics:
         with noting(f"E-step of {task.descriptions[partition - task.start]} on worker {worker.address}"):
-            statistics = run_partition(next(blocks), topics, task.family, task.spec)
+            statistics = run_partition(next(blocks), topics, task.family, task.spec, joint=joint)
         # An event, since a client that follows leaves by their futures would keep all their statistics in memory.
         event = {"attempt": attempt, "partition": partition, "documents": statistics.n_documents}
         worker.log_event(task.topic, event)

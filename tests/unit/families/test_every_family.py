@@ -153,6 +153,10 @@ def conforming() -> set[type]:
     return kinds
 
 
+def _is_case(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, FamilyTests) and kind is not FamilyTests
+
+
 @pytest.mark.parametrize("name", OF_ONE_PREDICTOR)
 def test_every_registered_family_conforms(name: str) -> None:
     assert FAMILIES[name] in conforming()
@@ -184,6 +188,21 @@ DENSITIES = {
 def ordinal_probability(y: float, omega: float) -> float:
     cutpoints = [-math.inf, 0.0, math.exp(0.3), math.exp(0.3) + math.exp(-1.0), math.inf]
     return special.expit(cutpoints[int(y) + 1] - omega) - special.expit(cutpoints[int(y)] - omega)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in list(globals().values()) if _is_case(kind)])
+def test_standard_errors_have_the_expected_curvature(kind: type[FamilyTests]) -> None:
+    case = kind()
+    for y, (omega, delta, aux) in case._draws(20_000):
+        ratio = case.family.information_ratio(delta)
+        surplus = np.array(
+            [
+                ratio * case.family.information_weight(value, omega, delta, aux)
+                + case.family.second_derivative(value, omega, delta, aux)
+                for value in y
+            ]
+        )
+        assert abs(surplus.mean()) <= 6.0 * surplus.std() / math.sqrt(len(y)) + 1e-9
 
 
 @pytest.mark.parametrize("name", OF_ONE_PREDICTOR)

@@ -33,6 +33,7 @@ def some_statistics(
     generator = np.random.default_rng(seed)
     terms = np.flatnonzero(generator.random(N_TERMS) < 0.4) if sparse else None
     sums = kind.zeros(N_TERMS if terms is None else len(terms), N_TOPICS, n_covariates=1, n_probes=2)
+    sums.joint_information = np.zeros((6, 6))
     for f in fields(sums):
         value = getattr(sums, f.name)
         if f.metadata in (PER_TERM, ARRAY):
@@ -120,6 +121,7 @@ def test_the_ends_of_a_blend() -> None:
         assert np.array_equal(getattr(kept, name), getattr(some_statistics(1), name)), name
     batch = some_statistics(2, sparse=True)
     whole = SquaredCounts.zeros(N_TERMS, N_TOPICS, n_covariates=1, n_probes=2)
+    whole.joint_information = np.zeros((6, 6))
     whole.n_documents = 4 * batch.n_documents
     whole.blend(batch, 1.0)
     assert_allclose(whole.topic_counts, 4.0 * batch.dense().topic_counts, rtol=1e-15)
