@@ -373,14 +373,26 @@ class Model:
         """The table of :meth:`score_table` in batches or partitions, for more documents than memory holds."""
         return (part.table() for part in self._predictions(data, **options))
 
-    def contributions(self, data: Any, **options: Unpack[PredictOptions]) -> pa.Table:
+    def contributions(
+        self, data: Any, *, relative: bool = True, **options: Unpack[PredictOptions]
+    ) -> pa.Table:
         """Contributions of topics and covariates to the linear predictor; data and options as in :meth:`predict`.
+
+        Parameters
+        ----------
+        data
+        relative : bool, default True
+            Compare topics with the average document: a positive contribution raises the prediction above it. With False,
+            the contributions of topics are absolute and include that average.
 
         Returns
         -------
         pyarrow.Table
             One row a document: `id`, `linear_predictor` in the units of the coefficients, and its summands:
-            `topic_0`, `topic_1`, ..., the coefficient of a topic times its share in the document's known words;
+            `average`, the linear predictor of a document that has the topics in the shares of all training documents
+            (:attr:`topic_prevalence`) and average covariates, left out if not `relative`;
+            `topic_0`, `topic_1`, ..., the coefficient of a topic, less the average if `relative`, times its share in the
+            document's known words;
             `covariate_<name>`, the coefficient of a covariate times its distance from the average, summed over all levels of
             a categorical one; and `log_exposure`. With the identity link the sum is the prediction; with other links the
             prediction also averages over the uncertainty of the words' topics (docs/families.md). A document without a known
@@ -396,7 +408,7 @@ class Model:
         check_is_a_sum(self.record)
         parts = self._counted(data, **options)
         return pa.concat_tables(
-            contributions(self.scoring_record, counted, doc_id)
+            contributions(self.scoring_record, counted, doc_id, relative=relative)
             for counted, doc_id in ((no_documents(), ()), *parts)
         )
 

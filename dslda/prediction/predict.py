@@ -254,7 +254,9 @@ def check_is_a_sum(record: ModelRecord) -> None:
         )
 
 
-def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> pa.Table:
+def contributions(
+    record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str], *, relative: bool
+) -> pa.Table:
     """Contributions to the linear predictors of a block, as :meth:`dslda.model.Model.contributions` describes them."""
     import pyarrow as pa
 
@@ -265,7 +267,11 @@ def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     # gamma is alpha and the sum of phi over the words
     shares = np.full(posterior.gamma.shape, np.nan)
     np.divide(posterior.gamma - parameters.alpha, n_known, out=shares, where=n_known > 0)
-    topics = shares * family.coefficients_to_user(parameters.eta, scaling.center, scaling.scale)
+    coefficients = family.coefficients_to_user(parameters.eta, scaling.center, scaling.scale)
+    # models of early releases do not know how frequent topics are
+    average = 0.0 if not relative else float(np.average(coefficients, weights=record.prevalence))
+    # shares sum to 1
+    topics = shares * (coefficients - average)
     beside: dict[str, Any] = {}
     if extras is not None:
         # the units of dslda.coefficients
@@ -279,6 +285,8 @@ def contributions(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     without = undetermined(record, counted.columns, counted.block.n_documents) != ""
     sums = np.where(without, np.nan, family.coefficients_to_user(omega, scaling.center, scaling.scale))
     columns: dict[str, NDArray[Any]] = {"linear_predictor": sums}
+    if relative:
+        columns["average"] = np.full(len(sums), average)
     columns |= {f"topic_{k}": column for k, column in enumerate(topics.T)}
     columns |= {name: np.where(without, np.nan, column) for name, column in beside.items()}
     table: dict[str, Any] = {"id": pa.array(doc_id, pa.string())}

@@ -318,7 +318,7 @@ def test_a_document_that_lacks_a_covariate_has_no_prediction_and_the_others_keep
 
 def test_contributions_add_up_to_the_linear_predictor(model: Model, corpus: Corpus) -> None:
     new = [*records(9), {**records(1)[0], "text": "xyzzy"}, {**records(1)[0], "age": None}]
-    table = model.contributions(new).to_pandas()
+    table = model.contributions(new, relative=False).to_pandas()
     names = ["topic_0", "topic_1", "covariate_age", "covariate_party", "log_exposure"]
     assert list(table) == ["id", "linear_predictor", *names]
     whole = table[:9]
@@ -341,6 +341,14 @@ def test_contributions_add_up_to_the_linear_predictor(model: Model, corpus: Corp
     assert lacking[["linear_predictor", *names[2:]]].isna().all()
     assert lacking[names[:2]].tolist() == whole.loc[0, names[:2]].tolist()
     assert model.contributions(corpus).num_rows == N
+    # beside the average document, a topic that raises the prediction has a positive number
+    relative = model.contributions(new).to_pandas()
+    assert list(relative) == ["id", "linear_predictor", "average", *names]
+    assert_allclose(relative[:9][["average", *names]].sum(axis=1), whole["linear_predictor"], rtol=1e-12)
+    eta = np.array([c.coefficient for c in sorted(model.coefficients())])
+    average = eta @ model.record.prevalence
+    assert_allclose(relative["average"], average)
+    assert ((relative[:9][names[:2]] > 0.0) == (eta > average)).all(axis=None)
     assert model.contributions([]).schema == model.contributions(corpus).schema
 
 
