@@ -107,6 +107,8 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         sentences.append(f"The mean of {name} in training is {model.response_summary.mean:.4g}.")
     if by_class:
         sentences.append("Coefficients are log odds, against the mean of all classes.")
+    elif model.classes and model.family.link == "logit":
+        sentences.append(f"Coefficients are log odds of class {model.classes[1]!r}.")
     elif model.family.link in SCALES:
         sentences.append(SCALES[model.family.link])
     if model.record.design.covariates:

@@ -206,8 +206,12 @@ class _Collected:
 
     def _measured(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> HeldOut | None:
         """Measure known responses against their predictions."""
+        record = self._record
+        if predicted.dtype != object and record.classes is not None and len(y):
+            # probabilities of the second of two classes
+            right = float(np.mean((predicted > 0.5) == y))
+            return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)))
         if predicted.dtype == object and len(y):
-            record = self._record
             # a class without training documents is never right
             mask = np.isin(y, record.design.classes or range(len(record.classes or ())))
             accuracy = (

@@ -113,7 +113,9 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
         shown = first_few([repr(level) for level in levels], 3)
         raise InputError(
             f"family {model.name} needs numbers, and {response} has {number_of(len(levels), 'name')} ({shown})",
-            remedy="use {family='categorical'}",
+            remedy="use {family='binomial'}"
+            if len(levels) == 2 and not model.has_classes
+            else "use {family='categorical'}",
         )
     elif names is None and model.has_classes and roles.trials is None:
         names = ("0", "1")

@@ -17,11 +17,14 @@ from scipy import sparse
 from sklearn.linear_model import PoissonRegressor
 
 from dslda.datasets import simulate_corpus
+from dslda.evaluation.metrics import held_out
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.base import Family
 from dslda.families.poisson import Poisson
 from dslda.families.registry import FAMILIES
+from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
+from dslda.report.model_tables import notes
 from dslda.training.train import train
 from tests.helpers.errors import refused
 
@@ -507,8 +510,34 @@ def test_two_names_are_a_binomial_response() -> None:
     assert_array_equal(model.predict(counts), plain.predict(counts))
     assert_array_equal(model.predict_proba(counts)[:, 1], model.predict(counts))
     assert model.score(counts, answers) == plain.score(counts, np.where(np.arange(D) < 5, np.nan, y)) > 0.3
+    assert "Coefficients are log odds of class 'yes'." in map(str, notes(model))
     with pytest.raises(InputError, match="one coefficient a topic; use coefficients"):
         model.class_coefficients()
+
+
+def test_of_two_classes_held_out_documents_tell_the_share_that_is_right() -> None:
+    counts, y = drawn(SAMPLERS["binomial"])
+    answers = np.where(y == 1, "yes", "no")
+    model = train(counts, response=answers, family="binomial", n_topics=K, tol=1e-3, hold_out=0.25)
+    kept = held_out(D, 0.25)
+    right = np.mean((model.predict(counts)[kept] > 0.5) == (y[kept] == 1))
+    assert model.training.held_out.measure == "accuracy"
+    assert model.training.held_out.value == pytest.approx(right, abs=1e-12)
+
+
+@pytest.mark.parametrize(("names", "family"), [("ab", "binomial"), ("abc", "categorical")])
+def test_a_family_of_numbers_advises_the_family_of_so_many_names(
+    names: str, family: str, tmp_path: Path
+) -> None:
+    records = [
+        {"text": f"apple pear {names[i % len(names)]}", "kind": names[i % len(names)]} for i in range(30)
+    ]
+    corpus = ingest(
+        records, tmp_path / "c.corpus", text="text", response="kind", categorical="kind", max_df=1.0
+    )
+    with pytest.raises(InputError) as caught:
+        train(corpus, response="kind", n_topics=2)
+    assert f"{{family='{family}'}}" in str(caught.value.remedy)
 
 
 def test_doubtful_classes_are_warned_of() -> None:
