@@ -33,7 +33,12 @@ def matrix_block(matrix: Any, *, name: str = "the matrix") -> DocumentBlock:
 
     matrix = summable_counts(matrix, name)
     if not sparse.issparse(matrix):
-        matrix = np.asarray(matrix)
+        array = np.asarray(matrix)
+        kinds = {getattr(dtype, "kind", "O") for dtype in getattr(matrix, "dtypes", "O")}
+        if array.dtype.kind == "O" and kinds <= set("iufb"):  # a frame of nullable numbers
+            array = matrix.to_numpy(np.float64, na_value=np.nan)
+        # scipy has no matrix of half precision
+        matrix = array.astype(np.float32) if array.dtype == np.float16 else array
     if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
         raise InputError(
             f"{name} must be numeric and two-dimensional, documents by terms, got shape {matrix.shape} of "

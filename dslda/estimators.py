@@ -602,7 +602,8 @@ def _responses(y: Any) -> NDArray[np.float64]:
 
 def _counts(X: Any) -> Any:
     """Whole numbers in compressed rows: others are rounded, with a warning; weights such as TF-IDF are refused."""
-    csr = sparse.csr_array(X)
+    # scipy has no matrix of half precision
+    csr = sparse.csr_array(X.astype(np.float32) if X.dtype == np.float16 else X)
     if csr.data.dtype.kind != "f":
         return csr
     whole = np.rint(csr.data)

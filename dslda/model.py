@@ -22,10 +22,10 @@ from dslda.coefficients import (
     topics_with_words,
 )
 from dslda.corpus.block import document_mask
-from dslda.corpus.levels import identifier
 from dslda.corpus.store import Corpus
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, InputError, warn
+from dslda.ingestion.counting import identifier_value
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.model_store import model_checksum, read_model, write_model
 from dslda.prediction.predict import (
@@ -362,7 +362,7 @@ class Model:
             return table
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
             raise InputError(f"must be a list of identifiers, got {ids!r:.60}", parameter="ids")
-        names = np.array([identifier(i) for i in ids], dtype=object)
+        names = np.array([identifier_value(i, "ids") for i in ids], dtype=object)
         chosen = _chosen(data, options, table.num_rows)
         if len(names) != len(chosen):
             reason = f"must name each of the {len(chosen)} documents, got {len(names)}"
@@ -442,7 +442,7 @@ class Model:
             else:
                 if isinstance(data, Iterator):
                     data = list(data)
-                y = responses_of_records(data, self.response)
+                y = responses_of_records(data, self.response, names=self.record.classes is not None)
         predicted = self.predict(data, **options)
         chosen = _chosen(data, options, len(predicted))
         observed = observed_responses(y, self.record, len(chosen))[chosen]

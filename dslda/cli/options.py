@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -132,8 +133,11 @@ def json_option(command: Command) -> Command:
 
 
 def names_in(lists: Sequence[str]) -> list[str]:
-    """The names in lists with commas and white space."""
-    return [name.strip() for names in lists for name in names.split(",")]
+    """The names in lists with commas and white space; a name in quotes may hold these."""
+    rows = [next(csv.reader([names], skipinitialspace=True)) or [""] for names in lists]
+    return [
+        name if '"' in names else name.strip() for names, row in zip(lists, rows, strict=True) for name in row
+    ]
 
 
 def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], Command]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
+from dslda.inputs.fields import is_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,6 @@ __all__ = [
     "are_levels",
     "check_number",
     "encodable",
-    "identifier",
     "level_name",
     "merge_levels",
     "plain_name",
@@ -67,7 +67,7 @@ def level_name(value: Any, what: str) -> str | None:
     InputError
         The value is none of these.
     """
-    if value is None:
+    if is_missing(value):
         return None
     if isinstance(value, str):
         return encodable(value).strip() or None
@@ -75,22 +75,14 @@ def level_name(value: Any, what: str) -> str | None:
         return "true" if value else "false"
     if isinstance(value, numbers.Integral):
         return str(int(value))
-    if isinstance(value, (numbers.Real, Decimal)):
-        if value != value:
-            return None
-        if math.isfinite(value):
-            # a float may not hold all digits of a Decimal
-            if isinstance(value, Decimal):
-                return str(value)
-            return str(int(float(value))) if _is_integer(value) else json.dumps(float(value))
+    if isinstance(value, (numbers.Real, Decimal)) and math.isfinite(value):
+        # a float may not hold all digits of a Decimal
+        if isinstance(value, Decimal):
+            return str(value)
+        return str(int(float(value))) if _is_integer(value) else json.dumps(float(value))
     raise InputError(
         f"{what} must be a name to be categorical (a string, a number, true or false), got {value!r:.60}"
     )
-
-
-def identifier(value: Any) -> str:
-    """The identifier that a value stands for; a whole float has that of the integer, as in :func:`level_name`."""
-    return encodable(str(int(value) if _is_integer(value) else value))
 
 
 def _is_integer(value: Any) -> bool:

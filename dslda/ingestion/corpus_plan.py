@@ -128,7 +128,8 @@ def plan_corpus(
     if old_corpus is None:  # a few appended documents may well be alike
         for name in fields.responses:
             summary = ResponseSummary.merge_all(chunk.responses[name] for chunk in summaries)
-            _check_response(name, summary, levels.get(name), n_documents)
+            # so may those that are kept out to judge a model, whose vocabulary they have
+            _check_response(name, summary, levels.get(name), n_documents, may_be_constant=preset is not None)
     if fields.id is not None:
         _report_repeated_ids(runner, counted, fields.id)
 
@@ -297,13 +298,19 @@ def _known_levels(
 
 
 def _check_response(
-    name: str, summary: ResponseSummary, levels: tuple[str, ...] | None, n_documents: int
+    name: str,
+    summary: ResponseSummary,
+    levels: tuple[str, ...] | None,
+    n_documents: int,
+    *,
+    may_be_constant: bool,
 ) -> None:
     if summary.n == 0:
         raise InputError(
             f"response {name!r} is missing in all {n_documents:,} documents; it must be known in at least two"
         )
-    if summary.minimum == summary.maximum if levels is None else len(levels) == 1:
+    constant = summary.minimum == summary.maximum if levels is None else len(levels) == 1
+    if constant and not may_be_constant:
         value = f"{summary.minimum:g}" if levels is None else repr(levels[0])
         raise InputError(
             f"response {name!r} is {value} in all {summary.n:,} documents that have it; "

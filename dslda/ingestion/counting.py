@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import numbers
@@ -9,6 +10,7 @@ import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +18,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dslda.corpus.block import MAX_COUNT
-from dslda.corpus.levels import check_number, encodable, identifier, level_name
+from dslda.corpus.levels import check_number, encodable, level_name
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields, Record, field_value, is_missing
 from dslda.inputs.formats import Piece
 
-__all__ = ["ChunkSummary", "CountedChunk", "count_chunk", "hashes_of", "id_hashes", "merge_id_hashes"]
+__all__ = [
+    "ChunkSummary",
+    "CountedChunk",
+    "count_chunk",
+    "hashes_of",
+    "id_hashes",
+    "identifier_value",
+    "merge_id_hashes",
+    "number_value",
+]
 
 UNKNOWN_NUMBER = "leave it empty where it is not known"
 
@@ -167,7 +178,7 @@ class _Counts:
             values.append(self._value(record.get(name), name, f"covariate {name!r}"))
         if fields.weight is not None:
             label = f"weight {fields.weight!r}"
-            weight = _number(field_value(record, fields.weight, "weight"), label)
+            weight = number_value(field_value(record, fields.weight, "weight"), label)
             if math.isnan(weight):
                 raise InputError(
                     f"{label} must be a number for every document, got none",
@@ -177,8 +188,7 @@ class _Counts:
                 raise InputError(f"{label} must not be negative, got {weight:g}")
             self.weight.append(weight)
         if fields.id is not None:
-            value = record.get(fields.id)
-            self.ids.append(None if is_missing(value) or value == "" else identifier(value))
+            self.ids.append(identifier_value(record.get(fields.id), fields.id))
 
     def _count(self, record: Record) -> None:
         document = self.fields.document(record)
@@ -206,7 +216,7 @@ class _Counts:
         """The number of a response or covariate, or the code of its name; NaN where it is missing."""
         codes = self.codes.get(name)
         if codes is None:
-            return _number(value, label, categorical=name)
+            return number_value(value, label, categorical=name)
         level = level_name(value, label)
         if level is None:
             return math.nan
@@ -215,15 +225,40 @@ class _Counts:
         return code
 
 
-def _number(value: Any, label: str, *, categorical: str | None = None) -> float:
+def identifier_value(value: Any, name: str) -> str | None:
+    """The identifier in the field `name`, None where it is missing.
+
+    A string or UTF-8 is its own identifier; a number has the name that JSON writes. ``{"$oid": "..."}`` is that of MongoDB.
+    """
+    if isinstance(value, Mapping) and list(value) == ["$oid"]:
+        value = value["$oid"]
+    if isinstance(value, bytes):
+        with contextlib.suppress(UnicodeDecodeError):
+            value = value.decode()
+    if isinstance(value, str):
+        return encodable(value) or None
+    if is_missing(value):
+        return None
+    label = f"identifier {name.strip(chr(0))!r}"
+    if isinstance(value, (numbers.Real, Decimal, np.bool_)):
+        return level_name(value, label)
+    if hasattr(value, "__len__") or hasattr(value, "__iter__"):
+        raise InputError(
+            f"{label} must be a string or a number, got {value!r:.60}", remedy="write it as a string"
+        )
+    return encodable(str(value))
+
+
+def number_value(value: Any, label: str, *, categorical: str | None = None) -> float:
     """The value as a float, NaN where it is missing; `categorical` is the field if it may hold names."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if is_missing(value) or (isinstance(value, str) and not value.strip()):
         return math.nan
     # float() takes "1_000", which no file means as a number
-    if not isinstance(value, numbers.Number) and not (isinstance(value, str) and "_" not in value):
+    is_number = isinstance(value, (numbers.Number, np.bool_))
+    if not is_number and not (isinstance(value, str) and "_" not in value):
         raise _not_a_number(value, label, categorical)
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except OverflowError:
         number = math.inf
     except (ValueError, TypeError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.cluster.client import ClientLater
@@ -85,7 +86,14 @@ def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any]
     """The documents of the inputs of :func:`~dslda.ingestion.ingest.ingest`."""
     if hasattr(inputs, "tocsr"):
         return _MatrixSource(inputs)
-    records = records_in_memory(inputs)
+    records: Iterable[Any] | None = records_in_memory(inputs)
+    if records is None and isinstance(inputs, Iterator):
+        first = list(islice(inputs, 1))
+        items = chain(first, inputs)
+        if first and isinstance(first[0], Mapping):
+            records = items
+        else:
+            inputs = list(items)
     if records is not None:
         return _RecordSource(inputs, records)
     if is_dask_collection(inputs):
@@ -108,7 +116,7 @@ class _MatrixSource(DocumentSource):
 
 
 class _RecordSource(DocumentSource):
-    def __init__(self, inputs: Any, records: list[Any]) -> None:
+    def __init__(self, inputs: Any, records: Iterable[Any]) -> None:
         super().__init__(inputs)
         self._records = records
 

@@ -133,6 +133,11 @@ class Fields(DocumentFields):
             uses.setdefault(name, "response")
         return uses
 
+    @property
+    def required(self) -> set[str]:
+        """Every field in use that a file must have."""
+        return self.named().keys() - set(self.optional)
+
     def check_against(self, present: Sequence[str], place: str) -> None:
         """Refuse names of fields that are absent or ambiguous, and fields without a document."""
         if not self.is_named:
@@ -173,9 +178,16 @@ def _listed(names: Sequence[str]) -> str:
     return listed
 
 
-def is_missing(value: object) -> bool:
-    """True for null and NaN."""
-    return value is None or (isinstance(value, float) and value != value)
+def is_missing(value: Any) -> bool:
+    """True for null, NaN, and what else libraries write for a missing value: NA, NaT."""
+    if value is None:
+        return True
+    if isinstance(value, (str, int)) or hasattr(value, "__len__"):
+        return False
+    try:
+        return bool(value != value)
+    except (TypeError, ArithmeticError):  # NA is neither equal nor unequal, a signalling NaN refuses to say
+        return True
 
 
 def kind_of(value: object) -> str:

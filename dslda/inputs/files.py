@@ -160,27 +160,31 @@ def check_first_records(
 ) -> None:
     """Compare fields with those of the first file that has any, before long work.
 
-    A response may be absent from a JSON record, but not from all of the first thousand: then its name is wrong.
+    A JSON record may lack a field, as Spark leaves nulls out, but not all records of all files: then its name is wrong.
     `tolerant` leaves files that cannot be read, and inputs without a record, to the reader of the records; with
     `any_file` one file with the fields is enough.
     """
     if inputs.piece.own_fields is not None:
         return
     errors: list[InputError] = []
+    seen: dict[str, None] = {}
     for file in inputs.files:
         piece = inputs.piece(file)
         try:
-            present = piece.field_names()
+            present = piece.field_names(fields.required - seen.keys())
         except InputError:
             if not tolerant:
                 raise
             continue
         if present is None:
             continue
+        if piece.fields_vary:
+            seen.update(dict.fromkeys(present))
+            present = list(seen)
         try:
-            fields.check_against(present, piece.place_of_fields if fields.is_named else file.name)
+            fields.check_against(present, file.name)
         except InputError as error:
-            if not (any_file and fields.is_named):
+            if not ((any_file or piece.fields_vary) and fields.is_named):
                 raise
             errors.append(error)
             continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dslda.exceptions import InputError
-from dslda.inputs.fields import Fields, Record, kind_of
+from dslda.inputs.fields import Attempt, Fields, Record, is_missing, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +22,7 @@ __all__ = [
     "columns_of_table",
     "is_table",
     "records_in_memory",
+    "rows_of_table",
     "summable_counts",
 ]
 
@@ -138,8 +139,27 @@ def records_in_memory(value: Any) -> list[Any] | None:
     library = _library(value)
     if library == "pandas":
         return list(_rows(names, [column for _, column in value.items()]))
-    records: list[Any] = value.to_dicts() if library == "polars" else value.to_pylist()
+    records: list[Any] = []
+    for row, record in enumerate(rows_of_table(value)):
+        if isinstance(record, InputError):
+            raise record.at(f"the {type(value).__name__}, row {row}")
+        records.append(record)
     return records
+
+
+def rows_of_table(table: Any) -> Iterator[Attempt]:
+    """Rows of a table of polars or pyarrow as mappings, with an error in place of each that Python cannot hold."""
+    method = "to_dicts" if hasattr(table, "to_dicts") else "to_pylist"
+    try:
+        rows: list[Attempt] = getattr(table, method)()
+    except (ValueError, OverflowError) as error:  # a date after the year 9999, a text that is not UTF-8
+        n = table.shape[0]
+        if n > 1:
+            for first, last in ((0, n // 2), (n // 2, n)):
+                yield from rows_of_table(table.slice(first, last - first))
+            return
+        rows = [InputError(f"holds a value that cannot be read: {error}")]
+    yield from rows
 
 
 def _rows(names: Sequence[str], columns: Sequence[Any]) -> Iterator[dict[str, Any]]:
@@ -151,14 +171,18 @@ def _rows(names: Sequence[str], columns: Sequence[Any]) -> Iterator[dict[str, An
 def _record_of(item: Any, fields: Fields) -> Record:
     """The record of a text or a (text, response) pair."""
     text = fields.text or "text"
-    if isinstance(item, str):
+    if isinstance(item, str) or is_missing(item):
         if fields.responses:
             raise InputError(
                 f"must have the response {fields.responses[0]!r}, got only a text",
                 remedy="make the records pairs (text, response) or mappings",
             )
         return {text: item}
-    if isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str):
+    if (
+        isinstance(item, (tuple, list))
+        and len(item) == 2
+        and (isinstance(item[0], str) or is_missing(item[0]))
+    ):
         if len(fields.responses) != 1:
             raise InputError(
                 f"a pair (text, response) must have one name for its response, got {list(fields.responses)}",

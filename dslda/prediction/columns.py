@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.exceptions import InputError
+from dslda.ingestion.counting import number_value
 from dslda.variational.design import outside_of_role
 from dslda.wording import first_few
 
@@ -206,17 +207,12 @@ def _check_values(columns: Columns, record: ModelRecord, place: Callable[[int], 
 
 
 def _value(value: Any, record: ModelRecord, name: str, place: str) -> float:
-    if value is None or value == "" or value != value:
-        return np.nan
     if name in record.levels:
         return float(_codes([value], record.levels[name], name, lambda _: place)[0])
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not np.isfinite(number):
-        raise InputError(f"covariate {name!r} must be a number, got {value!r:.60}", place=place)
-    return number
+        return number_value(value, f"covariate {name!r}")
+    except InputError as error:
+        raise error.at(place) from None
 
 
 def _codes(

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.array_inputs import matrix_block
 from dslda.corpus.block import DocumentBlock, document_mask
-from dslda.corpus.levels import identifier
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import Analyzer, Document, TextSettings, count_documents
 from dslda.corpus.vocabulary import vocabulary_of
 from dslda.exceptions import InputError, VocabularyMismatchError
-from dslda.inputs.fields import DocumentFields
+from dslda.ingestion.counting import identifier_value
+from dslda.inputs.fields import DocumentFields, is_missing
 from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import check_columns, columns_of_arrays, columns_of_corpus, columns_of_records
@@ -36,7 +36,6 @@ __all__ = [
     "count_batch",
     "counted_documents",
     "fields_of_documents",
-    "identifier_of",
     "no_documents",
     "settings_of_texts",
 ]
@@ -173,14 +172,13 @@ def blocks_of_documents(
         arrays = columns_of_arrays(covariates, record, len(documents))
     numbered = enumerate(documents)
     while batch := list(islice(numbered, BATCH_DOCUMENTS)):
-        counted = count_batch(batch, record, analyze, fields, place)
+        counted = count_batch(batch, record, analyze, fields, place, id=named)
         if arrays is None:
             columns = columns_of_records(batch, record, place)
         else:
             first = batch[0][0]
             columns = {name: values[first : first + len(batch)] for name, values in arrays.items()}
-        doc_id = tuple(identifier_of(document, named, position) for position, document in batch)
-        yield replace(counted, block=replace(counted.block, doc_id=doc_id), columns=columns)
+        yield replace(counted, columns=columns)
 
 
 def settings_of_texts(record: ModelRecord) -> TextSettings:
@@ -197,11 +195,11 @@ def settings_of_texts(record: ModelRecord) -> TextSettings:
     return record.text_settings
 
 
-def identifier_of(document: Any, name: str | None, position: int) -> str:
+def _identifier(document: Any, name: str | None, position: int) -> str:
     """Identifier of a document: its field `name`, or its position where the field is missing or empty."""
-    value = document.get(name) if name is not None and isinstance(document, Mapping) else None
-    missing = value is None or value == "" or value != value
-    return str(position) if missing else identifier(value)
+    if name is None or not isinstance(document, Mapping):
+        return str(position)
+    return identifier_value(document.get(name), name) or str(position)
 
 
 def fields_of_documents(
@@ -224,12 +222,13 @@ def count_batch(
     fields: Sequence[DocumentFields],
     place: Callable[[int], str],
     *,
+    id: str | None,
     new_words: Callable[[str, int], None] | None = None,
 ) -> CountedBlock:
     """Count numbered documents over the vocabulary of a model, without their columns.
 
-    A mapping holds its document in the first of the `fields` that it has. `place` names a document by its number, and
-    `new_words` is as in :func:`~dslda.corpus.text.count_documents`.
+    A mapping holds its document in the first of the `fields` that it has, and its identifier in the field `id`. `place` names
+    a document by its number, and `new_words` is as in :func:`~dslda.corpus.text.count_documents`.
 
     Raises
     ------
@@ -237,11 +236,13 @@ def count_batch(
         An item of the batch is no document; the error names its place.
     """
     assert record.vocabulary is not None
+    doc_id: list[str] = []
 
     def documents() -> Iterator[Document]:
         for position, item in batch:
             try:
                 document = _document(item, fields)
+                doc_id.append(_identifier(item, id, position))
             except InputError as error:
                 raise error.at(place(position)) from None
             if isinstance(document, str) and analyze.settings.kind == "counts":
@@ -256,15 +257,16 @@ def count_batch(
                 )
             yield document
 
-    return CountedBlock(
-        *count_documents(
-            documents(), record.vocabulary, analyze, new_words=new_words, place=lambda i: place(batch[i][0])
-        )
+    block, n_unknown = count_documents(
+        documents(), record.vocabulary, analyze, new_words=new_words, place=lambda i: place(batch[i][0])
     )
+    return CountedBlock(replace(block, doc_id=tuple(doc_id)), n_unknown)
 
 
 def _document(document: Any, fields: Sequence[DocumentFields]) -> Document:
     """The text or (words, counts) pair in a mapping, empty if it is missing; anything else unchanged."""
+    if is_missing(document):
+        return (), ()
     if not isinstance(document, Mapping):
         return document  # type: ignore[no-any-return]  # counting checks it
     for choice in fields:

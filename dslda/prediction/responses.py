@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.exceptions import InputError
+from dslda.ingestion.counting import number_value
+from dslda.inputs.fields import is_missing
 from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.record_counting import chosen_blocks
@@ -84,8 +86,11 @@ def responses_of_corpus(corpus: Corpus, response: str, documents: ArrayLike | No
     return values.tolist() if names is None else [None if v != v else names[int(v)] for v in values.tolist()]
 
 
-def responses_of_records(documents: Any, response: str | None) -> list[Any]:
-    """Responses in documents that are mappings, None where missing; refused where no document has the field."""
+def responses_of_records(documents: Any, response: str | None, *, names: bool) -> list[Any]:
+    """Responses in documents that are mappings, NaN or None where missing; refused where no document has the field.
+
+    Numbers are read as ingestion does, unless they may be `names`.
+    """
     in_memory = records_in_memory(documents)
     documents = documents if in_memory is None else in_memory
     # a mapping is one document, which predict refuses with advice
@@ -97,7 +102,10 @@ def responses_of_records(documents: Any, response: str | None) -> list[Any]:
             + ("" if response is None else f", {response!r}"),
             parameter="y",
         )
-    return [None if record.get(response) == "" else record.get(response) for record in records]
+    values = [record.get(response) for record in records]
+    if names:
+        return [None if is_missing(value) or value == "" else value for value in values]
+    return [number_value(value, f"response {response!r} of document {i}") for i, value in enumerate(values)]
 
 
 def observed_and_predicted(observed: NDArray[np.float64], predicted: NDArray[Any]) -> NDArray[np.bool_]:

@@ -24,7 +24,6 @@ from dslda.prediction.record_counting import (
     CountedBlock,
     aligned_block,
     count_batch,
-    identifier_of,
     settings_of_texts,
 )
 from dslda.scoring.scoring_units import Input, check_unchanged, reason_of, sha256_of
@@ -107,7 +106,7 @@ class FilePart:
                 words[word] += n
 
             columns = columns_of_records(batch, record, place)
-            block = count_batch(batch, record, analyze, fields, place, new_words=new_word)
+            block = count_batch(batch, record, analyze, fields, place, id=self.fields.id, new_words=new_word)
             return replace(block, columns=columns), words
 
         for batch, place in self._batches(tally if scorer.skip else None):
@@ -133,8 +132,7 @@ class FilePart:
                     tally.n_too_frequent += n
                 else:
                     tally.words.add(word, n)
-            doc_id = [identifier_of(document, self.fields.id, position) for position, document in batch]
-            yield predict_block(record, block, doc_id)
+            yield predict_block(record, block, block.block.doc_id or ())
 
     def _batches(self, skipping: Tally | None) -> Iterator[tuple[Batch, Callable[[int], str]]]:
         """Yield batches of records, with a function that names the place of one.

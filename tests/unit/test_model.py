@@ -297,7 +297,7 @@ def test_no_documents_give_no_predictions(model: Model) -> None:
         (None, "data must be a list .*, got NoneType"),
         (5, "data must be a list .*, got int"),
         (np.array(5), "data must be a list .*, got ndarray"),
-        ([None], "document 0: a document must be .*, got None"),
+        ([3.5], r"document 0: a document must be .*, got 3\.5"),
     ],
 )
 def test_what_is_not_a_document_is_named(model: Model, documents: object, message: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -71,6 +71,8 @@ class FilePiece(ABC):
         Fields of its records, if users cannot choose them.
     by_position : bool
         Words are positions in a vocabulary, as digits.
+    fields_vary : bool
+        A record may lack a field that others have.
     one_document : bool
         A file is one document, identified by its path.
     streamable : bool
@@ -91,6 +93,7 @@ class FilePiece(ABC):
     beginnings: ClassVar[tuple[str, ...]] = ()
     own_fields: ClassVar[Fields | None] = None
     by_position: ClassVar[bool] = False
+    fields_vary: ClassVar[bool] = False
     one_document: ClassVar[bool] = False
     streamable: ClassVar[bool] = False
     expansion: ClassVar[int] = 1
@@ -125,14 +128,9 @@ class FilePiece(ABC):
         """An object for each record, readable or not, undecoded if that is quicker."""
         return self.attempts(self.own_fields or Fields())
 
-    def field_names(self) -> Sequence[str] | None:
-        """Names of the fields of the first records; None where the file has no record."""
+    def field_names(self, wanted: Collection[str] = ()) -> Sequence[str] | None:
+        """Names of the fields of the first records, or of all until those `wanted` are found; None without a record."""
         return None
-
-    @property
-    def place_of_fields(self) -> str:
-        """Place of :meth:`field_names` in messages."""
-        return self.file.name
 
     def range(self) -> dict[str, Any]:
         """Start and end of the piece, as JSON; empty for a whole file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -72,7 +72,7 @@ class CsvLines(FilePiece):
     def place(self, number: int) -> str:
         return self.lines().place(number)
 
-    def field_names(self) -> Sequence[str] | None:
+    def field_names(self, wanted: Collection[str] = ()) -> Sequence[str] | None:
         return _header(self._rows(self.lines()))
 
     def lines(self) -> Lines:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields, Record, kind_of
 from dslda.inputs.formats.base import LinePiece
 
 __all__ = ["JsonLines"]
+
+logger = logging.getLogger("dslda.ingest")
 
 PROBED_RECORDS = 1000
 
@@ -24,6 +26,7 @@ class JsonLines(LinePiece):
     format = "jsonl"
     title = "JSON lines"
     endings = (".jsonl", ".ndjson", ".json")
+    fields_vary = True
     streamable = True
 
     def record(self, line: str, number: int) -> Record:
@@ -44,14 +47,24 @@ class JsonLines(LinePiece):
             )
         return record
 
-    def field_names(self) -> Sequence[str] | None:
+    def field_names(self, wanted: Collection[str] = ()) -> Sequence[str] | None:
         names: dict[str, None] = {}
         n = 0
-        for _, record in islice(self.records(Fields()), PROBED_RECORDS):
-            names.update(dict.fromkeys(record))
+        for _, record in self.attempts(Fields()):
+            if not isinstance(record, InputError):
+                names.update(dict.fromkeys(record))
+            elif n < PROBED_RECORDS:
+                raise record
             n += 1
+            if n >= PROBED_RECORDS:
+                absent = sorted(set(wanted) - names.keys())
+                if not absent:
+                    break
+                if n == PROBED_RECORDS:
+                    logger.info(
+                        "none of the first %s records of %s has %s: reading on until one has",
+                        f"{n:,}",
+                        self.file.name,
+                        ", ".join(map(repr, absent)),
+                    )
         return list(names) if n else None
-
-    @property
-    def place_of_fields(self) -> str:
-        return f"{self.file.name} (its first thousand records)"

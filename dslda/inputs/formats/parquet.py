@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Attempt, Fields
 from dslda.inputs.formats.base import COMPRESSED_PIECES, FilePiece
+from dslda.inputs.in_memory import rows_of_table
 
 __all__ = ["ParquetRows"]
 
@@ -60,8 +61,9 @@ class ParquetRows(FilePiece):
                     first = max(self.start - n_read, 0)
                     last = batch.num_rows if self.stop is None else min(self.stop - n_read, batch.num_rows)
                     if first < last:
-                        rows = batch.slice(first, last - first).to_pylist()
-                        yield from enumerate(rows, n_read + first)
+                        rows = rows_of_table(batch.slice(first, last - first))
+                        for number, row in enumerate(rows, n_read + first):
+                            yield number, row.at(self.place(number)) if isinstance(row, InputError) else row
                     n_read += batch.num_rows
                     if self.stop is not None and n_read >= self.stop:
                         return
@@ -80,7 +82,7 @@ class ParquetRows(FilePiece):
     def place(self, number: int) -> str:
         return f"{self.file.name}, row {self.first_row + number}"
 
-    def field_names(self) -> Sequence[str] | None:
+    def field_names(self, wanted: Collection[str] = ()) -> Sequence[str] | None:
         if self.file.size == 0:
             return None
         with self.file.open() as raw:

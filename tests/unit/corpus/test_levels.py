@@ -14,7 +14,7 @@ import pytest
 from distributed import Client
 
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.levels import MAX_LEVELS, UNKNOWN, LevelIndex, identifier, level_name
+from dslda.corpus.levels import MAX_LEVELS, UNKNOWN, LevelIndex, level_name
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -22,6 +22,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusWriter
 from dslda.exceptions import FormatError, InputError
 from dslda.ingestion.corpus_plan import blocks_from_bag
+from dslda.ingestion.counting import identifier_value
 from dslda.ingestion.ingest import ingest
 from dslda.inputs import files
 from dslda.inputs.fields import Fields
@@ -471,7 +472,7 @@ def test_levels_that_were_changed_are_found(tmp_path):
 
 @pytest.mark.parametrize("value", [10, 10.0, np.float32(10), np.int8(10), "10"])
 def test_a_whole_number_has_one_name(value):
-    assert level_name(value, "y") == identifier(value) == "10"
+    assert level_name(value, "y") == identifier_value(value, "id") == "10"
 
 
 @pytest.mark.parametrize(("value", "name"), [(-0.0, "0"), (2.5, "2.5"), (1e-7, "1e-07"), (-3.0, "-3")])
