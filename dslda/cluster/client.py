@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import socket
 import uuid
@@ -136,8 +137,11 @@ def within(
     TimeoutError
         It takes longer than `seconds`.
     """
-    # in the client's event loop a method returns a coroutine
-    return client.sync(lambda: method(*arguments, **keywords), callback_timeout=seconds)
+    # In the client's event loop a method returns a coroutine. The empty context hides a task of another cluster that we may
+    # be in: `scatter` would leave the data with the worker of that task, where no other looks for them.
+    return client.sync(
+        lambda: contextvars.Context().run(method, *arguments, **keywords), callback_timeout=seconds
+    )
 
 
 def _touch(value: object) -> None:

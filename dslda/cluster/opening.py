@@ -1,16 +1,18 @@
-"""Opening a cluster: the user's own, one at an address, or a temporary one on this machine."""
+"""Opening a cluster: the user's own, the active one, one at an address, or a temporary one on this machine."""
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dslda.cluster.client import ClientLater
+from dslda.cluster.client import ClientLater, within
 from dslda.cluster.encryption import for_own_workers, for_scheduler
 from dslda.cluster.scheduler_watch import watched
 from dslda.cluster.scratch_folders import scratch_folder
@@ -21,7 +23,7 @@ from dslda.wording import number_of
 if TYPE_CHECKING:
     from distributed import Client, Security
 
-__all__ = ["ClusterOptions", "cluster", "worker_per_core"]
+__all__ = ["ClusterOptions", "active_workers", "cluster", "default_workers", "worker_per_core"]
 
 logger = logging.getLogger("dslda.engine")
 
@@ -52,6 +54,9 @@ CONFIG = {
 NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 
 MOST_PROCESSES = 1024
+MOST_PATHS = 20
+"""Paths of inputs that the workers of the active client are asked for."""
+
 LEAST_MEMORY = 400 * 2**20
 CONNECT_SECONDS = 8
 ANSWER_SECONDS = 10
@@ -161,7 +166,7 @@ def cluster(
             yield opened_now
         return
     if client is not None:
-        with watched(client):
+        with _apart_from_tasks(), watched(client):
             yield client
         return
     options = options or ClusterOptions()
@@ -169,6 +174,82 @@ def cluster(
     # current, but not the default: the user's own `dask.compute` elsewhere must not come to us
     with opened as ours, ours.as_current():
         yield ours
+
+
+def default_workers(
+    start: Callable[[], AbstractContextManager[Client]], paths: Sequence[str]
+) -> ClientLater | None:
+    """The workers for work that is worth some: those of the active client, or else new ones.
+
+    Inside a task of Dask it is None, this process: the cluster has other tasks for the other cores.
+
+    Parameters
+    ----------
+    start : callable
+        Starts new workers, :func:`cluster` or :func:`worker_per_core`.
+    paths : sequence of str
+        The inputs, which all workers must be able to open.
+    """
+    return None if _in_task() else active_workers(paths) or ClientLater(start, here=True)
+
+
+def active_workers(paths: Sequence[str] = ()) -> ClientLater | None:
+    """The client that this process has as its default or current one, if its workers can do the work.
+
+    Inside a task of Dask it is None, since that task may hold the only thread of the workers.
+    """
+    if "distributed" not in sys.modules or _in_task():
+        return None
+    from distributed import default_client
+
+    try:
+        client: Client = default_client()
+    except ValueError:
+        return None
+    if client.asynchronous or client.status != "running":
+        return None
+    local = [path for path in paths[:MOST_PATHS] if os.path.isabs(path) and os.path.exists(path)]
+    try:
+        able = not local or all(within(client, ANSWER_SECONDS, client.run, _have, local).values())
+    except Exception:  # workers that have no dslda, or do not answer
+        able = False
+    if able:
+        return ClientLater(partial(_joined, client), here=False)
+    logger.info(
+        "not working on the active Dask client: its workers have no dslda, or cannot open %s", local[0]
+    )
+    return None
+
+
+@contextmanager
+def _joined(client: Client) -> Iterator[Client]:
+    logger.info("working on the active Dask client, %r; client= chooses another", client)
+    with cluster(client):
+        yield client
+
+
+def _have(paths: Sequence[str]) -> bool:
+    return all(map(os.path.exists, paths))
+
+
+def _in_task() -> bool:
+    """True inside a task on a worker of Dask."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def _apart_from_tasks() -> AbstractContextManager[Any]:
+    """Give back the thread of a task that waits for other tasks, since its worker may have no other."""
+    from distributed import worker_client
+
+    return worker_client() if _in_task() else nullcontext()
 
 
 def worker_per_core() -> AbstractContextManager[Client]:

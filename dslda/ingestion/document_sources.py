@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -10,7 +9,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.cluster.client import ClientLater
-from dslda.cluster.opening import worker_per_core
+from dslda.cluster.opening import active_workers, default_workers, worker_per_core
 from dslda.cluster.runner import Runner, SerialRunner, guarded
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import Analyzer, TextSettings
@@ -135,7 +134,7 @@ class _CollectionSource(DocumentSource):
         check_fields(self._inputs, fields)
 
     def client(self, client: Workers, *, in_process_bytes: int) -> Workers:
-        return client or _current_client()
+        return client or active_workers()
 
     def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
         return count_collection(runner, self._inputs, fields, analyzer.settings)
@@ -161,7 +160,7 @@ class _FileSource(DocumentSource):
         if any(is_in_memory(file.url) for file in self._files.files):
             return None
         if client is None and self._files.text_bytes > in_process_bytes:
-            return ClientLater(worker_per_core, here=True)
+            return default_workers(worker_per_core, [file.url for file in self._files.files])
         return client
 
     def count(self, runner: Runner, fields: Fields, analyzer: Analyzer, n_terms: int) -> list[Any]:
@@ -189,21 +188,30 @@ class _FileSource(DocumentSource):
 
 
 def is_dask_collection(value: object) -> bool:
-    """True for a Dask bag or DataFrame."""
+    """True for a collection of Dask, such as a bag or DataFrame."""
     # compare names of modules, so that Dask need not be loaded to say no
     modules = {base.__module__.partition(".")[0] for base in type(value).__mro__}
     return "dask" in modules and hasattr(value, "to_delayed")
 
 
 def check_fields(collection: Any, fields: Fields) -> None:
-    """Refuse fields that a Dask DataFrame has no column for. Only the tasks of a bag see its records."""
-    columns = getattr(collection, "columns", None)
-    if columns is None:
+    """Refuse fields that a Dask DataFrame has no column for, Series and arrays. Only the tasks of a bag see its records."""
+    if _is_bag(collection):
         return
-    fields.check_against(list(map(str, columns)), "the DataFrame")
+    if collection.ndim != 2 or not hasattr(collection, "columns"):
+        raise InputError(
+            f"documents of Dask must be a bag or a DataFrame, got a Dask {type(collection).__name__}",
+            remedy=(
+                "make a DataFrame of a Series, with to_frame('text'), and join the response to it",
+                "compute() an array of counts",
+            ),
+        )
+    columns = list(map(str, collection.columns))
+    fields.check_against(columns, "the DataFrame")
+    dtypes = dict(zip(columns, map(str, collection.dtypes), strict=True))
     for use, name in (("words", fields.words), ("counts", fields.counts)):
         # Dask turns lists in columns of objects into strings, which look like real strings
-        if name is not None and str(collection.dtypes[name]).startswith("string"):
+        if name is not None and dtypes[name].startswith("string"):
             raise InputError(
                 f"{use} {name!r} must be a column of lists, got one of strings, which Dask makes of lists",
                 remedy=(
@@ -221,12 +229,16 @@ def count_collection(runner: Runner, collection: Any, fields: Fields, settings: 
     """
     import dask
 
-    count = _count_bag if getattr(collection, "columns", None) is None else _count_frame
+    count = _count_bag if _is_bag(collection) else _count_frame
     analyzer = Analyzer(settings)
     task = dask.delayed(guarded, pure=False)
     return runner.compute(
         [task(count, part, fields, analyzer, i) for i, part in enumerate(collection.to_delayed())]
     )
+
+
+def _is_bag(collection: Any) -> bool:
+    return getattr(collection, "ndim", None) is None
 
 
 def _count_bag(items: Iterable[Any], fields: Fields, analyzer: Analyzer, index: int) -> CountedChunk:
@@ -235,15 +247,3 @@ def _count_bag(items: Iterable[Any], fields: Fields, analyzer: Analyzer, index: 
 
 def _count_frame(frame: pd.DataFrame, fields: Fields, analyzer: Analyzer, index: int) -> CountedChunk:
     return count_chunk([FrameRows(frame, f"DataFrame partition {index}")], fields, analyzer)
-
-
-def _current_client() -> Client | None:
-    if "distributed" not in sys.modules:
-        return None
-    from distributed import default_client
-
-    try:
-        client: Client = default_client()
-    except ValueError:
-        return None
-    return client

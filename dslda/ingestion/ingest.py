@@ -145,8 +145,9 @@ def ingest(
     storage_options : mapping, optional
         For fsspec, for every URL in `inputs` and `out`.
     client : distributed.Client, optional
-        Where to work. By default this process does up to 64 MB of text, and one worker process per core, started and
-        closed here, does more. Bags and DataFrames use the current client if there is one, or else this process.
+        Where to work. By default this process does up to 64 MB of text, or any amount inside a Dask task. More is done by
+        the active Dask client of this process, if its workers can open the inputs, or else by one worker process per core,
+        started and closed here. Dask bags and DataFrames use the active client if there is one, or else this process.
     progress : callable, optional
         Called with a stage ("scan", "read", "write"), tasks done and tasks in all.
 

@@ -38,8 +38,10 @@ class FrameRows:
     label: str
 
     def records(self, fields: Fields) -> Iterator[tuple[int, Record]]:
-        names = list(fields.named())
-        yield from enumerate(_rows(names, [self.frame[name] for name in names]))
+        present = list(map(str, self.frame.columns))
+        fields.check_present(present, self.label)
+        names = [name for name in fields.named() if name in present]
+        yield from enumerate(_rows(names, [self.frame.iloc[:, present.index(name)] for name in names]))
 
     def place(self, number: int) -> str:
         return f"{self.label}, row {number}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client, check_reach
-from dslda.cluster.opening import cluster, worker_per_core
+from dslda.cluster.opening import cluster, default_workers, worker_per_core
 from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.exceptions import DsldaError, EngineError, InputError
 from dslda.inputs.files import check_first_records, listed
@@ -139,8 +139,9 @@ def score(
     storage_options : mapping, optional
         For fsspec, for every URL among `inputs` and `out`.
     client : distributed.Client, optional
-        Cluster to work on. By default the work runs in this process up to 64 MB of text, or where inputs or `out` are in its
-        memory (``memory://``); otherwise on one worker process per core, started and closed here.
+        Cluster to work on. By default the work runs in this process up to 64 MB of text, where inputs or `out` are in its
+        memory (``memory://``), or inside a Dask task. Otherwise it runs on the active Dask client of this process, if its
+        workers can open the inputs, or else on one worker process per core, started and closed here.
     progress : callable, optional
         Called with the stage ("verify", "scan", "score", "check"), the tasks done, and all tasks.
     tell : callable, optional
@@ -192,6 +193,7 @@ def score(
             options=dict(storage_options or {}),
         )
         check_reach(job.paths, client)
+        client = client or _workers(job)
         # a folder that cannot be written to may need nothing
         locked = only_writer(location, inside=True) if job.refusal is None else nullcontext(UNLOCKED)
         with locked as lock:
@@ -395,15 +397,20 @@ def _task(job: Job, state: RunState, part: Part) -> FilePart | CorpusPart:
     return CorpusPart(corpus, scored.partition, job.columns[corpus.path], job.alignments[corpus.path])
 
 
-@contextmanager
-def _runner(job: Job, client: Client | ClientLater | None, progress: Progress | None) -> Iterator[Runner]:
-    """Choose a runner, and cancel its work when anything fails."""
+def _workers(job: Job) -> ClientLater | None:
+    """The workers for a job without a client; None for this process."""
     n_bytes = (
         sum(8 * corpus.n_tokens for corpus in job.corpora) if job.files is None else job.files.text_bytes
     )
+    if n_bytes <= IN_PROCESS_BYTES or any(map(is_in_memory, job.paths)):
+        return None
+    return default_workers(worker_per_core, job.paths)
+
+
+@contextmanager
+def _runner(job: Job, client: Client | ClientLater | None, progress: Progress | None) -> Iterator[Runner]:
+    """Choose a runner, and cancel its work when anything fails."""
     with ExitStack() as stack:
-        if client is None and n_bytes > IN_PROCESS_BYTES and not any(map(is_in_memory, job.paths)):
-            client = ClientLater(worker_per_core, here=True)
         if isinstance(client, ClientLater) and client.here:
             from dslda.variational.compiling import kernel_of
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dslda import settings
 from dslda.cluster.client import ClientLater, check_client, check_reach
-from dslda.cluster.opening import cluster
+from dslda.cluster.opening import active_workers, cluster, default_workers
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import check_share
@@ -115,8 +115,9 @@ def train(
     seed : int, default 0
         Seed of the random perturbation that the topics start from.
     client : distributed.Client, optional
-        Where to work. By default a local cluster is started, and closed at the end; a corpus of one partition, or in
-        memory (``memory://``, as :func:`dslda.ingest` without `out` makes it), is fitted in this process.
+        Where to work. By default the active Dask client of this process, if its workers can open the corpus; without one a
+        local cluster is started, and closed at the end. A corpus of one partition, or in memory (``memory://``, as
+        :func:`dslda.ingest` without `out` makes it), is fitted in this process, and so is any corpus inside a Dask task.
     documents : array-like, optional
         Documents to train on: a boolean mask over all of them, or row numbers. All by default.
     covariates : sequence of str, or mapping of str to array-like
@@ -311,6 +312,7 @@ def _train_on_collection(
 ) -> Model:
     roles = named_roles(**columns)
     count = training_set_of_bag(data, response, documents, roles, terms=terms, **reading)
+    client = client or active_workers()
     if _works_here(client):
         kernel_of(family or Categorical())
     with cluster(client) as opened:
@@ -337,8 +339,9 @@ def _train_on_corpus(
             "the corpus is in the memory of this process, which workers do not share: training here, on one core; ingest it "
             "with out= to use all"
         )
-    here = client is None and (in_memory or n_partitions == 1)
-    context: AbstractContextManager[Client | None] = nullcontext(None) if here else cluster(client)
+    if client is None and not in_memory and n_partitions > 1:
+        client = default_workers(cluster, [corpus.path])
+    context: AbstractContextManager[Client | None] = nullcontext(None) if client is None else cluster(client)
     return fit(training_set, roles, context, prepare=_works_here(client))
 
 

@@ -17,6 +17,7 @@ from dslda.ingestion.corpus_plan import blocks_from_bag
 from dslda.ingestion.document_sources import is_dask_collection
 from dslda.ingestion.ingest import ingest
 from dslda.inputs.fields import Fields
+from dslda.training.train import train
 from tests.helpers.files import write_records
 
 ALL = TextSettings(min_df=1, max_df=1.0)
@@ -176,3 +177,48 @@ def test_terms_that_no_document_of_a_bag_can_have_are_named(client, reviews):
     vocabulary = Vocabulary(["dress", "Dress"])
     with pytest.warns(DataWarning, match="'Dress'"):
         blocks_from_bag(bag, client, fields=RATED, settings=ALL, vocabulary=vocabulary)
+
+
+def test_columns_that_are_numbered_are_named_by_their_digits(client):
+    import dask.dataframe
+    import pandas as pd
+
+    frame = pd.DataFrame({0: ["apple pear", "fig"], 1: [1.0, 2.0]})
+    partitions = dask.dataframe.from_pandas(frame, npartitions=2)
+    corpus = ingest(partitions, text="0", response="1", min_df=1, max_df=1.0)
+    assert corpus.content_hash == ingest(frame, text="0", response="1", min_df=1, max_df=1.0).content_hash
+    found = blocks_from_bag(partitions, client, fields=Fields(text="0", responses=("1",)), settings=ALL)
+    assert found.plan.terms.vocabulary == corpus.vocabulary
+
+
+def _without_response(number: int):
+    import pandas as pd
+
+    frame = pd.DataFrame({"text": ["apple pear", "fig"], "rating": [1.0, 2.0]})
+    return frame if number == 0 else frame.drop(columns="rating")
+
+
+def test_a_partition_that_lacks_a_column_is_named():
+    import dask.dataframe
+
+    frame = dask.dataframe.from_map(_without_response, [0, 1], meta=_without_response(0))
+    with pytest.raises(InputError) as error:
+        ingest(frame, text="text", response="rating", min_df=1, max_df=1.0)
+    assert error.value.place == "DataFrame partition 1"
+
+
+@pytest.mark.parametrize("kind", ["Series", "Array"])
+def test_collections_that_are_neither_bags_nor_frames_are_refused(kind):
+    import dask.array
+    import dask.dataframe
+    import pandas as pd
+
+    collection = (
+        dask.dataframe.from_pandas(pd.Series(["apple", "fig"], name="text"), npartitions=2)
+        if kind == "Series"
+        else dask.array.ones((4, 3))
+    )
+    for entry in (train, ingest):
+        with pytest.raises(InputError) as error:
+            entry(collection, text="text", response="rating")
+        assert kind in error.value.reason
