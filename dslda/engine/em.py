@@ -22,8 +22,11 @@ __all__ = [
 ]
 
 FITTED_CHANGES, LEAST_CHANGES = 10, 4
-"""Most and fewest relative changes that the estimate of the remaining iterations uses. (On traces of reviews and bills,
-the estimate moved by a factor of 1.3 from one iteration to the next; with the ends of five changes, by a factor of 2.)"""
+"""Relative changes that an estimate of the remaining iterations uses, or half of all if that is more; and the fewest."""
+
+SMOOTHED_ESTIMATES, LARGEST_FACTOR = 100, 1.4
+"""Estimates that one smoothed estimate follows, and the factor by which it moves at most in an iteration
+(upwards one more, so that it leaves 1)."""
 
 
 class Decision(enum.Enum):
@@ -151,14 +154,29 @@ def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int
     """Estimate the remaining iterations; None while the changes are too few or do not fall.
 
     The relative change falls about geometrically, with much noise. So a line is fitted to the logarithms of the last
-    changes, and extended to `tol`. The first change does not count (:attr:`EMState.largest_change`).
+    changes, and extended to `tol`. The first change does not count (:attr:`EMState.largest_change`). The estimates after
+    the last iterations are followed in small steps.
     """
     to_cap = max(spec.max_iter - len(trace), 0)
     if to_cap == 0 or spec.tol <= 0:
         return to_cap
-    changes = np.array(
-        [r.relative_change for r in trace[2:][-FITTED_CHANGES:] if 0 < r.relative_change < math.inf]
-    )
+    smooth: float | None = None
+    for n in range(max(len(trace) - SMOOTHED_ESTIMATES, 0) + 1, len(trace) + 1):
+        estimate = _remaining(trace[:n], spec)
+        if smooth is None:
+            smooth = estimate
+            continue
+        smooth = max(smooth - 1, 1.0)  # an iteration has passed
+        if estimate is not None:
+            smooth = min(max(estimate, smooth / LARGEST_FACTOR), smooth * LARGEST_FACTOR + 1)
+    return None if smooth is None else min(round(smooth), to_cap)
+
+
+def _remaining(trace: Sequence[IterationRecord], spec: FitSpec) -> int | None:
+    """The estimate of a trace by itself."""
+    to_cap = spec.max_iter - len(trace)
+    n_fitted = max(FITTED_CHANGES, len(trace) // 2)
+    changes = np.array([r.relative_change for r in trace[2:][-n_fitted:] if 0 < r.relative_change < math.inf])
     if len(changes) < LEAST_CHANGES:
         return None
     logs = np.log(changes)

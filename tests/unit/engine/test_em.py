@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 
 from dslda.engine.driver import checkpoint_is_due
@@ -114,6 +115,19 @@ def test_remaining_iterations_do_not_jump_with_single_changes() -> None:
     assert all(before - after in range(-3, 6) for before, after in itertools.pairwise(known)), known
     # 3e-3 0.8^15 is 1.06e-4 now
     assert known[-1] in range(1, 5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_remaining_iterations_do_not_swing_while_changes_fall_slowly(seed: int) -> None:
+    """A line through ten changes that fall by 3% each, with noise, ends in five iterations one time, at the cap the next."""
+    rng = np.random.default_rng(seed)
+    changes = 1e-3 * 0.97 ** np.arange(75) * np.exp(0.4 * rng.standard_normal(75))
+    trace = [record(1, math.nan), record(2, 0.1), *(record(i + 3, float(c)) for i, c in enumerate(changes))]
+    left = [remaining_iterations(trace[:n], FitSpec(max_iter=1000)) for n in range(20, len(trace) + 1)]
+    known = [n for n in left if n is not None]
+    assert len(known) == len(left)
+    assert max(known) > 20  # it follows the trend
+    assert all(0.5 < (after + 2) / (before + 2) < 2 for before, after in itertools.pairwise(known)), known
 
 
 def test_remaining_iterations_never_pass_the_cap() -> None:
