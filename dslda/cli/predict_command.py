@@ -19,7 +19,7 @@ from dslda.cli.options import json_option, new_documents_options, vocabulary_fro
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.process import Session
 from dslda.exceptions import InputError, OutputExistsError
-from dslda.storage.location import Location, check_not_in_store
+from dslda.storage.location import Location, check_not_in_store, holds_store
 from dslda.storage.output import check_writable, is_among, replacing, report_leftovers, writing
 
 if TYPE_CHECKING:
@@ -149,8 +149,7 @@ def _corpus(path: str) -> Corpus | None:
     """The corpus at a path, None for anything else."""
     from dslda.corpus.store import open_corpus
 
-    is_pattern = any(c in path for c in "*?[")
-    return open_corpus(path) if not is_pattern and Location.of(path).holds("zarr.json") else None
+    return open_corpus(path) if holds_store(path, {}) else None
 
 
 def _check_output(out: str, input_path: str, *, overwrite: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from dslda.scoring.part import Scorer
 from dslda.scoring.run_folder import MANIFEST, RunFolder
 from dslda.scoring.scoring_units import Input, partition_inputs, state_of
 from dslda.scoring.tables import OUTPUT_FORMATS, OutputFormat
-from dslda.storage.location import METADATA, Location, check_not_in_store
+from dslda.storage.location import Location, check_not_in_store, holds_store
 from dslda.storage.output import check_writable
 from dslda.storage.typed_json import json_sha256
 
@@ -200,7 +201,7 @@ def _corpora(inputs: Sequence[Any], options: Mapping[str, Any]) -> tuple[Corpus,
     for entry in inputs:
         if isinstance(entry, Corpus):
             corpora.append(entry)
-        elif isinstance(entry, (str, os.PathLike)) and _holds_corpus(os.fspath(entry), options):
+        elif isinstance(entry, (str, os.PathLike)) and entry and holds_store(os.fspath(entry), options):
             corpora.append(open_corpus(entry, storage_options=options))
     if corpora and len(corpora) < len(inputs):
         raise InputError(
@@ -209,17 +210,6 @@ def _corpora(inputs: Sequence[Any], options: Mapping[str, Any]) -> tuple[Corpus,
             remedy="score them into folders of their own",
         )
     return tuple(corpora)
-
-
-def _holds_corpus(path: str, options: Mapping[str, Any]) -> bool:
-    try:
-        return bool(path) and not _is_glob(path) and Location.of(path, options).holds(METADATA)
-    except PermissionError:  # the listing of the folder will name what may not be read
-        return False
-
-
-def _is_glob(path: str) -> bool:
-    return any(c in path for c in "*?[")
 
 
 def _files(inputs: Sequence[Any], format: str, folder: RunFolder, options: Mapping[str, Any]) -> InputFiles:
@@ -249,7 +239,7 @@ def _why_empty(path: Any, options: Mapping[str, Any]) -> str | None:
         return None
     try:
         fs, root = Location.of(path, options).file_system()
-        return why_no_file(path, options) if _is_glob(root) or fs.isdir(root) else None
+        return why_no_file(path, options) if glob.has_magic(root) or fs.isdir(root) else None
     except InputError:
         return None
 

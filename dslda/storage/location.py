@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import re
 import shutil
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = [
     "METADATA",
     "Location",
+    "chain_parts",
     "check_not_in_store",
+    "holds_store",
     "is_in_memory",
     "is_of_file_system",
     "kind_of_store",
@@ -157,7 +160,8 @@ class Location:
 
     def child(self, name: str) -> Location:
         """The place of a group in the store."""
-        return replace(self, url=f"{self.url}/{name}")
+        before, link, after = chain_parts(self.url)
+        return replace(self, url=f"{before}{link}/{name}{after}")
 
     @property
     def inside(self) -> str:
@@ -281,7 +285,7 @@ class Location:
             with contextlib.suppress(FileNotFoundError):
                 fs.rm_file(f"{root}/{METADATA}")
             if self.holds():
-                fs.rm(root, recursive=True)
+                fs.rm(glob.escape(root), recursive=True)  # fsspec takes brackets for a pattern
 
 
 def _shortened(path: str) -> str:
@@ -315,6 +319,36 @@ def metadata_of(fs: Any, path: str) -> dict[str, Any]:
     except Exception:  # nobody can lose a store that cannot be read, whatever the reason
         return {}
     return metadata if isinstance(metadata, dict) and isinstance(metadata.get("attributes", {}), dict) else {}
+
+
+def holds_store(path: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a store is at a path; a pattern is no such path, unless a local file or folder has its name."""
+    try:
+        if glob.has_magic(path) and (
+            ("?" in path and "://" in path) or not Location.of(path, options).holds()
+        ):
+            return False  # what follows a question mark may be the query of a URL
+        return Location.of(path, options).holds(METADATA)
+    except PermissionError:  # the listing of the folder will name what may not be read
+        return False
+
+
+def chain_parts(url: str) -> tuple[str, str, str]:
+    """Cut a chained URL, as ``simplecache::zip://a.csv::/b.zip``, around the link that has the path: caches have none."""
+    from fsspec import get_filesystem_class
+    from fsspec.implementations.cached import CachingFileSystem
+
+    links = url.split("::")
+    position = 0
+    while position + 1 < len(links) and "://" not in links[position]:
+        try:
+            if not issubclass(get_filesystem_class(links[position]), CachingFileSystem):
+                break
+        except (ImportError, ValueError):  # a name that holds colons
+            return "", url, ""
+        position += 1
+    before = "".join(f"{link}::" for link in links[:position])
+    return before, links[position], "".join(f"::{link}" for link in links[position + 1 :])
 
 
 def is_in_memory(path: str) -> bool:

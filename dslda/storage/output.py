@@ -258,7 +258,9 @@ def move_into_place(
     fs.copy(names, [target_root + name.removeprefix(source_root) for name in names])
     if before_manifest is not None:  # copying may take long
         before_manifest()
-    fs.copy(manifest, f"{target_root}/{METADATA}")
+    fs.copy(
+        [manifest], [f"{target_root}/{METADATA}"]
+    )  # as lists, in which fsspec takes no brackets for a pattern
     source.remove()
 
 

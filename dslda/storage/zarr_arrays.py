@@ -119,6 +119,8 @@ def read_arrays(
             stored = zarr.open_array(store, path=name, mode="r", zarr_format=3)
             # checked before reading, which would allocate whatever size somebody wrote there
             intact = stored.shape == entry.shape and stored.dtype.name == entry.dtype
+            # a chunk is unpacked as a whole, however little of it the array needs
+            intact = intact and all(map(int.__le__, stored.chunks, (max(side, 1) for side in entry.shape)))
             array = np.asarray(stored[...]) if intact else np.zeros(0)
             intact = intact and checksum(array) == entry.checksum
         except (*DAMAGE, FileNotFoundError) as error:

@@ -194,3 +194,28 @@ def test_predictions_do_not_replace_a_link_that_leads_nowhere(
     (here / "loop").symlink_to("loop")
     assert run(["predict", str(here / "m.model"), str(here / "a.jsonl"), "--out", str(here / "loop")]) == 2
     assert "must be a file" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("root", ["", "memory://places/"])
+def test_brackets_in_a_path_are_no_pattern(here: Path, root: str) -> None:
+    (here / "b[1]").mkdir(exist_ok=True)
+    place = f"{root or f'{here}/'}b[1]"
+    documents = [{"text": word, "y": float(i)} for i, word in enumerate(["good", "bad", "good", "fine"])]
+    for overwrite in (False, True):  # in an object store the old one is removed, and the new one copied
+        dslda.ingest(
+            documents,
+            f"{place}/c[2].corpus",
+            text="text",
+            response="y",
+            min_df=1,
+            max_df=1.0,
+            overwrite=overwrite,
+        )
+    corpus = dslda.open_corpus(f"{place}/c[2].corpus")
+    assert corpus.n_documents == 4
+    model = dslda.train(corpus, n_topics=2, max_iter=2)
+    for overwrite in (False, True):
+        model.save(f"{place}/m[3].model", overwrite=overwrite)
+    run = dslda.score(f"{place}/m[3].model", f"{place}/c[2].corpus", f"{place}/s[4]")
+    assert run.manifest["rows_out"] == 4

@@ -50,7 +50,7 @@ CALLS: dict[str, Callable[[str, Path], Any]] = {
     "checkpoint": lambda url, _: read_checkpoint(url),
     "checkpoint to be": lambda url, _: CheckpointStore(url).check(resume=True, overwrite=False),
     "input": lambda url, _: list_files(url),
-    "bytes of an input": lambda url, _: InputFile(url, 1).open(),
+    "bytes of an input": lambda url, _: InputFile(url, 1).open().__enter__(),
     "hash of an input": lambda url, _: content_sha256(InputFile(url, 1)),
     "state of an input": lambda url, _: state_of(InputFile(url, 1)),
     "output": lambda url, folder: dslda.ingest(folder / "a.txt", url, text="text"),
