@@ -39,6 +39,7 @@ __all__ = [
 UNKNOWN_NUMBER = "leave it empty where it is not known"
 
 DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
+COMMAS_OF_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
 class ChunkSummary(NamedTuple):
@@ -272,12 +273,20 @@ def number_value(value: Any, label: str, *, categorical: str | None = None) -> f
 
 
 def _not_a_number(value: object, label: str, categorical: str | None) -> InputError:
-    if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
+    cell = value.strip() if isinstance(value, str) else ""
+    decimal, thousands = DECIMAL_COMMA.fullmatch(cell), COMMAS_OF_THOUSANDS.fullmatch(cell)
+    if decimal or thousands:
+        ways = []
+        if decimal:
+            ways.append((f"write {cell.replace(',', '.')}", "decimal=','"))
+        if thousands:
+            ways.append((f"write {cell.replace(',', '')} if commas part thousands", "thousands=','"))
+        options = " or ".join(option for _, option in ways)
         return InputError(
-            f"{label} must be a number, with a decimal point and not a comma, got {value!r}",
+            f"{label} must be a number, with a decimal point and not a comma, got {value!r:.60}",
             remedy=(
-                f"write {value.strip().replace(',', '.')}",
-                "convert the file with pandas.read_csv(OLD, decimal=',').to_csv(NEW, index=False)",
+                *(way for way, _ in ways),
+                f"convert the file with pandas.read_csv(OLD, {options}).to_csv(NEW, index=False)",
             ),
         )
     # a weight may not be missing

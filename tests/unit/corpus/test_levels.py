@@ -313,6 +313,8 @@ def test_levels_are_at_most_ten_thousand(tmp_path, n_partitions):
             {"n": "-4,5"},
             r"must be a number, with a decimal point and not a comma, got '-4,5'; write -4\.5, or",
         ),
+        ({"n": "1,234"}, r"got '1,234'; write 1\.234.* write 1234 if commas part thousands.* thousands=','"),
+        ({"n": "1,234,567.5"}, r"got '1,234,567\.5'; write 1234567\.5 if commas part thousands"),
     ],
 )
 def test_a_value_that_is_no_name_is_named_by_file_line_and_field(tmp_path, change, message):
