@@ -101,7 +101,7 @@ def command(
     """Count the words of documents and write them as a corpus.
 
     INPUT is one or more files, folders, globs or URLs: JSON lines, CSV (separated by commas, with a header),
-    Parquet, LDA-C (each but Parquet also .gz or .zst), or folders of text files; text is UTF-8. Name the field
+    Parquet, LDA-C (each but Parquet also .gz, .zst, .bz2 or .xz), or folders of text files; text is UTF-8. Name the field
     of the texts with --text, or those of counted words with --words and --counts. Terms are filtered over the
     whole corpus; --min-df and --max-df take a number of documents (5) or a share of them (0.25).
     """

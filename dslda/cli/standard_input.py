@@ -74,7 +74,7 @@ def _unreadable(error: OSError) -> InputError:
 class _StandardInput(InputFile):
     head: list[bytes] = field(default_factory=list)
 
-    def open(self) -> IO[bytes]:
+    def open(self, *, anywhere: bool = False) -> IO[bytes]:
         return cast(IO[bytes], _Replayed(self.head, keep=not self.head))
 
 

@@ -96,7 +96,7 @@ def ingest(
     inputs : path, glob or URL, or several; DataFrame; list of mappings; scipy sparse matrix; dask Bag or DataFrame
         Files are JSON lines (.jsonl, .ndjson, .json), CSV with a header, Parquet, LDA-C (.ldac, .dat), Matrix Market
         (.mtx), UCI bags of words (docword.*.txt), or text files (.txt), each one document whose identifier is its path
-        in the folder. All but Parquet may be compressed (.gz, .zst). Workers must be able to open the same paths.
+        in the folder. All but Parquet may be compressed (.gz, .zst, .bz2, .xz). Workers must be able to open the same paths.
         Records of a bag are texts, pairs (text, response), or mappings. A DataFrame (pandas, polars) or table
         (pyarrow) holds texts, not counts; this process counts it, as it does mappings and matrices.
     out : path or URL, optional

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.formats import FORMATS, FilePiece
-from dslda.inputs.streams import InputFile
-from dslda.storage.location import METADATA, is_of_file_system
+from dslda.inputs.streams import UNPACK, InputFile, is_archive
+from dslda.storage.location import METADATA, chain_parts, is_of_file_system
 from dslda.wording import first_few
 
 __all__ = [
@@ -249,7 +249,7 @@ def _expand(url: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, st
     """Files of a path, folder or pattern with identifiers, sorted by name, and the names of entries that are not files."""
     from fsspec.core import url_to_fs
 
-    from dslda.inputs.listing import entries_of_folder, entries_of_pattern
+    from dslda.inputs.listing import entries_of_folder, entries_of_pattern, with_literal_folders
 
     try:
         filesystem, path = url_to_fs(url, **options)
@@ -263,6 +263,8 @@ def _expand(url: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, st
             entries = entries_of_folder(filesystem, path)
         else:
             entries = entries_of_pattern(filesystem, path)
+            if not entries and (literal := with_literal_folders(filesystem, path)) != path:
+                entries = entries_of_pattern(filesystem, literal)
         names = sorted(name for name, info in entries.items() if _is_file(name, info))
     except InputError:
         raise
@@ -271,6 +273,7 @@ def _expand(url: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, st
             raise
         raise InputError(f"cannot be read: {error}", place=url) from error
     others = sorted(entries.keys() - names)
+    before, _, after = chain_parts(url) if "::" in url else ("", url, "")
     if not names:
         skipped = f"; passed over, as no file or a link to a folder: {first_few(others, 3)}" if others else ""
         raise NoFileError(f"no file is there{skipped}", place=url)
@@ -278,7 +281,9 @@ def _expand(url: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, st
     for name in names:
         doc_id = posixpath.basename(name) if root is None else name.removeprefix(root).lstrip("/")
         size = int(entries[name]["size"] or 0)
-        files.append((InputFile(filesystem.unstrip_protocol(name), size, options), doc_id))
+        files.append(
+            (InputFile(f"{before}{filesystem.unstrip_protocol(name)}{after}", size, options), doc_id)
+        )
     return files, others
 
 
@@ -300,7 +305,7 @@ def _format_by_ending(files: Sequence[InputFile]) -> str:
         )
     examples: dict[str, InputFile] = {}
     for file in files:
-        name = posixpath.basename(file.url.removesuffix(".gz").removesuffix(".zst"))
+        name = file.base_name
         ending = posixpath.splitext(name)[1].lower()
         if ending in SPREADSHEETS:
             raise InputError(
@@ -309,6 +314,8 @@ def _format_by_ending(files: Sequence[InputFile]) -> str:
                 remedy="save the sheet with the documents as CSV: UTF-8, with commas between the cells ('CSV UTF-8 "
                 "(Comma delimited)' in Excel)",
             )
+        if is_archive(name):
+            raise InputError("an archive cannot be read", place=file.name, remedy=UNPACK)
         begun = [format for beginning, format in by_beginning.items() if name.startswith(beginning)]
         if not begun and ending not in by_ending:
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from dslda.exceptions import InputError
 
-__all__ = ["entries_of_folder", "entries_of_pattern"]
+__all__ = ["entries_of_folder", "entries_of_pattern", "with_literal_folders"]
 
 Entries: TypeAlias = dict[str, Mapping[str, Any]]
 """Descriptions of files by fsspec, by path."""
@@ -33,6 +34,17 @@ def entries_of_pattern(filesystem: AbstractFileSystem, pattern: str) -> Entries:
         _check_beginning(pattern)
     entries = _strict(filesystem, lambda folder: _leads_into(pattern, folder)).glob(pattern, detail=True)
     return {name: info for name, info in entries.items() if info["type"] != "directory"}
+
+
+def with_literal_folders(filesystem: AbstractFileSystem, pattern: str) -> str:
+    """The pattern with the deepest folder that exists by the name before its rest, brackets and all, escaped."""
+    folder, rest = os.path.split(pattern)
+    while WILDCARD.search(folder):
+        if filesystem.isdir(folder):
+            return f"{glob.escape(folder)}/{rest}"
+        folder, _, name = folder.rpartition("/")
+        rest = f"{name}/{rest}"
+    return pattern
 
 
 class _Strict(LocalFileSystem):

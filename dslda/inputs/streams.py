@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import bz2
 import io
+import lzma
 import os
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from dslda.exceptions import InputError
-from dslda.storage.location import is_of_file_system, reason_of
+from dslda.storage.location import chain_parts, is_of_file_system, reason_of
 
-__all__ = ["InputFile", "Lines", "read_blocks", "read_text", "why_not_opened"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "UNPACK",
+    "InputFile",
+    "Lines",
+    "is_archive",
+    "read_blocks",
+    "read_text",
+    "why_not_opened",
+]
 
 MAX_LINE_BYTES = 64 << 20
 """Limit of a line, and of a text file that is one document: larger ones would fill the memory before they failed."""
@@ -21,6 +32,29 @@ MAX_LINE_BYTES = 64 << 20
 RAW_BLOCK_BYTES = 1 << 20
 COMPRESSED_BLOCK_BYTES = 1 << 16  # small, because a damaged or hostile block may inflate a thousandfold
 INFLATED_BLOCK_BYTES = 1 << 22
+ZSTD_BLOCK_BYTES = 1 << 10
+"""Bytes given to zstd at once, which cannot stop in the middle: four of them inflate to at most 128 KB."""
+XZ_MEMORY = 1 << 28
+"""Memory for a dictionary; 'xz -9' needs a quarter."""
+STALLED_SECONDS = 300.0
+
+COMPRESSIONS: Mapping[str, str] = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".zst": "zstd",
+    ".bz2": "bzip2",
+    ".xz": "xz",
+}
+"""Compressions by the endings of files, in lower case."""
+ARCHIVES = frozenset(
+    {".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z", ".rar", ".z", ".lz4", ".lzma", ".br", ".sz"}
+)
+"""Endings of archives and compressions that are not read, in lower case."""
+MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"7z\xbc\xaf")
+"""First bytes of compressed files and of archives."""
+UNPACK = (
+    "unpack it first: files compressed with gzip, zstd, bzip2 or xz are read as they are, archives are not"
+)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARK = b"\xff\xfe"
 """Its two bytes in either order."""
@@ -50,26 +84,77 @@ class InputFile:
         return self.url.removeprefix("file://")
 
     @property
-    def compression(self) -> Literal["gzip", "zstd"] | None:
-        """The compression, by the file's ending."""
-        if self.url.endswith(".gz"):
-            return "gzip"
-        return "zstd" if self.url.endswith(".zst") else None
+    def base_name(self) -> str:
+        """The name without folders, the query of a URL, and the ending of a compression."""
+        return self._names()[0]
 
-    def open(self) -> IO[bytes]:
-        """Open for reading bytes as stored."""
+    @property
+    def compression(self) -> str | None:
+        """The compression, by the file's ending in capitals or not."""
+        return COMPRESSIONS.get(self._names()[1])
+
+    def _names(self) -> tuple[str, str]:
+        path = chain_parts(self.url)[1] if "::" in self.url else self.url
+        if path.startswith(("http://", "https://")):
+            path = path.partition("?")[0]
+        name = path.rpartition("/")[2]
+        stem, ending = os.path.splitext(name)
+        ending = ending.lower()
+        return (stem, ending) if ending in COMPRESSIONS else (name, ending)
+
+    def open(self, *, anywhere: bool = False) -> AbstractContextManager[IO[bytes]]:
+        """Open for reading bytes as stored, `anywhere` or one after the other."""
+        return self._opened(anywhere)
+
+    @contextmanager
+    def _opened(self, anywhere: bool) -> Iterator[IO[bytes]]:
         import fsspec
 
         try:
             filesystem, path = fsspec.core.url_to_fs(self.url, **self.options)
-            opened: IO[bytes] = filesystem.open(path, "rb")
+            of_web = "http" in filesystem.protocol
+            # a server that does not announce ranges may ignore them, and would send the whole file for each block
+            streamed = of_web and not anywhere and not filesystem.info(path).get("partial")
+            options = _streaming() if streamed else {}
+            opened: IO[bytes] = filesystem.open(path, "rb", **options)
         except Exception as error:
             # ValueError: a NUL, or an unknown protocol
             if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
                 raise
             reason = f"cannot be opened: {why_not_opened(self.name, error)}"
             raise InputError(reason, place=self.name) from error
-        return opened
+        with opened:
+            try:
+                yield opened
+            except ValueError as error:
+                # fsspec's, where a server ignores ranges or does not tell the size
+                if type(error) is not ValueError or not of_web:
+                    raise
+                raise InputError(
+                    "the server does not send parts of the file",
+                    place=self.name,
+                    remedy=("put 'simplecache::' before its URL, which copies the file first", "download it"),
+                ) from error
+
+    def is_empty(self) -> bool:
+        """True for a file without a byte; a server may not tell the size."""
+        if self.size:
+            return False
+        with self.open() as raw:
+            return not raw.read(1)
+
+
+def _streaming() -> dict[str, Any]:
+    """Options of fsspec to open a file of a server as one stream, for however long its documents take."""
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=None, sock_read=STALLED_SECONDS)
+    return {"block_size": 0, "timeout": timeout, "size": 1}  # with any size fsspec does not ask for it again
+
+
+def is_archive(name: str) -> bool:
+    """True for the name of an archive, or of a file in a compression that is not read."""
+    return os.path.splitext(name)[1].lower() in ARCHIVES
 
 
 def why_not_opened(name: str, error: Exception) -> str:
@@ -91,15 +176,16 @@ def read_blocks(file: InputFile, start: int = 0) -> Iterator[bytes]:
     InputError
         The file cannot be opened, is not what its ending says, is damaged, or is cut short.
     """
-    with file.open() as raw:
-        if file.compression is None:
+    compression = file.compression
+    with file.open(anywhere=compression is None and start > 0) as raw:
+        if compression is None:
             if start:
                 raw.seek(start)
             while block := raw.read(RAW_BLOCK_BYTES):
                 yield block
             return
         position = 0
-        for block in _decompressed(raw, file):
+        for block in _decompressed(raw, file, compression):
             end = position + len(block)
             if end > start:
                 yield block[max(start - position, 0) :]
@@ -123,7 +209,7 @@ def read_text(file: InputFile) -> str:
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise _not_utf8(data[error.start], error.start).at(file.name) from None
+        raise _not_utf8(data, error.start).at(file.name) from None
 
 
 class Lines:
@@ -162,6 +248,7 @@ class Lines:
         self.first_line = 1 if start == 0 else first_line
         self.count = 0
         self.end = start
+        self._line = ""
 
     def __iter__(self) -> Iterator[str]:
         for line, error in self.attempts():
@@ -176,7 +263,8 @@ class Lines:
                 line, refusal = content.decode("utf-8"), None
             except UnicodeDecodeError as error:
                 line = content.decode("utf-8", errors="replace")
-                refusal = _not_utf8(content[error.start], begin + error.start).at(self.place(self.count))
+                refusal = _not_utf8(content, error.start, begin).at(self.place(self.count))
+            self._line = line
             yield line, refusal
 
     def raw_records(self) -> Iterator[bytes]:
@@ -211,6 +299,13 @@ class Lines:
                 self.count += 1
                 self.end += len(line)
                 yield self.end - len(content), content
+
+    @property
+    def end_remedy(self) -> str:
+        """What to do if the last line that was read holds line ends that are none here, else ""."""
+        if "\r" not in self._line.rstrip("\r\n"):
+            return ""
+        return "lines must end with a line feed, not with a carriage return alone: convert the file"
 
     def place(self, count: int) -> str:
         """Name the `count`-th line of the range, counted from 1, by file and line of the file."""
@@ -250,48 +345,59 @@ class _BlockStream(io.RawIOBase):
         return n
 
 
-def _not_utf8(byte: int, offset: int) -> InputError:
+def _not_utf8(content: bytes | bytearray, position: int, begin: int = 0) -> InputError:
+    """The error for the byte at a position of `content`, which begins at byte `begin` of the file."""
+    byte, offset = content[position], begin + position
     encoding = "UTF-16" if offset == 0 and byte in UTF_16_MARK else "WINDOWS-1252"
-    return InputError(
-        f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file",
-        remedy="convert the file to UTF-8: Excel saves it as 'CSV UTF-8', and "
-        f"'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is its encoding",
-    )
+    remedy: tuple[str, ...]
+    if begin == 0 and content.startswith(MAGIC):
+        remedy = ("name it with the ending of its compression, such as .gz", UNPACK)
+    else:
+        remedy = (
+            "convert the file to UTF-8: Excel saves it as 'CSV UTF-8', and "
+            f"'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is its encoding",
+        )
+    return InputError(f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file", remedy=remedy)
 
 
-def _decompressed(raw: IO[bytes], file: InputFile) -> Iterator[bytes]:
-    """Blocks of all members (gzip) or frames (zstd) of a compressed stream; a stream that ends too early is an error."""
-    decoder = _decoder(file)
+def _decompressed(raw: IO[bytes], file: InputFile, compression: str) -> Iterator[bytes]:
+    """Blocks of all members or frames of a compressed stream; a stream that ends too early is an error."""
+    decoder = _decoder(compression)
     inside = False
+    # zstd has no limit of what a call gives
+    limit = () if compression == "zstd" else (INFLATED_BLOCK_BYTES,)
+    taken = ZSTD_BLOCK_BYTES if compression == "zstd" else COMPRESSED_BLOCK_BYTES
     while block := raw.read(COMPRESSED_BLOCK_BYTES):
-        while block:
+        more = False
+        while block or more:
             inside = True
             try:
-                if file.compression == "gzip":
-                    data = decoder.decompress(block, INFLATED_BLOCK_BYTES)
-                    rest = decoder.unconsumed_tail
-                else:
-                    data, rest = decoder.decompress(block), b""
-            except Exception as error:  # zlib.error, zstandard.ZstdError
-                raise InputError(
-                    f"not a {file.compression} file, or damaged: {error}", place=file.name
-                ) from error
+                data = decoder.decompress(block[:taken], *limit)
+            except Exception as error:  # zlib.error, zstandard.ZstdError, OSError of bz2, lzma.LZMAError
+                raise InputError(f"not a {compression} file, or damaged: {error}", place=file.name) from error
             if data:
                 yield data
+            # what zlib did not take is its tail; bz2 and lzma keep it, and say that they need none
+            rest = getattr(decoder, "unconsumed_tail", b"") + block[taken:]
+            more = not getattr(decoder, "needs_input", True)
             if decoder.eof:
                 # zeros after the last member are padding, which gzip skips too
-                rest = decoder.unused_data.lstrip(b"\0")
-                decoder, inside = _decoder(file), False
+                rest = (decoder.unused_data + block[taken:]).lstrip(b"\0")
+                decoder, inside, more = _decoder(compression), False, False
             block = rest
     if inside:
         raise InputError(
-            f"the {file.compression} file is cut short", place=file.name, remedy="copy or download it again"
+            f"the {compression} file is cut short", place=file.name, remedy="copy or download it again"
         )
 
 
-def _decoder(file: InputFile) -> Any:
-    if file.compression == "gzip":
+def _decoder(compression: str) -> Any:
+    if compression == "gzip":
         return zlib.decompressobj(wbits=31)
+    if compression == "bzip2":
+        return bz2.BZ2Decompressor()
+    if compression == "xz":
+        return lzma.LZMADecompressor(memlimit=XZ_MEMORY)
     import zstandard
 
     # files made with --long need a large window

@@ -167,7 +167,8 @@ class LinePiece(FilePiece):
             try:
                 attempt = refusal or self.record(line, lines.count)
             except InputError as error:
-                attempt = error.at(lines.place(lines.count))
+                told = InputError(error.reason, remedy=lines.end_remedy) if lines.end_remedy else error
+                attempt = told.at(lines.place(lines.count))
             yield lines.count, attempt
 
     def raw_records(self) -> Iterator[object]:

@@ -118,10 +118,11 @@ class CsvLines(FilePiece):
                 row = next(reader, None)
             except csv.Error as error:
                 # the reader goes on with the next line
+                # Python's reason for a carriage return is advice for authors
                 row = InputError(
-                    f"not CSV: {error}",
+                    "not CSV: a carriage return outside quotes" if lines.end_remedy else f"not CSV: {error}",
                     place=lines.place(first_line),
-                    remedy="is a quote not closed, or not doubled inside a cell?",
+                    remedy=lines.end_remedy or "is a quote not closed, or not doubled inside a cell?",
                 )
             if row is None:
                 return

@@ -38,8 +38,6 @@ class JsonLines(LinePiece):
                 reason = f"a whole number must have at most {sys.get_int_max_str_digits():,} digits"
             elif number == 1 and line.lstrip().startswith("["):
                 remedy = "a file must have one JSON object a line, not one array of them"
-            elif "\r" in line.rstrip("\r\n"):
-                remedy = "lines must end with a line feed, not with a carriage return alone: convert the file"
             raise InputError(f"not JSON: {reason}", remedy=remedy or ()) from None
         if not isinstance(record, dict):
             raise InputError(

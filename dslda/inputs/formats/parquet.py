@@ -11,6 +11,7 @@ from dslda.exceptions import InputError
 from dslda.inputs.fields import Attempt, Fields
 from dslda.inputs.formats.base import COMPRESSED_PIECES, FilePiece
 from dslda.inputs.in_memory import rows_of_table
+from dslda.inputs.streams import MAX_LINE_BYTES
 
 __all__ = ["ParquetRows"]
 
@@ -44,14 +45,14 @@ class ParquetRows(FilePiece):
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         import pyarrow as pa
 
-        with self.file.open() as raw:
+        with self.file.open(anywhere=True) as raw:
             try:
                 parquet = self._parquet(raw)
                 names = parquet.schema_arrow.names
                 fields.check_present(names, self.file.name)
                 groups = range(parquet.num_row_groups) if self.row_groups is None else self.row_groups
                 batches = parquet.iter_batches(
-                    batch_size=BATCH_ROWS,
+                    batch_size=self._batch_rows(parquet.metadata, groups, fields),
                     row_groups=list(groups),
                     columns=[name for name in fields.named() if name in names],
                     use_threads=False,
@@ -75,7 +76,7 @@ class ParquetRows(FilePiece):
     def raw_records(self) -> Iterator[object]:
         stop = self.stop
         if stop is None:
-            with self.file.open() as raw:
+            with self.file.open(anywhere=True) as raw:
                 stop = int(self._parquet(raw).metadata.num_rows)
         yield from range(self.start, stop)
 
@@ -83,24 +84,16 @@ class ParquetRows(FilePiece):
         return f"{self.file.name}, row {self.first_row + number}"
 
     def field_names(self, wanted: Collection[str] = ()) -> Sequence[str] | None:
-        if self.file.size == 0:
+        if self.file.is_empty():
             return None
-        with self.file.open() as raw:
+        with self.file.open(anywhere=True) as raw:
             names: list[str] = self._parquet(raw).schema_arrow.names
             return names
 
     def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
-        with self.file.open() as raw:
+        with self.file.open(anywhere=True) as raw:
             metadata = self._parquet(raw).metadata
-            used = set(fields.named())
-            sizes = []
-            for g in range(metadata.num_row_groups):
-                group = metadata.row_group(g)
-                columns = (group.column(c) for c in range(group.num_columns))
-                n_bytes = sum(
-                    c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in used
-                )
-                sizes.append((group.num_rows, n_bytes))
+        sizes = [_size(metadata.row_group(g), fields) for g in range(metadata.num_row_groups)]
         first_row = 0
         for g, (rows, n_bytes) in enumerate(sizes):
             # few, since reading a range decodes all rows of its group before it
@@ -109,6 +102,20 @@ class ParquetRows(FilePiece):
             for start, stop in pairwise(borders):
                 yield ParquetRows(self.file, start, stop, first_row, (g,)), n_bytes // n
             first_row += rows
+
+    def _batch_rows(self, metadata: Any, groups: Sequence[int], fields: Fields) -> int:
+        """Rows to unpack at once, so that they take about as much memory as one line may, by the file's own index."""
+        row_bytes = 0
+        for g in groups:
+            rows, n_bytes = _size(metadata.row_group(g), fields)
+            row_bytes = max(row_bytes, n_bytes // max(rows, 1))
+        if row_bytes > MAX_LINE_BYTES:
+            raise InputError(
+                f"a row must have at most {MAX_LINE_BYTES >> 20} MB, got rows of {row_bytes >> 20:,} MB on average",
+                place=self.file.name,
+                remedy="is this a file of one document a row?",
+            )
+        return min(BATCH_ROWS, MAX_LINE_BYTES // max(row_bytes, 1))
 
     def _parquet(self, raw: Any) -> Any:
         """Open the file, and read its footer."""
@@ -119,3 +126,12 @@ class ParquetRows(FilePiece):
             return pq.ParquetFile(raw)
         except (pa.ArrowException, OSError) as error:  # OSError: a damaged footer
             raise InputError(f"not a Parquet file, or cut short: {error}", place=self.file.name) from error
+
+
+def _size(group: Any, fields: Fields) -> tuple[int, int]:
+    """Rows of a row group, and the uncompressed bytes of the columns in use."""
+    used = set(fields.named())
+    columns = (group.column(c) for c in range(group.num_columns))
+    return group.num_rows, sum(
+        c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in used
+    )

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 import os
 import re
 import sys
-import zlib
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,22 +24,29 @@ from dslda.exceptions import InputError
 from dslda.inputs import streams
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import cut_file, group_sources, list_files, target_bytes, whole_files
+from dslda.inputs.formats import parquet
 from dslda.inputs.formats.csv import CsvLines
 from dslda.inputs.formats.jsonl import JsonLines
 from dslda.inputs.formats.ldac import LdacLines
+from dslda.inputs.formats.matrix_market import MatrixMarket
 from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.formats.text_files import TextFile
 from dslda.inputs.streams import InputFile, Lines, read_blocks, read_text
 from tests.helpers.errors import refused
 
-ENDINGS = ("", ".gz", ".zst")
+COMPRESS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstandard.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+ENDINGS = tuple(COMPRESS)
 FIELDS = Fields(text="text")
 
 
 def compress(data: bytes, ending: str) -> bytes:
-    if ending == ".gz":
-        return gzip.compress(data)
-    return zstandard.compress(data) if ending == ".zst" else data
+    return COMPRESS[ending](data)
 
 
 def write(path: Path, data: bytes) -> InputFile:
@@ -69,6 +79,7 @@ def test_every_line_is_given_once_wherever_a_file_is_cut(
         patch.setattr(streams, "RAW_BLOCK_BYTES", block)
         patch.setattr(streams, "COMPRESSED_BLOCK_BYTES", block)
         patch.setattr(streams, "INFLATED_BLOCK_BYTES", block)
+        patch.setattr(streams, "ZSTD_BLOCK_BYTES", block)
         found, numbers = [], []
         for start, stop in zip(borders, [*borders[1:], None], strict=True):
             piece = Lines(file, start, stop)
@@ -122,32 +133,75 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path, monk
         read_text(file)
 
 
-@pytest.mark.parametrize("ending", [".gz", ".zst"])
+@pytest.mark.parametrize("ending", ENDINGS[1:])
 def test_a_compressed_file_that_is_cut_short_is_refused(tmp_path, ending):
     whole = compress(json.dumps({"text": "some words"}).encode() * 1000, ending)
     with pytest.raises(InputError, match=r"a\.jsonl.* file is cut short"):
         list(read_blocks(write(tmp_path / f"a.jsonl{ending}", whole[:-3])))
 
 
-@pytest.mark.parametrize("ending", [".gz", ".zst"])
+@pytest.mark.parametrize("ending", ENDINGS[1:])
 def test_a_file_that_is_not_what_its_ending_says_is_refused(tmp_path, ending):
-    with pytest.raises(InputError, match=r"not a (gzip|zstd) file, or damaged"):
+    with pytest.raises(InputError, match=r"not a (gzip|zstd|bzip2|xz) file, or damaged"):
         list(read_blocks(write(tmp_path / f"a.jsonl{ending}", b'{"text": "plain"}\n' * 5)))
 
 
 def test_members_and_frames_that_follow_each_other_are_one_file(tmp_path):
     gz = gzip.compress(b"one\n") + gzip.compress(b"two\n") + b"\0" * 100
     assert b"".join(read_blocks(write(tmp_path / "a.gz", gz))) == b"one\ntwo\n"
-    zst = zstandard.compress(b"one\n") + zstandard.compress(b"two\n")
-    assert b"".join(read_blocks(write(tmp_path / "a.zst", zst))) == b"one\ntwo\n"
+    for ending in (".zst", ".bz2", ".xz"):
+        data = compress(b"one\n", ending) + compress(b"two\n", ending)
+        assert b"".join(read_blocks(write(tmp_path / f"a{ending}", data))) == b"one\ntwo\n"
 
 
-def test_a_block_that_inflates_a_thousandfold_comes_in_parts(tmp_path):
-    bomb = zlib.compressobj(wbits=31)
-    data = b"".join(bomb.compress(b"\0" * (1 << 20)) for _ in range(32)) + bomb.flush()
-    sizes = [len(block) for block in read_blocks(write(tmp_path / "a.gz", data))]
-    assert sum(sizes) == 32 << 20
-    assert max(sizes) <= streams.INFLATED_BLOCK_BYTES
+@pytest.mark.parametrize("ending", ENDINGS[1:])
+def test_a_block_that_inflates_a_thousandfold_comes_in_parts(tmp_path, ending):
+    n_bytes = 256 << 20 if ending == ".zst" else 32 << 20
+    file = write(tmp_path / f"a{ending}", compress(bytes(n_bytes), ending))
+    tracemalloc.start()
+    try:
+        assert sum(len(block) for block in read_blocks(file)) == n_bytes
+        assert tracemalloc.get_traced_memory()[1] < 80 << 20
+    finally:
+        tracemalloc.stop()
+    if ending != ".zst":
+        assert max(map(len, read_blocks(file))) <= streams.INFLATED_BLOCK_BYTES
+
+
+@pytest.mark.parametrize(
+    ("url", "base_name", "compression"),
+    [
+        ("A.JSONL.GZ", "A.JSONL", "gzip"),
+        ("a.csv.gzip", "a.csv", "gzip"),
+        ("a.csv.Zst", "a.csv", "zstd"),
+        ("a.csv.BZ2", "a.csv", "bzip2"),
+        ("odd?.gz", "odd?", "gzip"),
+        ("https://host/r.jsonl.gz?download=1", "r.jsonl", "gzip"),
+        ("simplecache::https://host/r.csv.xz?a=b/c.d", "r.csv", "xz"),
+        ("zip://d/x.jsonl.gz::/p/r.zip", "x.jsonl", "gzip"),
+        ("filecache::zip://x.csv::simplecache::s3://b/r.zip", "x.csv", None),
+    ],
+)
+def test_names_and_compressions_are_told_of_any_url(url, base_name, compression):
+    file = InputFile(url, 0)
+    assert (file.base_name, file.compression) == (base_name, compression)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.zip", "a.TAR", "a.csv.tar.gz", "a.tgz", "a.7z", "a.txt.Z"])
+def test_archives_are_to_be_unpacked_first(tmp_path, name):
+    write(tmp_path / name, b"x")
+    with pytest.raises(InputError) as error:
+        list_files(tmp_path / name)
+    assert error.value.place == str(tmp_path / name)
+    assert error.value.remedy == (streams.UNPACK,)
+
+
+@pytest.mark.parametrize("ending", ENDINGS[1:])
+def test_compressed_content_without_its_ending_is_named_as_such(tmp_path, ending):
+    file = write(tmp_path / "a.jsonl", compress(b'{"text": "one"}\n', ending))
+    with pytest.raises(InputError) as error:
+        list(Lines(file))
+    assert streams.UNPACK in error.value.remedy
 
 
 # records
@@ -248,6 +302,38 @@ def test_lda_c_that_breaks_a_rule_is_named_by_line(tmp_path, line, message):
         list(LdacLines(file, n_terms=3).records(Fields(words="words", counts="counts")))
 
 
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (CsvLines, "text,b\ra,1\rc,2\r"),
+        (JsonLines, '{"text": "a"}\r{"text": "b"}\r'),
+        (LdacLines, "1 0:1\r1 0:2\r"),
+        (MatrixMarket, "%%MatrixMarket matrix coordinate integer general\r2 3 2\r1 1 1\r2 1 1\r"),
+        (MatrixMarket, "%%MatrixMarket matrix coordinate integer general\n2 3 2\n1 1 1\r2 1 1\r"),
+    ],
+)
+def test_carriage_returns_alone_are_named(tmp_path, kind, content):
+    file = write(tmp_path / "a", content.encode())
+    with pytest.raises(InputError) as error:
+        list(kind(file, n_terms=3).records(kind.own_fields or FIELDS))
+    assert error.value.remedy == (
+        "lines must end with a line feed, not with a carriage return alone: convert the file",
+    )
+
+
+def test_parquet_rows_beyond_the_limit_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "MAX_LINE_BYTES", 1 << 20)
+    table = pa.table({"text": ["x" * (2 << 20)] * 3, "y": [1.0, 2.0, 3.0]})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False)
+    file = InputFile(str(tmp_path / "a.parquet"), 1)
+    with pytest.raises(InputError) as error:
+        texts(ParquetRows(file))
+    assert error.value.place == file.name
+    assert texts(ParquetRows(file), Fields(text="y")) == [1.0, 2.0, 3.0]
+    monkeypatch.setattr(parquet, "MAX_LINE_BYTES", 3 << 20)
+    assert list(map(len, texts(ParquetRows(file)))) == [2 << 20] * 3
+
+
 @pytest.mark.parametrize("row_group_size", [7, 1000])
 def test_parquet_pieces_give_every_row_once_and_name_it(tmp_path, row_group_size):
 
@@ -292,6 +378,11 @@ def test_globs_and_several_inputs_keep_their_order(tmp_path):
         (tmp_path / name).write_bytes(b"")
     found = list_files([tmp_path / "z.jsonl", str(tmp_path / "a*"), tmp_path / "[odd].jsonl"])
     assert found.ids == ("z.jsonl", "a0.jsonl.zst", "a1.jsonl.gz", "[odd].jsonl")
+    folder = tmp_path / "run[1]" / "part[2]"
+    folder.mkdir(parents=True)
+    (folder / "x1.jsonl").write_bytes(b"")
+    for pattern in ("run[1]/part[2]/*.jsonl", "run[1]/*/x?.jsonl"):
+        assert list_files(tmp_path / pattern).ids == ("x1.jsonl",)
     assert [file.compression for file in found.files] == [None, "zstd", "gzip", None]
 
 
@@ -310,6 +401,23 @@ def test_inputs_that_are_not_clear_are_refused(tmp_path, names, pattern, message
         (tmp_path / name).write_text("x")
     with pytest.raises(InputError, match=message):
         list_files(tmp_path / pattern)
+
+
+def test_chained_urls_keep_all_their_parts(tmp_path):
+    archive = tmp_path / "r.zip"
+    with zipfile.ZipFile(archive, "w") as stream:
+        for name in ("x.jsonl", "d/y.jsonl", "d/z.jsonl"):
+            stream.writestr(name, json.dumps({"text": name}) + "\n")
+    for url, names in (
+        (f"zip://x.jsonl::{archive}", ["x.jsonl"]),
+        (f"zip://d::{archive}", ["d/y.jsonl", "d/z.jsonl"]),
+        (f"zip://d/*.jsonl::file://{archive}", ["d/y.jsonl", "d/z.jsonl"]),
+        (f"zip::{archive}", ["d/y.jsonl", "d/z.jsonl", "x.jsonl"]),
+        (f"simplecache::zip://x.jsonl::{archive}", ["x.jsonl"]),
+    ):
+        found = list_files(url)
+        assert [text for file in found.files for text in texts(JsonLines(file))] == names
+        assert all(file.url.endswith(str(archive)) for file in found.files)
 
 
 def test_inputs_of_another_kind_are_refused(tmp_path):
