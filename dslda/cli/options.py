@@ -16,7 +16,6 @@ from dslda.storage.location import is_in_memory
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
-    from dslda.corpus.store import Corpus
     from dslda.corpus.vocabulary import Vocabulary
 
 __all__ = [
@@ -184,20 +183,16 @@ def new_documents_options(command: Command) -> Command:
     )(command)
 
 
-def vocabulary_from(path: str | None) -> str | Vocabulary | Corpus | None:
-    """The vocabulary of the corpus or model at the path of ``--vocabulary``, or the path if it is a file."""
+def vocabulary_from(path: str | None) -> str | Vocabulary | None:
+    """The vocabulary of the model at the path of ``--vocabulary``, or the path if it is a corpus or a file."""
     if path is None:
         return None
-    from dslda.corpus.store import open_corpus
     from dslda.exceptions import InputError
     from dslda.model import load_model
-    from dslda.storage.location import Location
+    from dslda.storage.location import Location, holds_store
 
-    location = Location.of(path)
-    if not location.holds("zarr.json"):
+    if not holds_store(path, {}) or Location.of(path).read_attributes().get("encoding-type") != "dslda-model":
         return path
-    if location.read_attributes().get("encoding-type") != "dslda-model":
-        return open_corpus(path)
     vocabulary = load_model(path).vocabulary
     if vocabulary is None:
         raise InputError(f"{path} was trained on a matrix without terms: it has no vocabulary")

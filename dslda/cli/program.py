@@ -70,7 +70,7 @@ def program() -> None:
 
     \b
     Start here:
-      dslda demo                     a complete run on 22,641 reviews, in about a minute
+      dslda demo                     a complete run on 6,000 real reviews, in about a minute
       dslda ingest reviews.jsonl --out reviews.corpus --text text --response rating
       dslda train reviews.corpus --response rating --out stars.model
       dslda topics stars.model

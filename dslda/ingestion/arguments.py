@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dslda.corpus.store import Corpus
+from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import vocabulary_of
 from dslda.exceptions import InputError
@@ -17,6 +17,7 @@ from dslda.ingestion.vocabulary_selection import GivenVocabulary
 from dslda.inputs.fields import Fields
 from dslda.inputs.in_memory import MatrixRows, summable_counts
 from dslda.inputs.streams import InputFile, read_text
+from dslda.storage.location import holds_store
 
 __all__ = [
     "check_appended_fields",
@@ -214,10 +215,14 @@ def given_vocabulary(
             raise InputError(
                 "must name the terms whose positions the documents hold, got none",
                 parameter="vocabulary",
-                remedy="give a corpus, or the path of a file with a term a line",
+                remedy="give a corpus or its path, or the path of a file with a term a line",
             )
         return None
     too_frequent: tuple[str, ...] = ()
+    if isinstance(vocabulary, (str, os.PathLike)) and holds_store(
+        os.fspath(vocabulary), dict(storage_options or {})
+    ):
+        vocabulary = open_corpus(vocabulary, storage_options=storage_options)
     if isinstance(vocabulary, Corpus):
         vocabulary, too_frequent = vocabulary.vocabulary, vocabulary.too_frequent
     elif isinstance(vocabulary, (str, os.PathLike)):

@@ -125,7 +125,7 @@ def ingest(
         Name of a format, as listed by ``dslda ingest --help``; "auto" goes by the files' names.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
         See :class:`~dslda.corpus.text.TextSettings`, whose defaults replace None.
-    vocabulary : path of a file with a term a line, sequence of str, mapping of str to int, Vocabulary or Corpus, optional
+    vocabulary : path of a corpus or of a file with a term a line, sequence or mapping of str, Vocabulary or Corpus, optional
         Count these terms, in this order, and filter none. A mapping holds their positions, as ``vocabulary_`` of a
         CountVectorizer does. Documents that hold positions of terms need it: a matrix,
         and LDA-C, Matrix Market and UCI files.

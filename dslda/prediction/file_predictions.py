@@ -54,7 +54,7 @@ def predict_files(
     id : str, optional
         Field of the identifier; by default that of the documents trained on where these records have it, else
         documents are numbered from "0".
-    vocabulary : path of a file with a term a line, sequence of str, mapping of str to int, Vocabulary or Corpus, optional
+    vocabulary : path of a corpus or of a file with a term a line, sequence or mapping of str, Vocabulary or Corpus, optional
         Terms of files that hold positions of terms instead of words; a mapping holds the positions of its terms.
     storage_options : mapping, optional
         For fsspec.

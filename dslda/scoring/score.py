@@ -119,7 +119,7 @@ def score(
         Format of the input; "auto" goes by the files' names.
     text, words, counts, id : str, optional
         Fields, as in :func:`~dslda.prediction.file_predictions.predict_files`.
-    vocabulary : path of a file with a term a line, sequence of str, mapping of str to int, Vocabulary or Corpus, optional
+    vocabulary : path of a corpus or of a file with a term a line, sequence or mapping of str, Vocabulary or Corpus, optional
         Terms of files that hold positions of terms instead of words; a mapping holds the positions of its terms.
     topics : int, "all" or "none"
         Topic proportions of each document: all, or the largest few with the numbers of their topics.

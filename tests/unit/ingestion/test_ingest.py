@@ -220,7 +220,7 @@ def test_shares_are_of_all_documents_empty_ones_too(tmp_path):
     assert corpus.vocabulary.terms == ("aa", "bb")  # "aa" is in half of the four
 
 
-@pytest.mark.parametrize("kind", ["list", "file", "mapping", "vocabulary", "corpus"])
+@pytest.mark.parametrize("kind", ["list", "file", "mapping", "vocabulary", "corpus", "path of a corpus"])
 def test_a_given_vocabulary_is_taken_as_it_is(tmp_path, kind):
     terms = ["pear", "unknown", "apple"]
     (tmp_path / "terms.txt").write_text("\n".join(terms) + "\n")
@@ -232,6 +232,9 @@ def test_a_given_vocabulary_is_taken_as_it_is(tmp_path, kind):
         "mapping": lambda: {"apple": 2, "pear": 0, "unknown": 1},
         "vocabulary": lambda: Vocabulary(terms),
         "corpus": lambda: ingest(tmp_path / "b.jsonl", text="text", vocabulary=terms),
+        "path of a corpus": lambda: (
+            ingest(tmp_path / "b.jsonl", tmp_path / "b.corpus", text="text", vocabulary=terms).path
+        ),
     }[kind]()
     with pytest.warns(DataWarning, match="1 of 4 documents have no term"):
         corpus = ingest(tmp_path / "a.jsonl", text="text", vocabulary=vocabulary)
@@ -693,7 +696,7 @@ def test_an_input_that_cannot_be_used_is_refused_and_leaves_nothing(tmp_path, re
             r"a\.jsonl\.gz: the gzip file is cut short",
         ),
         ("a.jsonl", b'{"text": "word"}\n{"text": "w\xe9"}\n', r"a\.jsonl, line 2: not UTF-8"),
-        ("a.jsonl", b'{"text": "word"}\ntext\n', r"a\.jsonl, line 2: not JSON"),
+        ("a.jsonl", b'{"text": "word"}\ntext\n', r"a\.jsonl, line 2: not JSON: Expecting value at column 1"),
         ("a.csv", b"text\n", "no documents: the input is empty"),
         ("a.csv", b"", r"no documents: .*a\.csv is empty"),
         ("a.csv", b"title\nx\n", r"a\.csv: has no field 'text' for the text; fields there are: 'title'$"),
