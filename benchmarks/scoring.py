@@ -181,11 +181,11 @@ def _dslda(folder: str, name: str) -> Callable[[], Any]:
 
 def _kernel(folder: str) -> Callable[[], Any]:
     import dslda
-    from dslda.prediction.record_counting import blocks_of_documents
+    from dslda.prediction.record_counting import counted_documents
     from dslda.variational.estep import infer
 
     record = dslda.load_model(Path(folder) / "m.model").scoring_record
-    blocks = [counted.block for counted in blocks_of_documents(_texts(folder), record)]
+    blocks = [counted.block for counted, _ in counted_documents(_texts(folder), record)]
 
     def work() -> None:
         for block in blocks:

@@ -99,7 +99,7 @@ def test_what_the_command_line_says_of_settings_is_no_python(
     positions.write_text("1 0:1\n")
     ingest = ("ingest", positions, "--out", tmp_path / "c")
     assert dslda(*ingest, "--format", "ldac").error.endswith(
-        "give a corpus, or the path of a file with a term a line"
+        "give a corpus or its path, or the path of a file with a term a line"
     )
     alpha = dslda(
         "train", made / "reviews.corpus", "--response", "stars", "--out", tmp_path / "m", "--alpha", -1
