@@ -161,31 +161,35 @@ def remaining_iterations(trace: Sequence[IterationRecord], spec: FitSpec) -> int
     if to_cap == 0 or spec.tol <= 0:
         return to_cap
     smooth: float | None = None
-    for n in range(max(len(trace) - SMOOTHED_ESTIMATES, 0) + 1, len(trace) + 1):
-        estimate = _remaining(trace[:n], spec)
+    for estimate in _estimates(trace, spec):
         if smooth is None:
-            smooth = estimate
+            smooth = None if math.isnan(estimate) else estimate
             continue
         smooth = max(smooth - 1, 1.0)  # an iteration has passed
-        if estimate is not None:
+        if not math.isnan(estimate):
             smooth = min(max(estimate, smooth / LARGEST_FACTOR), smooth * LARGEST_FACTOR + 1)
     return None if smooth is None else min(round(smooth), to_cap)
 
 
-def _remaining(trace: Sequence[IterationRecord], spec: FitSpec) -> int | None:
-    """The estimate of a trace by itself."""
-    to_cap = spec.max_iter - len(trace)
-    n_fitted = max(FITTED_CHANGES, len(trace) // 2)
-    changes = np.array([r.relative_change for r in trace[2:][-n_fitted:] if 0 < r.relative_change < math.inf])
-    if len(changes) < LEAST_CHANGES:
-        return None
-    logs = np.log(changes)
-    positions = np.arange(len(logs)) - (len(logs) - 1.0)
-    centred = positions - positions.mean()
-    slope = float(centred @ logs / (centred @ centred))
-    if slope >= 0:
-        return None
-    latest = float(logs.mean() - slope * positions.mean())
-    # two changes must be below `tol`
-    n_more = (math.log(spec.tol) - latest) / slope + 1
-    return min(to_cap, max(math.ceil(min(n_more, to_cap)), 1))
+def _estimates(trace: Sequence[IterationRecord], spec: FitSpec) -> list[float]:
+    """The estimates after each of the last iterations by itself, NaN where there is none; sums give all lines at once."""
+    changes = np.array([record.relative_change for record in trace[2:]])
+    fitted = (changes > 0) & (changes < math.inf)
+    logs = np.log(changes[fitted])
+    before = np.concatenate([[0], np.cumsum(fitted)])
+    sums = np.concatenate([[0.0], np.cumsum(logs)])
+    moments = np.concatenate([[0.0], np.cumsum(logs * np.arange(len(logs)))])
+
+    length = np.arange(max(len(trace) - SMOOTHED_ESTIMATES, 0) + 1, len(trace) + 1)
+    stop = np.maximum(length - 2, 0)
+    first, last = before[np.maximum(stop - np.maximum(FITTED_CHANGES, length // 2), 0)], before[stop]
+    n = last - first
+    with np.errstate(all="ignore"):
+        total = sums[last] - sums[first]
+        slope = (moments[last] - moments[first] - total * (first + last - 1) / 2) / (n * (n * n - 1.0) / 12)
+        latest = total / n + slope * (n - 1) / 2
+        # two changes must be below `tol`
+        n_more = np.ceil((math.log(spec.tol) - latest) / slope + 1)
+    estimates = np.clip(n_more, 1, spec.max_iter - length)
+    estimates[(n < LEAST_CHANGES) | ~(slope < 0)] = math.nan
+    return [float(estimate) for estimate in estimates]
