@@ -307,6 +307,12 @@ class Lines:
             return ""
         return "lines must end with a line feed, not with a carriage return alone: convert the file"
 
+    def located(self, error: InputError) -> InputError:
+        """The error at the last line that was read; its remedy is :attr:`end_remedy` if there is one."""
+        if self.end_remedy:
+            error = InputError(error.reason, remedy=self.end_remedy)
+        return error.at(self.place(max(self.count, 1)))
+
     def place(self, count: int) -> str:
         """Name the `count`-th line of the range, counted from 1, by file and line of the file."""
         if self.first_line is None:

@@ -167,8 +167,7 @@ class LinePiece(FilePiece):
             try:
                 attempt = refusal or self.record(line, lines.count)
             except InputError as error:
-                told = InputError(error.reason, remedy=lines.end_remedy) if lines.end_remedy else error
-                attempt = told.at(lines.place(lines.count))
+                attempt = lines.located(error)
             yield lines.count, attempt
 
     def raw_records(self) -> Iterator[object]:

@@ -119,8 +119,7 @@ class EntryLines(FilePiece):
         try:
             n_documents, n_terms, n_entries = self.shape(content)
         except InputError as error:
-            told = InputError(error.reason, remedy=lines.end_remedy) if lines.end_remedy else error
-            raise told.at(lines.place(max(lines.count, 1))) from None
+            raise lines.located(error) from None
         if n_terms != self.n_terms:
             raise InputError(
                 f"must have a term for each of the {n_terms:,} columns of {self.file.name}, got {self.n_terms:,}",
@@ -135,10 +134,10 @@ class EntryLines(FilePiece):
         except ValueError:
             document, term, count = 0, 0, -1
         if document < 1 or term < 1 or count < 0:
-            raise InputError(
-                f"must be an entry 'document term count' of whole numbers, counted from 1, got {line.strip()!r:.60}",
-                place=lines.place(lines.count),
-                remedy=lines.end_remedy or (),
+            raise lines.located(
+                InputError(
+                    f"must be an entry 'document term count' of whole numbers, counted from 1, got {line.strip()!r:.60}"
+                )
             )
         if term > self.n_terms:
             raise InputError(
