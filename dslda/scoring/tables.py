@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -82,7 +83,7 @@ def score_table(
     return pa.table(columns)
 
 
-class TableWriter:
+class TableWriter(ABC):
     """Writes tables with the columns of `nothing` to a file, one after the other; a subclass is a format of scores."""
 
     ending: ClassVar[str]
@@ -90,20 +91,20 @@ class TableWriter:
     def __init__(self, stream: IO[bytes], nothing: pa.Table) -> None:
         self._stream = stream
 
+    @abstractmethod
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027, a format may have no rows left
         """Write the remaining rows; the stream stays open."""
 
-    def abandon(self) -> None:
+    def abandon(self) -> None:  # noqa: B027, nor anything to give up
         """Write nothing more."""
 
     @staticmethod
+    @abstractmethod
     def identifiers(stream: IO[bytes]) -> list[str]:
         """The identifiers in a file of this format."""
-        raise NotImplementedError
 
 
 class _Parquet(TableWriter):
