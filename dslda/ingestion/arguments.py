@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -219,10 +220,13 @@ def given_vocabulary(
             )
         return None
     too_frequent: tuple[str, ...] = ()
-    if isinstance(vocabulary, (str, os.PathLike)) and holds_store(
-        os.fspath(vocabulary), dict(storage_options or {})
-    ):
-        vocabulary = open_corpus(vocabulary, storage_options=storage_options)
+    if isinstance(vocabulary, (str, os.PathLike)):
+        # where nothing can be, reading the file says why
+        is_corpus = False
+        with contextlib.suppress(InputError):
+            is_corpus = holds_store(os.fspath(vocabulary), dict(storage_options or {}))
+        if is_corpus:
+            vocabulary = open_corpus(vocabulary, storage_options=storage_options)
     if isinstance(vocabulary, Corpus):
         vocabulary, too_frequent = vocabulary.vocabulary, vocabulary.too_frequent
     elif isinstance(vocabulary, (str, os.PathLike)):
