@@ -168,6 +168,7 @@ def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]
 
 def _scores(location: Location) -> Iterator[tuple[str, Any]]:
     from dslda.scoring.run_folder import MANIFEST, RunFolder, RunState
+    from dslda.scoring.run_report import drift_in_words, latest_in_words
 
     folder = RunFolder(location, "parquet")
     manifest = folder.read_manifest() or {}
@@ -194,12 +195,7 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
         if (mean := manifest["predictions"]["mean"]) is not None:
             yield "mean prediction", f"{mean:.4g}"
         if (drift := manifest["drift"]) is not None:
-            yield (
-                "drift",
-                f"predictions {drift['prediction_psi'] or 0.0:.3f} (much: above {drift['prediction_warned_above']:.2f}), "
-                f"topics at most {drift['largest_topic_psi']:.3f} (much: above {drift['topics_warned_above']:.2f}), "
-                f"against {number_of(drift['reference_documents'], 'document')} {drift['reference']}",
-            )
+            yield "drift", drift_in_words(drift)
             # folders of earlier releases lack it
             if drift.get("training_new_share") is not None:
                 yield (
@@ -207,6 +203,8 @@ def _scores(location: Location) -> Iterator[tuple[str, Any]]:
                     f"{drift['oov_share']:.1%} of the tokens, {drift['training_oov_share']:.1%} in training; without those "
                     f"that are too frequent {drift['new_share']:.1%} and {drift['training_new_share']:.1%}",
                 )
+        if latest := latest_in_words(manifest):
+            yield latest
     yield "versions", _stated(state.versions)
 
 

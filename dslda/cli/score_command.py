@@ -18,7 +18,6 @@ from dslda.cli.options import (
     vocabulary_from,
 )
 from dslda.cli.own_family import load_own_model, own_family_option
-from dslda.wording import number_of
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
@@ -157,17 +156,6 @@ def command(
 
 def _print(run: ScoringRun) -> None:
     """Print what the run holds now; a standard output that is full fails here, before the run counts as complete."""
-    manifest = run.manifest
-    parts = [
-        f"{number_of(manifest['rows_out'], 'row')} in {number_of(len(manifest['parts']), 'part')}",
-        f"{run.n_new_parts:,} of them scored now" if run.n_new_parts else "nothing was new",
-    ]
-    if skipped := manifest["skipped"]["count"]:
-        parts.append(f"{number_of(skipped, 'record')} skipped")
-    if unreadable := manifest["skipped"]["unreadable_inputs"]:
-        parts.append(f"{number_of(len(unreadable), 'input')} unreadable")
-    if (mean := manifest["predictions"]["mean"]) is not None:
-        parts.append(f"mean prediction {mean:.4g}")
     with contextlib.suppress(BrokenPipeError):  # the reader has enough
-        click.echo(f"{run.path}: {', '.join(parts)}")
+        click.echo(str(run))
         sys.stdout.flush()

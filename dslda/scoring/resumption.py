@@ -264,6 +264,8 @@ def verified(
         inputs=tuple(replace(entry, verified=True) for entry in state.inputs),
         next_part=number,
         next_row=row,
+        # however often the run was stopped, `next_part` is still that of the complete run before it
+        latest_part=state.next_part if number > state.next_part else state.latest_part,
         complete=True,
     )
 

@@ -77,6 +77,8 @@ class RunState:
     parts: tuple[Part, ...] = ()
     next_part: int = 0
     next_row: int = 0
+    latest_part: int | None = None
+    """Number of the first part of the last run that added any; None where none did, or its release did not tell."""
     complete: bool = False
     """All parts are done, and the manifest has all counts."""
 
@@ -100,6 +102,7 @@ class RunState:
             "parts": [part.to_json() for part in self.parts],
             "next_part": self.next_part,
             "next_row": self.next_row,
+            "latest_part": self.latest_part,
         }
 
     @classmethod
@@ -128,6 +131,7 @@ class _StoredState:
     parts: tuple[Part, ...]
     next_part: Count
     next_row: Count
+    latest_part: Count | None = None
 
     def __post_init__(self) -> None:
         if any(i >= len(self.inputs) for part in self.parts for i in part.inputs):

@@ -15,19 +15,22 @@ from dslda.prediction.predict import FLAG_MEANING
 from dslda.scoring.run_folder import Part, RunFolder, RunState
 from dslda.scoring.run_plan import log_unreadable, part_key
 from dslda.scoring.scoring_units import Input
-from dslda.scoring.tally import Tally, drift_figures, drift_report, find_duplicates
+from dslda.scoring.tally import Tally, drift_figures, drift_report, exceeded, find_duplicates
 from dslda.storage.location import Location, check_not_in_store
 from dslda.storage.output import check_writable, is_among, writing
 from dslda.wording import first_few, number_of
 
 __all__ = [
     "MetricsFile",
+    "drift_in_words",
     "final_manifest",
+    "latest_in_words",
     "log_all_unreadable",
     "log_complete",
     "log_lost",
     "log_part",
     "log_run",
+    "run_in_words",
     "what_is_left",
 ]
 
@@ -56,12 +59,20 @@ HELP = {
     "prediction_mean": "Mean prediction.",
     "prediction_psi": "Population stability index of the predictions against training.",
     "largest_topic_psi": "Largest population stability index of a topic against training.",
+    "drift_warnings": "Number of predictions, topics and words that have moved far enough for a warning: 0 to 3.",
+    "latest_rows": "Rows of the last run that added any.",
+    "latest_oov_share": "Share of their tokens that the model does not know.",
+    "latest_new_share": "Share of their tokens that are neither in the vocabulary nor left out of it as too frequent.",
+    "latest_prediction_mean": "Mean prediction of these rows.",
+    "latest_prediction_psi": "Population stability index of their predictions against training, or against the rows before.",
+    "latest_largest_topic_psi": "Largest population stability index of a topic among them.",
+    "latest_drift_warnings": "As drift_warnings, of these rows.",
 }
 
 
 def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str, Any]:
     """Add up all parts, in their order; a run that skipped all records is refused."""
-    tally = Tally(model.n_topics, model.record.reference)
+    tally, earlier, latest = (Tally(model.n_topics, model.record.reference) for _ in range(3))
     for entry in state.inputs:
         if entry.unreadable:
             tally.lose(entry.label, entry.unreadable, 0)  # its records were never counted
@@ -70,6 +81,8 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
         note = folder.read_note(part, part_key(part, state.inputs, state.identity))
         assert note is not None
         tally.add_note(note)
+        if state.latest_part is not None:
+            (latest if part.number >= state.latest_part else earlier).add_note(note)
         file = folder.part_name(part.number)
         done = {"file": file, "rows": note["rows"], "bytes": note["bytes"], "sha256": note["sha256"]}
         parts.append(part.to_json() | done)
@@ -86,22 +99,76 @@ def final_manifest(model: Model, folder: RunFolder, state: RunState) -> dict[str
     return state.to_json() | {
         "parts": parts,
         "rows_in": sum(part.rows for part in state.parts),
-        "rows_out": tally.n_rows,
         "skipped": {"count": tally.n_skipped, "first": tally.skipped, "unreadable_inputs": unreadable},
+        "duplicate_ids": find_duplicates(files, output_format, tally.n_rows),
+        **_counts(tally, model),
+        "drift": drift_report(tally, model.record, of_texts=of_texts),
+        "latest": _counts(latest, model)
+        | {"drift": drift_report(latest, model.record, of_texts=of_texts, earlier=earlier)}
+        if state.latest_part is not None
+        else None,
+    }
+
+
+def _counts(tally: Tally, model: Model) -> dict[str, Any]:
+    """The counts of all rows, or of the latest, as a manifest reports them."""
+    return {
+        "rows_out": tally.n_rows,
         "flags": {flag: tally.flags.get(flag, 0) for flag in FLAG_MEANING},
         "tokens": tally.tokens,
         "known_tokens": tally.known_tokens,
         "oov_share": tally.oov_share,
-        "duplicate_ids": find_duplicates(files, output_format, tally.n_rows),
         "predictions": {
             "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
             "mean": tally.mean_prediction,
             "training_mean": None if model.classes is not None else model.response_summary.mean,
             "classes": dict(sorted(tally.classes.items())),
         },
-        "drift": drift_report(tally, model.record, of_texts=of_texts),
         "new_words": {"words": tally.new_words(), "error": tally.words.error},
     }
+
+
+def run_in_words(path: str, n_new_parts: int, manifest: Mapping[str, Any]) -> str:
+    """What the folder of a run holds; and in a second line the figures of the latest rows, where it holds others too."""
+    parts = [
+        f"{number_of(manifest['rows_out'], 'row')} in {number_of(len(manifest['parts']), 'part')}",
+        f"{n_new_parts:,} of them scored now" if n_new_parts else "nothing was new",
+    ]
+    if skipped := manifest["skipped"]["count"]:
+        parts.append(f"{number_of(skipped, 'record')} skipped")
+    if unreadable := manifest["skipped"]["unreadable_inputs"]:
+        parts.append(f"{number_of(len(unreadable), 'input')} unreadable")
+    if (mean := manifest["predictions"]["mean"]) is not None:
+        parts.append(f"mean prediction {mean:.4g}")
+    lines = [f"{path}: {', '.join(parts)}"]
+    if n_new_parts and (latest := latest_in_words(manifest)):
+        lines.append(": ".join(latest))
+    return "\n".join(lines)
+
+
+def latest_in_words(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The latest rows, and their figures; None where there are no others, or the release of the folder did not tell."""
+    latest = manifest.get("latest")
+    if latest is None or latest["rows_out"] == manifest["rows_out"]:
+        return None
+    mean, drift = latest["predictions"]["mean"], latest["drift"]
+    parts = [] if mean is None else [f"mean prediction {mean:.4g}"]
+    if drift is not None:
+        parts.append(f"drift of {drift_in_words(drift)}")
+        if drift["new_share"] is not None:
+            parts.append(
+                f"{drift['new_share']:.1%} of the tokens new words, {drift['training_new_share']:.1%} in training"
+            )
+    return f"latest {number_of(latest['rows_out'], 'row')}", "; ".join(parts) or "no prediction"
+
+
+def drift_in_words(drift: Mapping[str, Any]) -> str:
+    """The indices of a report of drift with their limits."""
+    return (
+        f"predictions {drift['prediction_psi'] or 0.0:.3f} (much: above {drift['prediction_warned_above']:.2f}), "
+        f"topics at most {drift['largest_topic_psi']:.3f} (much: above {drift['topics_warned_above']:.2f}), "
+        f"against {number_of(drift['reference_documents'], 'document')} {drift['reference']}"
+    )
 
 
 def log_all_unreadable(manifest: Mapping[str, Any]) -> None:
@@ -172,8 +239,10 @@ def log_run(manifest: Mapping[str, Any]) -> None:
             ", ".join(f"{name!r:.60}" for name in repeated["first"][:3]),
             extra={"event": "duplicate_ids"} | repeated,
         )
-    if manifest["drift"]:
-        _log_drift(manifest["drift"], manifest["new_words"])
+    _log_drift(manifest, "all")
+    latest = manifest["latest"]
+    if latest is not None and latest["rows_out"] < n:
+        _log_drift(latest, "latest")
 
 
 def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
@@ -194,46 +263,54 @@ def log_complete(manifest: Mapping[str, Any], n_new_parts: int) -> None:
     )
 
 
-def _log_drift(drift: Mapping[str, Any], new_words: Mapping[str, Any]) -> None:
-    limit = drift["new_share_warned_above"]
-    if limit is not None and drift["new_share"] > limit:
+def _log_drift(counts: Mapping[str, Any], rows: str) -> None:
+    """Warn of what has moved far, in "all" rows or in the "latest"."""
+    drift = counts["drift"]
+    if drift is None:
+        return
+    beyond = exceeded(drift)
+    of_rows = f"latest {number_of(counts['rows_out'], 'row')}: " if rows == "latest" else ""
+    event = {"event": "drift", "rows": rows}
+    if "words" in beyond:
         logger.warning(
-            "%.1f%% of the tokens are neither in the vocabulary nor left out of it as too frequent; in the corpus trained on "
-            "it was %.1f%%; the most frequent: %s",
+            "%s%.1f%% of the tokens are neither in the vocabulary nor left out of it as too frequent; in the corpus trained "
+            "on it was %.1f%%; the most frequent: %s",
+            of_rows,
             100 * drift["new_share"],
             100 * drift["training_new_share"],
-            ", ".join(f"{entry['word']!r:.60}" for entry in new_words["words"][:5]),
-            extra={"event": "drift", "of": "words"}
+            ", ".join(f"{entry['word']!r:.60}" for entry in counts["new_words"]["words"][:5]),
+            extra=event
+            | {"of": "words"}
             | {name: drift[name] for name in ("new_share", "training_new_share")},
         )
-    of_training = drift["reference"] == "trained on"
-    # everything new is far from the documents trained on, and nobody heeds an alarm that always rings
-    level = logging.INFO if of_training else logging.WARNING
-    caution = (
-        "; an overfitted model shows this for everything new: train with 250 documents or more held out to know better"
-        if of_training
-        else ""
-    )
-    if (drift["prediction_psi"] or 0.0) > drift["prediction_warned_above"]:
+    caution = "; an overfitted model shows this for everything new: train with 250 documents or more held out to know better"
+
+    def tell(of: str, message: str, **figures: Any) -> None:
+        warned = of in drift["warned_of"]
         logger.log(
-            level,
-            "predictions have moved far from those of the documents %s (population stability index %.2f)%s",
-            drift["reference"],
-            drift["prediction_psi"],
-            caution,
-            extra={"event": "drift", "of": "predictions", "psi": drift["prediction_psi"]},
+            logging.WARNING if warned else logging.INFO,
+            "%s%s%s",
+            of_rows,
+            message,
+            "" if warned else caution,
+            extra=event | {"of": of} | figures,
         )
-    moved = [entry for entry in drift["topics"] if entry["psi"] > drift["topics_warned_above"]]
-    moved.sort(key=lambda entry: -entry["psi"])
-    if moved:
-        logger.log(
-            level,
-            "%s moved far from the documents %s: %s%s",
-            number_of(len(moved), "topic has", "topics have"),
-            drift["reference"],
-            first_few([f"topic {entry['topic']} ({entry['psi']:.2f})" for entry in moved], 5),
-            caution,
-            extra={"event": "drift", "of": "topics", "topics": [entry["topic"] for entry in moved]},
+
+    if "predictions" in beyond:
+        tell(
+            "predictions",
+            f"predictions have moved far from those of the documents {drift['reference']} (population stability index "
+            f"{drift['prediction_psi']:.2f})",
+            psi=drift["prediction_psi"],
+        )
+    if "topics" in beyond:
+        moved = [entry for entry in drift["topics"] if entry["psi"] > drift["topics_warned_above"]]
+        moved.sort(key=lambda entry: -entry["psi"])
+        names = first_few([f"topic {entry['topic']} ({entry['psi']:.2f})" for entry in moved], 5)
+        tell(
+            "topics",
+            f"{number_of(len(moved), 'topic has', 'topics have')} moved far from the documents {drift['reference']}: {names}",
+            topics=[entry["topic"] for entry in moved],
         )
 
 

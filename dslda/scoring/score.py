@@ -37,6 +37,7 @@ from dslda.scoring.run_report import (
     log_lost,
     log_part,
     log_run,
+    run_in_words,
     what_is_left,
 )
 from dslda.scoring.scoring_units import source_of
@@ -59,9 +60,9 @@ IN_PROCESS_BYTES = 64 << 20
 """Largest amount of text scored in this process, since starting workers takes some seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ScoringRun:
-    """A complete run.
+    """A complete run; printed, it is what ``dslda score`` prints.
 
     Attributes
     ----------
@@ -70,12 +71,18 @@ class ScoringRun:
     n_new_parts : int
         Parts that were scored now; 0 where there was nothing to do.
     manifest : mapping
-        Manifest, as docs/scoring.md describes it.
+        Manifest, as docs/scoring.md describes it; its field ``latest`` describes the rows that were new.
     """
 
     path: str
     n_new_parts: int
     manifest: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<ScoringRun {self}>"
+
+    def __str__(self) -> str:
+        return run_in_words(self.path, self.n_new_parts, self.manifest)
 
 
 def score(

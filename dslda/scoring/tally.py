@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dslda.corpus.levels import encodable
 from dslda.corpus.summary import new_share, oov_share
 from dslda.ingestion.counting import hashes_of
-from dslda.persistence.model_record import ModelRecord, Reference
+from dslda.persistence.model_record import BinCounts, ModelRecord, Reference
 from dslda.prediction.predict import Predictions
 from dslda.scoring.tables import identifiers_in
 from dslda.storage.location import Location
@@ -24,6 +24,7 @@ __all__ = [
     "Tally",
     "drift_figures",
     "drift_report",
+    "exceeded",
     "find_duplicates",
     "stability_index",
     "warned_above",
@@ -44,6 +45,8 @@ N_NAMED = 10
 
 STRONG = 0.25
 """Index above which a change is usually read as large, with many documents."""
+FALSE_ALARMS = 0.01
+"""Share of runs without any change that may warn of predictions, and share that may warn of any topic."""
 
 NEW_STRONG = 0.1
 """Rise of the share of new tokens, with many documents. Among like texts it was 0.01 to 0.04, among others 0.15 to 0.7."""
@@ -52,6 +55,9 @@ NEW_SCATTER = 0.1
 NEW_FEW = 1.0
 """Share of new tokens in like texts that a vocabulary of n documents leaves, times sqrt(n). With all words of 200 documents
 the share was 0.08 to 0.11, of 1,500 documents 0.02 to 0.04."""
+
+FEWEST_EARLIER = 250
+"""Fewest rows of earlier runs that later ones are compared with in place of documents trained on."""
 
 
 class FrequentWords:
@@ -292,26 +298,43 @@ def stability_index(now: NDArray[np.int64], then: NDArray[np.int64]) -> float:
     return float(np.sum((p - q) * np.log(p / q)))
 
 
-def warned_above(n_bins: int, now: int, then: int) -> float:
-    """Index above which a change is more than chance among `now` and `then` documents.
+def warned_above(n_bins: int, now: int, then: int, n_looks: int = 1) -> float:
+    """Index above which a change is large, and more than chance among `now` and `then` documents.
 
-    Without any change the index is about chi-square with `n_bins` - 1 degrees of freedom times 1 / `now` + 1 / `then`. The
-    usual limit is raised by the mean of that and by three standard deviations.
+    Without any change the index is about chi-square with `n_bins` - 1 degrees of freedom times 1 / `now` + 1 / `then`. So the
+    usual limit is raised by the mean of that. With few documents chance alone goes beyond; then the limit is what the largest
+    of `n_looks` indices exceeds in a share :data:`FALSE_ALARMS` of runs.
     """
-    degrees = n_bins - 1
-    return STRONG + (degrees + 3.0 * math.sqrt(2.0 * degrees)) * (1.0 / now + 1.0 / then)
+    from scipy.special import chdtri
+
+    degrees, scale = n_bins - 1, 1.0 / now + 1.0 / then
+    return max(STRONG + degrees * scale, float(chdtri(degrees, FALSE_ALARMS / n_looks)) * scale)
 
 
-def drift_report(tally: Tally, record: ModelRecord, *, of_texts: bool) -> dict[str, Any] | None:
+def drift_report(
+    tally: Tally, record: ModelRecord, *, of_texts: bool, earlier: Tally | None = None
+) -> dict[str, Any] | None:
     """Drift as a manifest reports it; None where the model keeps no reference, or nothing was scored.
 
     The share of unknown tokens is compared only `of_texts`: documents of a corpus have lost the words outside its vocabulary.
+    Documents trained on are no measure of new ones; where enough were scored `earlier`, these are compared in their place.
     """
     reference, training = record.reference, record.training
     means = tally.mean_topics
     if reference is None or tally.bins is None or means is None:
         return None
-    n, n_reference = tally.n_words, int(reference.topic_counts[0].sum())
+    then = BinCounts(reference.prediction_counts, reference.topic_counts)
+    in_words, reference_means, of_training = reference.in_words, reference.topic_means, reference.of_training
+    if of_training and earlier is not None and earlier.n_words >= FEWEST_EARLIER:
+        assert earlier.bins is not None
+        assert earlier.mean_topics is not None
+        then, in_words, reference_means, of_training = (
+            earlier.bins,
+            "scored before",
+            earlier.mean_topics,
+            False,
+        )
+    n, n_reference = tally.n_words, int(then.topics[0].sum())
     share = limit = None
     training_share = training.new_share if of_texts else None
     if training_share is not None:
@@ -320,25 +343,30 @@ def drift_report(tally: Tally, record: ModelRecord, *, of_texts: bool) -> dict[s
         few = NEW_FEW / math.sqrt(max(training.n_documents, 1))
         limit = training_share + NEW_STRONG + 3.0 * NEW_SCATTER / math.sqrt(n) + few
     prediction_psi = None
-    if tally.bins.predictions.any():
-        prediction_psi = stability_index(tally.bins.predictions, reference.prediction_counts)
+    # fewer than documents where covariates are missing
+    n_predictions, n_before = int(tally.bins.predictions.sum()), int(then.predictions.sum())
+    if n_predictions and n_before:
+        prediction_psi = stability_index(tally.bins.predictions, then.predictions)
     topics = [
         {
             "topic": k,
-            "psi": stability_index(tally.bins.topics[k], then),
+            "psi": stability_index(now, before),
             "mean": float(means[k]),
-            "reference_mean": float(reference.topic_means[k]),
+            "reference_mean": float(reference_means[k]),
         }
-        for k, then in enumerate(reference.topic_counts)
+        for k, (now, before) in enumerate(zip(tally.bins.topics, then.topics, strict=True))
     ]
-    return {
+    n_topics, n_topic_bins = then.topics.shape
+    report = {
         "documents": n,
         "reference_documents": n_reference,
-        "reference": reference.in_words,
+        "reference": in_words,
         "prediction_psi": prediction_psi,
-        "prediction_warned_above": warned_above(len(reference.prediction_counts), n, n_reference),
+        "prediction_warned_above": warned_above(
+            len(then.predictions), n_predictions or n, n_before or n_reference
+        ),
         "largest_topic_psi": max(topic["psi"] for topic in topics),
-        "topics_warned_above": warned_above(reference.topic_counts.shape[1], n, n_reference),
+        "topics_warned_above": warned_above(n_topic_bins, n, n_reference, n_topics),
         "oov_share": tally.oov_share,
         "training_oov_share": training.oov_share if of_texts else None,
         "new_share": share,
@@ -346,14 +374,44 @@ def drift_report(tally: Tally, record: ModelRecord, *, of_texts: bool) -> dict[s
         "new_share_warned_above": limit,
         "topics": topics,
     }
+    warned = exceeded(report)
+    if of_training:
+        # everything new is far from the documents trained on, and nobody heeds an alarm that always rings
+        warned = [name for name in warned if name == "words"]
+    return report | {"warned_of": warned}
+
+
+def exceeded(drift: Mapping[str, Any]) -> list[str]:
+    """What has moved beyond its limit: "words", "predictions", "topics"."""
+    figures = {
+        "words": ("new_share", "new_share_warned_above"),
+        "predictions": ("prediction_psi", "prediction_warned_above"),
+        "topics": ("largest_topic_psi", "topics_warned_above"),
+    }
+    known = {name: (drift[figure], drift[limit]) for name, (figure, limit) in figures.items()}
+    return [name for name, pair in known.items() if None not in pair and pair[0] > pair[1]]
 
 
 def drift_figures(manifest: Mapping[str, Any]) -> dict[str, float | None]:
     """Figures of a complete run to compare from one run to the next; None where one is unknown."""
     drift = manifest["drift"] or {}
-    names = ("training_oov_share", "new_share", "training_new_share", "prediction_psi", "largest_topic_psi")
+    latest = manifest.get("latest")  # folders of earlier releases lack it
     return {
-        "oov_share": manifest["oov_share"],
-        "prediction_mean": manifest["predictions"]["mean"],
-        **{name: drift.get(name) for name in names},
+        **_figures_of(manifest),
+        **{name: drift.get(name) for name in ("training_oov_share", "training_new_share")},
+        "latest_rows": None if latest is None else latest["rows_out"],
+        **{f"latest_{name}": value for name, value in _figures_of(latest).items()},
+    }
+
+
+def _figures_of(counts: Mapping[str, Any] | None) -> dict[str, float | None]:
+    """Figures of all rows, or of the latest."""
+    counts = counts or {}
+    drift = counts.get("drift") or {}
+    warned_of = drift.get("warned_of")
+    return {
+        "oov_share": counts.get("oov_share"),
+        "prediction_mean": counts.get("predictions", {}).get("mean"),
+        **{name: drift.get(name) for name in ("new_share", "prediction_psi", "largest_topic_psi")},
+        "drift_warnings": None if warned_of is None else len(warned_of),
     }

@@ -27,6 +27,18 @@ MANIFEST: dict[str, Any] = {
         "training_new_share": 0.75,
         "prediction_psi": 0.1,
         "largest_topic_psi": 0.2,
+        "warned_of": ["topics"],
+    },
+    "latest": {
+        "rows_out": 2,
+        "oov_share": 0.375,
+        "predictions": {"mean": 2 / 3},
+        "drift": {
+            "new_share": 0.625,
+            "prediction_psi": 0.3,
+            "largest_topic_psi": 0.4,
+            "warned_of": ["predictions", "topics"],
+        },
     },
 }
 
@@ -67,6 +79,14 @@ def test_every_figure_has_its_name_and_the_folder_as_label(tmp_path: Path) -> No
         "prediction_mean": 1 / 3,
         "prediction_psi": 0.1,
         "largest_topic_psi": 0.2,
+        "drift_warnings": 1,
+        "latest_rows": 2,
+        "latest_oov_share": 0.375,
+        "latest_new_share": 0.625,
+        "latest_prediction_mean": 2 / 3,
+        "latest_prediction_psi": 0.3,
+        "latest_largest_topic_psi": 0.4,
+        "latest_drift_warnings": 2,
     }
     assert {name: found[(name, run)] for name in expected} == expected
     assert abs(found[("last_success_timestamp_seconds", run)] - time.time()) < 60

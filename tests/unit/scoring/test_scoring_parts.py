@@ -47,16 +47,22 @@ def test_the_stability_index_is_the_usual_sum_and_0_where_nothing_moved() -> Non
     assert np.mean(chance) == pytest.approx(9 * 2 / 5000, rel=0.2)
 
 
-@pytest.mark.parametrize("n", [30, 100, 1000])
-def test_few_rows_of_the_same_kind_are_no_drift_and_many_of_another_are(n: int) -> None:
+@pytest.mark.parametrize("n_looks", [1, 50])
+@pytest.mark.parametrize("n", [5, 20, 50, 100, 250, 1000])
+def test_few_rows_of_the_same_kind_are_no_drift_and_many_of_another_are(n: int, n_looks: int) -> None:
     rng = np.random.default_rng(0)
-    then, limit = rng.multinomial(1000, [0.1] * 10), warned_above(10, n, 1000)
-    same = [stability_index(rng.multinomial(n, [0.1] * 10), then) for _ in range(500)]
-    assert np.mean([index > limit for index in same]) == 0.0
-    moved = [0.5, 0.4, *[0.1 / 8] * 8]
-    assert stability_index(rng.multinomial(n, moved), then) > limit
-    if n == 30:
-        assert np.mean([index > 0.25 for index in same]) > 0.3
+    limit = warned_above(10, n, 1000, n_looks)
+    same = [
+        max(
+            stability_index(rng.multinomial(n, [0.1] * 10), rng.multinomial(1000, [0.1] * 10))
+            for _ in range(n_looks)
+        )
+        for _ in range(400)
+    ]
+    assert np.mean([index > limit for index in same]) <= 0.05
+    assert np.mean([index > 0.25 for index in same]) > 0.3 or n >= 50
+    moved = rng.multinomial(n, [0.7, 0.2, *[0.1 / 8] * 8])
+    assert n <= 20 or stability_index(moved, rng.multinomial(1000, [0.1] * 10)) > limit
 
 
 def test_bins_are_counted_where_borders_are_equal() -> None:
@@ -193,7 +199,7 @@ def test_a_manifest_is_refused_field_by_field(tmp_path: Path) -> None:
     folder.write_manifest(good)
     assert (folder.read_manifest() or {}).keys() == {*good, MANIFEST_CHECKSUM}
     for name in good:
-        if not name.startswith("encoding"):
+        if not name.startswith("encoding") and name != "latest_part":  # earlier releases lack it
             with pytest.raises(FormatError, match=f"`{name}`"):
                 RunState.from_json({k: v for k, v in good.items() if k != name}, "manifest")
     folder.write_manifest(good | {"encoding-version": "2"})
