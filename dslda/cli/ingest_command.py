@@ -34,6 +34,7 @@ Examples:
   dslda ingest reviews.jsonl.gz --out reviews.corpus --text text --response rating
   dslda ingest 'year=*/part-*.parquet' --out all.corpus --text body --id key --response price --response views
   dslda ingest bills.csv --out bills.corpus --text summary --response policy_area --categorical policy_area
+  dslda ingest export.csv --out export.corpus --text comment --separator ';' --encoding cp1252
   dslda ingest counted.jsonl --out counted.corpus --words words --counts counts --response score --max-df 1.0
   dslda ingest docs.dat --format ldac --vocabulary vocab.txt --out docs.corpus
   dslda ingest letters/ --format text --out letters.corpus
@@ -100,8 +101,8 @@ def command(
 ) -> None:
     """Count the words of documents and write them as a corpus.
 
-    INPUT is one or more files, folders, globs or URLs: JSON lines, CSV (separated by commas, with a header),
-    Parquet, LDA-C (each but Parquet also .gz, .zst, .bz2 or .xz), or folders of text files; text is UTF-8. Name the field
+    INPUT is one or more files, folders, globs or URLs: JSON lines, CSV (with a header; .tsv with tabs), Parquet,
+    LDA-C (each but Parquet also .gz, .zst, .bz2 or .xz), or folders of text files. Name the field
     of the texts with --text, or those of counted words with --words and --counts. Terms are filtered over the
     whole corpus; --min-df and --max-df take a number of documents (5) or a share of them (0.25).
     """

@@ -6,6 +6,7 @@ import datetime
 import json
 import logging
 import math
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +46,7 @@ def option_words(command: click.Command | None) -> Words:
         if name not in options:
             return COUNTERPARTS.get(name)
         option, text = options[name], value.strip("'\"")
-        return option.opts[0] if option.is_flag or not text else f"{option.opts[0]} {text}"
+        return option.opts[0] if option.is_flag or not text else f"{option.opts[0]} {shlex.quote(text)}"
 
     return words
 

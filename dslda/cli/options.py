@@ -160,6 +160,24 @@ def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], 
             show_default=True,
             help=f"Format of the input; auto goes by file names.{about}",
         ),
+        click.option(
+            "--encoding", metavar="NAME", help="Encoding of CSV, JSON lines and text.  [default: utf-8]"
+        ),
+        click.option(
+            "--separator",
+            metavar="CHAR",
+            help=r"Separator of the cells of CSV, such as ';' or '\t'.  [default: a comma, in .tsv a tab]",
+        ),
+        click.option(
+            "--escape", metavar="CHAR", help="Escape character of CSV.  [default: quotes are doubled]"
+        ),
+        click.option(
+            "--na-values",
+            multiple=True,
+            metavar="CELL,...",
+            callback=lambda context, option, value: names_in(value) or None,
+            help="Cells of CSV that stand for a missing value, beside empty ones.",
+        ),
         click.option("--text", metavar="COL", help="Field of the text."),
         click.option("--words", metavar="COL", help="Field of the list of words, for counted documents."),
         click.option("--counts", metavar="COL", help="Field of the list of their counts."),

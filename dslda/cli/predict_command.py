@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dslda.corpus.store import Corpus
+    from dslda.inputs.reading import ReadingRules
     from dslda.model import Model
 
 __all__ = ["command"]
@@ -98,6 +100,7 @@ def command(
         if input_path == "-":
             tables = _of_stdin(session, model, format, reading)
         elif (corpus := _corpus(input_path)) is not None:
+            _rules(reading).refuse_for("a corpus")
             tables = model.score_tables(corpus, realign=realign)
         else:
             from dslda.prediction.file_predictions import predict_files
@@ -120,6 +123,7 @@ def _of_stdin(session: Session, model: Model, format: str, reading: Mapping[str,
     """Score tables of the documents on standard input."""
     from dslda.cli.standard_input import lines_of_text, records_on_stdin
     from dslda.inputs.formats import FORMATS
+    from dslda.inputs.formats.text_files import TextFile
     from dslda.prediction.columns import wanted_columns
     from dslda.prediction.file_predictions import predict_files
 
@@ -131,7 +135,9 @@ def _of_stdin(session: Session, model: Model, format: str, reading: Mapping[str,
                 f"- must be text, JSON lines or CSV, got --format {format}", remedy="give the path of a file"
             )
         return predict_files(model.scoring_record, records_on_stdin(format), **reading)
-    if any(name is not None for name in reading.values()):
+    rules = _rules(reading)
+    rules.refuse_for("lines of text", taken=TextFile.rules)
+    if any(reading[name] is not None for name in ("text", "words", "counts", "id")):
         raise InputError(
             "- reads lines of text, but --text, --words, --counts and --id name fields",
             remedy="give --format jsonl or csv with them",
@@ -142,7 +148,14 @@ def _of_stdin(session: Session, model: Model, format: str, reading: Mapping[str,
             f"- reads only lines of text, but the model also needs {', '.join(map(repr, needed))} of each document",
             remedy="give --format jsonl or csv, or a file (JSON lines, CSV or Parquet), with these fields",
         )
-    return model.score_tables(lines_of_text(check=format != "text"))
+    return model.score_tables(lines_of_text(rules, check=format != "text"))
+
+
+def _rules(reading: Mapping[str, Any]) -> ReadingRules:
+    """The rules for the files among the options."""
+    from dslda.inputs.reading import ReadingRules
+
+    return ReadingRules(**{rule.name: reading[rule.name] for rule in fields(ReadingRules)})
 
 
 def _corpus(path: str) -> Corpus | None:

@@ -11,43 +11,37 @@ from typing import IO, Any, cast
 
 from dslda.exceptions import InputError
 from dslda.inputs.files import InputFiles
-from dslda.inputs.streams import InputFile
+from dslda.inputs.reading import ReadingRules
+from dslda.inputs.streams import InputFile, Lines
 
 __all__ = ["lines_of_text", "records_on_stdin"]
 
 
-def lines_of_text(*, check: bool) -> Iterator[str]:
+def lines_of_text(rules: ReadingRules, *, check: bool) -> Iterator[str]:
     """The lines of standard input, each a document.
 
     Parameters
     ----------
+    rules : ReadingRules
+        May give the encoding.
     check : bool
         Refuse JSON lines: the first line that is not blank must be no JSON object.
 
     Raises
     ------
     InputError
-        The lines are JSON or not UTF-8, or cannot be read.
+        The lines are JSON or not in the encoding, or cannot be read.
     """
-    number = 0
-    try:
-        for raw in sys.stdin.buffer:
-            number += 1
-            line = raw.decode("utf-8").rstrip("\r\n")
-            if check and line.strip():
-                check = False
-                if _is_record(line):
-                    raise InputError(
-                        f"- reads lines of text unless --format says otherwise, got a JSON object in line {number}",
-                        remedy="give --format jsonl to read fields, or --format text to take lines as they are",
-                    )
-            yield line
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"must be UTF-8 text, got {error.object[error.start]:#x}", place=f"stdin, line {number}"
-        ) from None
-    except OSError as error:
-        raise _unreadable(error) from error
+    for number, content in enumerate(Lines(_StandardInput("stdin", 0, rules=rules, head=None)), start=1):
+        line = content.rstrip("\r\n")
+        if check and line.strip():
+            check = False
+            if _is_record(line):
+                raise InputError(
+                    f"- reads lines of text unless --format says otherwise, got a JSON object in line {number}",
+                    remedy="give --format jsonl to read fields, or --format text to take lines as they are",
+                )
+        yield line
 
 
 def records_on_stdin(format: str) -> InputFiles:
@@ -72,10 +66,12 @@ def _unreadable(error: OSError) -> InputError:
 
 @dataclass(frozen=True, slots=True)
 class _StandardInput(InputFile):
-    head: list[bytes] = field(default_factory=list)
+    head: list[bytes] | None = field(default_factory=list)
+    """Blocks that were read when it was opened first; None if it is opened only once."""
 
     def open(self, *, anywhere: bool = False) -> IO[bytes]:
-        return cast(IO[bytes], _Replayed(self.head, keep=not self.head))
+        keep = self.head is not None and not self.head
+        return cast(IO[bytes], _Replayed([] if self.head is None else self.head, keep=keep))
 
 
 class _Replayed(io.RawIOBase):

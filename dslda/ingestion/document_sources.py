@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -29,6 +30,7 @@ from dslda.inputs.files import (
 )
 from dslda.inputs.formats import FilePiece, Piece
 from dslda.inputs.in_memory import BagRecords, FrameRows, columns_of_table, records_in_memory
+from dslda.inputs.reading import ReadingRules
 from dslda.storage.location import is_in_memory
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = ["DocumentSource", "check_fields", "count_collection", "document_source", "is_dask_collection"]
+
+logger = logging.getLogger("dslda.ingest")
 
 Workers: TypeAlias = "Client | ClientLater | None"
 
@@ -56,6 +60,10 @@ class DocumentSource(ABC):
 
     def __init__(self, inputs: Any) -> None:
         self._inputs = inputs
+
+    def read_by(self, rules: ReadingRules, old_corpus: Corpus | None) -> None:
+        """Set the rules for files, with those of the corpus to append to where one is left out; others refuse them."""
+        rules.refuse_for("documents in memory")
 
     def fields(self, named: Mapping[str, Any], n_terms: int, old_corpus: Corpus | None) -> Fields:
         """The fields that a caller names, or those of the corpus to append to."""
@@ -146,6 +154,16 @@ class _FileSource(DocumentSource):
         self.by_position = files.piece.by_position
         self.unnamed = None if files.piece.own_fields is None else files.piece.title
 
+    def read_by(self, rules: ReadingRules, old_corpus: Corpus | None) -> None:
+        provenance = {} if old_corpus is None else old_corpus.provenance
+        stored = provenance.get("rules")
+        if isinstance(stored, Mapping) and provenance.get("format") == self._files.format:
+            given, rules = rules, ReadingRules(**{**stored, **rules.given})
+            if rules != given:
+                logger.info("reading by the rules of the corpus that is appended to: %s", rules.in_words)
+        self._rules = rules
+        self._files = self._files.read_by(rules)
+
     def fields(self, named: Mapping[str, Any], n_terms: int, old_corpus: Corpus | None) -> Fields:
         own = self._files.piece.own_fields
         if own is None:
@@ -170,7 +188,8 @@ class _FileSource(DocumentSource):
 
     def provenance(self) -> dict[str, Any]:
         names = [file.name for file in self._files.files]
-        return {"inputs": names[:20], "n_files": len(names), "format": self._files.format}
+        provenance = {"inputs": names[:20], "n_files": len(names), "format": self._files.format}
+        return provenance | ({"rules": self._rules.to_json()} if self._rules.given else {})
 
     def _chunks(self, runner: Runner, fields: Fields, n_terms: int) -> list[tuple[Piece, ...]]:
         """Pieces of large files, and groups of small files."""

@@ -24,6 +24,7 @@ from dslda.ingestion.arguments import check_appended_fields, given_vocabulary, t
 from dslda.ingestion.corpus_plan import plan_corpus, write_plan
 from dslda.ingestion.document_sources import document_source
 from dslda.ingestion.earlier_runs import clear_leftovers, find_stored, has_unfinished
+from dslda.inputs.reading import ReadingRules
 from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
 from dslda.wording import number_of, suggesting_keywords
@@ -42,6 +43,9 @@ OTHER_NAMES = {
     "ids": "id",
     "scheduler": "client",
     "workers": "client",
+    "sep": "separator",
+    "delimiter": "separator",
+    "escapechar": "escape",
 }
 """Our keywords for those of the command line and scikit-learn."""
 
@@ -66,6 +70,10 @@ def ingest(
     weight: str | ArrayLike | None = None,
     categorical: Names = (),
     format: str = "auto",
+    encoding: str | None = None,
+    separator: str | None = None,
+    escape: str | None = None,
+    na_values: str | Sequence[str] | None = None,
     min_df: int | float | None = None,
     max_df: int | float | None = None,
     max_features: int | None = None,
@@ -94,8 +102,8 @@ def ingest(
     Parameters
     ----------
     inputs : path, glob or URL, or several; DataFrame; list of mappings; scipy sparse matrix; dask Bag or DataFrame
-        Files are JSON lines (.jsonl, .ndjson, .json), CSV with a header, Parquet, LDA-C (.ldac, .dat), Matrix Market
-        (.mtx), UCI bags of words (docword.*.txt), or text files (.txt), each one document whose identifier is its path
+        Files are JSON lines (.jsonl, .ndjson, .json), CSV with a header (.csv, .tsv), Parquet, LDA-C (.ldac, .dat), Matrix
+        Market (.mtx), UCI bags of words (docword.*.txt), or text files (.txt), each one document whose identifier is its path
         in the folder. All but Parquet may be compressed (.gz, .zst, .bz2, .xz). Workers must be able to open the same paths.
         Records of a bag are texts, pairs (text, response), or mappings. A DataFrame (pandas, polars) or table
         (pyarrow) holds texts, not counts; this process counts it, as it does mappings and matrices.
@@ -123,6 +131,9 @@ def ingest(
         :attr:`~dslda.corpus.store.Corpus.levels`, at most 10,000: a field with more holds texts or numbers.
     format : str
         Name of a format, as listed by ``dslda ingest --help``; "auto" goes by the files' names.
+    encoding, separator, escape, na_values : str, optional
+        See :class:`~dslda.inputs.reading.ReadingRules`: for CSV; JSON lines and text files take the encoding. `na_values`
+        may be several. An append to a corpus of the same format reads by its rules where you leave one out.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
         See :class:`~dslda.corpus.text.TextSettings`, whose defaults replace None.
     vocabulary : path of a corpus or of a file with a term a line, sequence or mapping of str, Vocabulary or Corpus, optional
@@ -195,6 +206,7 @@ def ingest(
     if append and out is None:
         raise InputError("must be the corpus to append to, got None", parameter="out")
     check_client(client)
+    rules = ReadingRules(encoding, separator, escape, na_values)  # type: ignore[arg-type]  # which checks them
     target = f"memory://dslda/{uuid.uuid4().hex}.corpus" if out is None else out
     choose_partition_tokens(0, partition_tokens)  # refused now, not after reading everything
     location = Location.of(target, storage_options)
@@ -235,6 +247,7 @@ def ingest(
             clear_leftovers(location)
         check_output()  # a corpus may be back at its path
         old_corpus = open_corpus(target, storage_options=storage_options) if append else None
+        source.read_by(rules, old_corpus)
         preset = given_vocabulary(vocabulary, source.by_position, storage_options, old_corpus)
         n_terms = 0 if preset is None else len(preset.vocabulary)
         fields = source.fields(named, n_terms, old_corpus)

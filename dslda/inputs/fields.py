@@ -15,8 +15,8 @@ Record: TypeAlias = Mapping[str, Any]
 Attempt: TypeAlias = Record | InputError
 """A record, or why it cannot be read."""
 
-SEPARATORS = (";", "\t", "|")
-"""Separators of files that are called CSV but have no commas."""
+SEPARATORS = (",", ";", "\t", "|")
+"""Separators that a header may have in place of the one it is read with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ class Fields(DocumentFields):
             raise InputError(
                 f"the field of the documents must be named; {_listed(present)}",
                 place=place,
-                remedy=(
+                remedy=_separator_remedy(present)
+                or (
                     "name that of the texts with {text=}",
                     "those of counted words with {words=} and {counts=}",
                 ),
@@ -155,7 +156,11 @@ class Fields(DocumentFields):
         """Refuse names of fields that are absent or ambiguous."""
         for name, use in self.named().items():
             if name not in names and name not in self.optional:
-                raise InputError(f"has no field {name!r} for the {use}; {_listed(names)}", place=place)
+                raise InputError(
+                    f"has no field {name!r} for the {use}; {_listed(names)}",
+                    place=place,
+                    remedy=_separator_remedy(names),
+                )
             if names.count(name) > 1:
                 raise InputError(f"names the column {name!r} twice", place=place, remedy="rename one")
 
@@ -167,15 +172,16 @@ def check_field_name(parameter: str, name: object) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The names of fields for a message, with advice where they look like the header of a CSV file without commas."""
-    listed = f"fields there are: {', '.join(map(repr, names[:50])) or 'none'}"
+    """The names of fields for a message."""
+    return f"fields there are: {', '.join(map(repr, names[:50])) or 'none'}"
+
+
+def _separator_remedy(names: Sequence[str]) -> tuple[str, ...]:
+    """Advice where the only name looks like the header of a CSV file with another separator."""
     separator = max(SEPARATORS, key=names[0].count) if len(names) == 1 else ""
-    if separator and separator in names[0]:
-        listed += (
-            f"; CSV must have commas between its fields, and this header has {separator!r}: choose the comma where the file "
-            f"is saved, or convert it with pandas.read_csv(OLD, sep={separator!r}).to_csv(NEW, index=False)"
-        )
-    return listed
+    if not separator or separator not in names[0]:
+        return ()
+    return (f"if {separator!r} is between the cells of the file, name it with {{separator={separator!r}}}",)
 
 
 def is_missing(value: Any) -> bool:

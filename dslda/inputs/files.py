@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import os
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.formats import FORMATS, FilePiece
-from dslda.inputs.streams import UNPACK, InputFile, is_archive
+from dslda.inputs.reading import UTF_8, ReadingRules
+from dslda.inputs.streams import UNPACK, InputFile, is_archive, read_blocks
 from dslda.storage.location import METADATA, chain_parts, is_of_file_system
 from dslda.wording import first_few
 
@@ -92,6 +95,27 @@ class InputFiles:
         """Approximate bytes of text of one file."""
         return file.size * max(self.piece.expansion, 1 if file.compression is None else COMPRESSION)
 
+    def read_by(self, rules: ReadingRules) -> InputFiles:
+        """The same files to be read by these rules; those that the format has no use for are refused."""
+        rules.refuse_for(self.piece.title, taken=self.piece.rules)
+        if self.files and self.files[0].size:  # a stream has none, and cannot be read twice
+            _report_utf8(self.files[0], rules)
+        accepted = rules if self.piece.rules else None
+        return replace(self, files=tuple(replace(file, rules=accepted) for file in self.files))
+
+
+def _report_utf8(file: InputFile, rules: ReadingRules) -> None:
+    """Warn if a file that is to be read in another encoding looks as if it were in UTF-8."""
+    if rules.encoding in (None, UTF_8):
+        return
+    with suppress(InputError), closing(read_blocks(file)) as blocks:  # type: ignore[type-var]
+        block = next(blocks, b"")
+        # other encodings hardly ever make valid UTF-8; the block may end in the middle of a character
+        with suppress(UnicodeDecodeError):
+            codecs.getincrementaldecoder(UTF_8)().decode(block)
+            if not block.isascii():
+                logger.warning("%s looks like UTF-8, and is read as %s", file.name, rules.encoding)
+
 
 def list_files(
     inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
@@ -152,7 +176,7 @@ def list_files(
         logger.warning(
             "%s is passed over: it is no file, or a link to a folder; name that folder itself", name
         )
-    return InputFiles(chosen, tuple(files), tuple(ids))
+    return InputFiles(chosen, tuple(files), tuple(ids)).read_by(ReadingRules())
 
 
 def check_first_records(

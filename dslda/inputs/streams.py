@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import io
 import lzma
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import IO, Any
 
 from dslda.exceptions import InputError
+from dslda.inputs.reading import UTF_8, ReadingRules
 from dslda.storage.location import chain_parts, is_of_file_system, reason_of
 
 __all__ = [
@@ -20,6 +23,7 @@ __all__ = [
     "UNPACK",
     "InputFile",
     "Lines",
+    "in_utf8",
     "is_archive",
     "read_blocks",
     "read_text",
@@ -58,6 +62,10 @@ UNPACK = (
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARK = b"\xff\xfe"
 """Its two bytes in either order."""
+NO_CHARACTER = "dslda.no_character"
+"""Name of the error handler that puts :data:`WRONG_BYTE` in place of bytes that are no character of their encoding."""
+WRONG_BYTE = b"\xff"
+"""A byte that UTF-8 never has, so that its line is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +80,14 @@ class InputFile:
         Bytes as stored.
     options : mapping
         The storage options of fsspec.
+    rules : ReadingRules or None
+        Rules to read it by; None where a caller can give none.
     """
 
     url: str
     size: int
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    rules: ReadingRules | None = None
 
     @property
     def name(self) -> str:
@@ -92,6 +103,16 @@ class InputFile:
     def compression(self) -> str | None:
         """The compression, by the file's ending in capitals or not."""
         return COMPRESSIONS.get(self._names()[1])
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of the text."""
+        return (self.rules and self.rules.encoding) or UTF_8
+
+    @property
+    def is_sequential(self) -> bool:
+        """True where the text can only be entered at its start, since it is not in UTF-8, or compressed."""
+        return self.compression is not None or self.encoding != UTF_8
 
     def _names(self) -> tuple[str, str]:
         path = chain_parts(self.url)[1] if "::" in self.url else self.url
@@ -167,29 +188,53 @@ def why_not_opened(name: str, error: Exception) -> str:
 
 
 def read_blocks(file: InputFile, start: int = 0) -> Iterator[bytes]:
-    """Blocks of the uncompressed content from byte `start` on.
+    """Blocks of the uncompressed content from byte `start` on, in UTF-8 whatever the encoding of the file.
 
-    A compressed file cannot be entered in the middle: the bytes before `start` are decompressed and dropped.
+    A file that is compressed or in another encoding cannot be entered in the middle: what comes before `start` is read and
+    dropped. Bytes that are no character of the encoding become one that UTF-8 never has.
 
     Raises
     ------
     InputError
         The file cannot be opened, is not what its ending says, is damaged, or is cut short.
     """
-    compression = file.compression
-    with file.open(anywhere=compression is None and start > 0) as raw:
-        if compression is None:
+    with file.open(anywhere=not file.is_sequential and start > 0) as raw:
+        if not file.is_sequential:
             if start:
                 raw.seek(start)
-            while block := raw.read(RAW_BLOCK_BYTES):
-                yield block
+            yield from _stored(raw)
             return
+        compression = file.compression
+        blocks = _stored(raw) if compression is None else _decompressed(raw, file, compression)
         position = 0
-        for block in _decompressed(raw, file, compression):
+        for block in in_utf8(blocks, file.encoding):
             end = position + len(block)
             if end > start:
                 yield block[max(start - position, 0) :]
             position = end
+
+
+def in_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Blocks of a text, from its beginning, in UTF-8; none of them is empty."""
+    if encoding == UTF_8:
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(NO_CHARACTER)
+    for block, final in chain(((block, False) for block in blocks), [(b"", True)]):
+        if encoded := decoder.decode(block, final).encode(UTF_8, NO_CHARACTER):
+            yield encoded
+
+
+def _no_character(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Put a surrogate in place of bytes that cannot be decoded, and the wrong byte in place of a surrogate."""
+    if isinstance(error, UnicodeDecodeError):
+        return "\udcff", error.end
+    if isinstance(error, UnicodeEncodeError):
+        return WRONG_BYTE * (error.end - error.start), error.end
+    raise error
+
+
+codecs.register_error(NO_CHARACTER, _no_character)
 
 
 def read_text(file: InputFile) -> str:
@@ -198,7 +243,7 @@ def read_text(file: InputFile) -> str:
     Raises
     ------
     InputError
-        As :func:`read_blocks`; or the file is larger than 64 MB, or not UTF-8.
+        As :func:`read_blocks`; or the file is larger than 64 MB, or not in its encoding.
     """
     data = bytearray()
     with closing(read_blocks(file)) as blocks:  # type: ignore[type-var]
@@ -209,7 +254,7 @@ def read_text(file: InputFile) -> str:
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise _not_utf8(data, error.start).at(file.name) from None
+        raise _not_decoded(file, data, error.start).at(file.name) from None
 
 
 class Lines:
@@ -236,7 +281,7 @@ class Lines:
     Raises
     ------
     InputError
-        As :func:`read_blocks`; or a line is longer than 64 MB or not UTF-8, and the error names it.
+        As :func:`read_blocks`; or a line is longer than 64 MB or not in the encoding of the file, and the error names it.
     """
 
     def __init__(
@@ -257,13 +302,13 @@ class Lines:
             yield line
 
     def attempts(self) -> Iterator[tuple[str, InputError | None]]:
-        """The lines, each with None, or with its error if it is not UTF-8: question marks then replace the wrong bytes."""
+        """The lines, each with None, or with its error if it cannot be decoded: question marks then replace wrong bytes."""
         for begin, content in self._contents():
             try:
                 line, refusal = content.decode("utf-8"), None
             except UnicodeDecodeError as error:
                 line = content.decode("utf-8", errors="replace")
-                refusal = _not_utf8(content, error.start, begin).at(self.place(self.count))
+                refusal = _not_decoded(self.file, content, error.start, begin).at(self.place(self.count))
             self._line = line
             yield line, refusal
 
@@ -351,19 +396,31 @@ class _BlockStream(io.RawIOBase):
         return n
 
 
-def _not_utf8(content: bytes | bytearray, position: int, begin: int = 0) -> InputError:
-    """The error for the byte at a position of `content`, which begins at byte `begin` of the file."""
+def _not_decoded(file: InputFile, content: bytes | bytearray, position: int, begin: int = 0) -> InputError:
+    """The error for the byte at a position of `content`, which begins at byte `begin` of the file in UTF-8."""
+    if file.encoding != UTF_8:
+        return InputError(
+            f"not {file.encoding}: it has bytes that are no character of this encoding",
+            remedy="name the encoding of the file with {encoding=}",
+        )
     byte, offset = content[position], begin + position
-    encoding = "UTF-16" if offset == 0 and byte in UTF_16_MARK else "WINDOWS-1252"
+    encoding = "utf-16" if offset == 0 and byte in UTF_16_MARK else "cp1252"
     remedy: tuple[str, ...]
     if begin == 0 and content.startswith(MAGIC):
         remedy = ("name it with the ending of its compression, such as .gz", UNPACK)
+    elif file.rules is not None:
+        remedy = (f"name the encoding of the file, with {{encoding='{encoding}'}} if it is {encoding}",)
     else:
         remedy = (
-            "convert the file to UTF-8: Excel saves it as 'CSV UTF-8', and "
-            f"'iconv -f {encoding} -t UTF-8 OLD > NEW' converts it, if {encoding} is its encoding",
+            f"convert the file to UTF-8, with 'iconv -f {encoding} -t utf-8 OLD > NEW' if it is {encoding}",
         )
     return InputError(f"not UTF-8: byte 0x{byte:02x} at byte {offset} of the file", remedy=remedy)
+
+
+def _stored(raw: IO[bytes]) -> Iterator[bytes]:
+    """Blocks of a file as it is stored."""
+    while block := raw.read(RAW_BLOCK_BYTES):
+        yield block
 
 
 def _decompressed(raw: IO[bytes], file: InputFile, compression: str) -> Iterator[bytes]:

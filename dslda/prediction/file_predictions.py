@@ -13,6 +13,7 @@ from dslda.ingestion.arguments import given_vocabulary
 from dslda.inputs.fields import Fields, Record
 from dslda.inputs.files import InputFiles, check_first_records, list_files, whole_files
 from dslda.inputs.formats import FilePiece
+from dslda.inputs.reading import ReadingRules
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import wanted_columns
 from dslda.prediction.predict import predict_block
@@ -32,6 +33,10 @@ def predict_files(
     inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | InputFiles,
     *,
     format: str = "auto",
+    encoding: str | None = None,
+    separator: str | None = None,
+    escape: str | None = None,
+    na_values: str | Sequence[str] | None = None,
     text: str | None = None,
     words: str | None = None,
     counts: str | None = None,
@@ -49,6 +54,8 @@ def predict_files(
         Files and folders as :func:`dslda.ingest` reads them; or files that are already listed, with their format.
     format : str
         Name of a format; "auto" goes by the files' names.
+    encoding, separator, escape, na_values : str, optional
+        See :class:`~dslda.inputs.reading.ReadingRules`; `na_values` may be several.
     text, words, counts : str, optional
         Field of the text, or those of the words and their counts; by default those of the documents trained on.
     id : str, optional
@@ -70,9 +77,11 @@ def predict_files(
         A file cannot be read, or a record is not a document; the error names file and line. The first records are
         checked before this function returns.
     """
+    rules = ReadingRules(encoding, separator, escape, na_values)  # type: ignore[arg-type]  # which checks them
     files = inputs
     if not isinstance(files, InputFiles):
         files = list_files(files, format, storage_options=storage_options)
+    files = files.read_by(rules)
     terms = input_terms(files, vocabulary, storage_options)
     fields = fields_of_records(record, files, text=text, words=words, counts=counts, id=id, terms=terms)
     check_first_records(files, fields)

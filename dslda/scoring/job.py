@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles, list_files, why_no_file
+from dslda.inputs.reading import ReadingRules
 from dslda.model import Model, load_model
 from dslda.prediction.columns import check_columns
 from dslda.prediction.file_predictions import fields_of_records, input_terms
@@ -47,6 +48,7 @@ class Job:
     alignments: Mapping[str, NDArray[np.int32] | None]
     """The model's ids of the terms, by the path of a corpus."""
     fields: Fields
+    rules: ReadingRules
     location: Location
     scorer: Scorer
     identity: Mapping[str, Any]
@@ -63,6 +65,7 @@ class Job:
         location: Location,
         *,
         format: str,
+        rules: ReadingRules,
         fields: Mapping[str, str | None],
         vocabulary: Any,
         topics: Any,
@@ -95,11 +98,12 @@ class Job:
                 raise InputError(
                     "must be left out: a corpus has its own", parameter=("format", *fields, "vocabulary")
                 )
+            rules.refuse_for("a corpus")
             for corpus in corpora:
                 alignments[corpus.path] = corpus_alignment(corpus, record, realign=realign)
                 columns[corpus.path] = check_columns(corpus, record)
         else:
-            files = _files(inputs, format, RunFolder(location, output_format), options)
+            files = _files(inputs, format, RunFolder(location, output_format), options).read_by(rules)
             _check_apart(files, inputs, location, options)
             terms = input_terms(files, vocabulary, options)
             record_fields = fields_of_records(record, files, terms=None, **fields)
@@ -110,6 +114,8 @@ class Job:
             "output_format": output_format,
             "realign": realign,
         }
+        if rules.given:
+            settings["rules"] = rules.to_json()
         if terms is not None:
             settings["input_terms_sha256"] = json_sha256(terms)
         described = {
@@ -127,6 +133,7 @@ class Job:
             columns=columns,
             alignments=alignments,
             fields=record_fields,
+            rules=rules,
             location=location,
             scorer=Scorer(
                 model.scoring_record, type(model.family), topics, output_format, on_error == "skip", terms

@@ -16,6 +16,7 @@ from dslda.cluster.opening import cluster, default_workers, worker_per_core
 from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
 from dslda.exceptions import DsldaError, EngineError, InputError
 from dslda.inputs.files import check_first_records, listed
+from dslda.inputs.reading import ReadingRules
 from dslda.model import Model
 from dslda.scoring.job import Job
 from dslda.scoring.part import CorpusPart, FilePart, score_part
@@ -91,6 +92,10 @@ def score(
     out: str | os.PathLike[str],
     *,
     format: str = "auto",
+    encoding: str | None = None,
+    separator: str | None = None,
+    escape: str | None = None,
+    na_values: str | Sequence[str] | None = None,
     text: str | None = None,
     words: str | None = None,
     counts: str | None = None,
@@ -124,6 +129,8 @@ def score(
         Folder of the run; workers must be able to write there.
     format : str
         Format of the input; "auto" goes by the files' names.
+    encoding, separator, escape, na_values : str, optional
+        See :class:`~dslda.inputs.reading.ReadingRules`; `na_values` may be several. They are settings of the run.
     text, words, counts, id : str, optional
         Fields, as in :func:`~dslda.prediction.file_predictions.predict_files`.
     vocabulary : path of a corpus or of a file with a term a line, sequence or mapping of str, Vocabulary or Corpus, optional
@@ -191,6 +198,7 @@ def score(
             inputs,
             location,
             format=format,
+            rules=ReadingRules(encoding, separator, escape, na_values),  # type: ignore[arg-type]  # which checks them
             fields={"text": text, "words": words, "counts": counts, "id": id},
             vocabulary=vocabulary,
             topics=topics,
@@ -383,6 +391,7 @@ def _task(job: Job, state: RunState, part: Part) -> FilePart | CorpusPart:
                 format=job.files.format,
                 n_terms=job.n_terms,
                 options=job.options,
+                rules=job.rules,
             )
             for piece in part.pieces
         )

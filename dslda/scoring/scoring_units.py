@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError, InputChangedError, InputError
 from dslda.inputs.formats import FORMATS, FilePiece
+from dslda.inputs.reading import ReadingRules
 from dslda.inputs.streams import InputFile, why_not_opened
 from dslda.storage.location import is_of_file_system
 from dslda.storage.typed_json import Count, json_sha256
@@ -184,12 +185,19 @@ def partition_inputs(corpus: Corpus, covariates: Sequence[str]) -> list[Input]:
 
 
 def source_of(
-    scanned: Input, unit: ScoringUnit, *, format: str, n_terms: int, options: Mapping[str, Any]
+    scanned: Input,
+    unit: ScoringUnit,
+    *,
+    format: str,
+    n_terms: int,
+    options: Mapping[str, Any],
+    rules: ReadingRules | None = None,
 ) -> FilePiece:
     """The piece of a file that a unit describes; an invalid range, as in an edited manifest, is a `FormatError`."""
     limits: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in unit.range.items()}
     try:
-        return FORMATS[format](scanned.file(options), id=scanned.name, n_terms=n_terms, **limits)
+        file = replace(scanned.file(options), rules=rules)
+        return FORMATS[format](file, id=scanned.name, n_terms=n_terms, **limits)
     except TypeError as error:
         reason = f"the range of a piece of {scanned.label} must be one of {format}: {error}"
         raise FormatError(reason) from None

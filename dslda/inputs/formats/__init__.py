@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dslda.inputs.formats.base import FilePiece, Piece
-from dslda.inputs.formats.csv import CsvLines
+from dslda.inputs.formats.csv import CsvLines, TsvLines
 from dslda.inputs.formats.jsonl import JsonLines
 from dslda.inputs.formats.ldac import LdacLines
 from dslda.inputs.formats.matrix_market import MatrixMarket, UciBags
@@ -17,6 +17,7 @@ __all__ = ["FORMATS", "FilePiece", "Piece"]
 _PIECES: tuple[type[FilePiece], ...] = (
     JsonLines,
     CsvLines,
+    TsvLines,
     ParquetRows,
     TextFile,
     LdacLines,

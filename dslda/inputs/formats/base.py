@@ -28,8 +28,8 @@ __all__ = [
 
 COMPRESSED_PIECES = 8
 MAX_COMPRESSED_PIECE_BYTES = 512 << 20
-"""A compressed file can only be entered at its start, so a piece costs the decompression of all before it. With 8 pieces
-that is 4 times the file in all, about a seventh of the work of tokenising it."""
+"""A compressed file, or one in another encoding than UTF-8, can only be entered at its start, so a piece costs the reading of
+all before it. With 8 pieces that is 4 times the file in all, about a seventh of the work of tokenising it."""
 MOST_DIGITS = 18
 """No count or size has more digits, and Python refuses to read thousands."""
 
@@ -79,6 +79,8 @@ class FilePiece(ABC):
         Standard input can hold it.
     expansion : int
         Approximate bytes of text in a byte of the file.
+    rules : frozenset of str
+        The rules of :class:`~dslda.inputs.reading.ReadingRules` that its files can be read by.
     file : InputFile
     id : str
         Path of the file, relative to the folder that was named.
@@ -97,6 +99,7 @@ class FilePiece(ABC):
     one_document: ClassVar[bool] = False
     streamable: ClassVar[bool] = False
     expansion: ClassVar[int] = 1
+    rules: ClassVar[frozenset[str]] = frozenset()
 
     file: InputFile
     id: str = field(default="", kw_only=True)
@@ -148,7 +151,7 @@ class LinePiece(FilePiece):
     Attributes
     ----------
     start, stop : int, int or None
-        Range of bytes of the uncompressed file; the lines that start in it belong to this piece.
+        Range of bytes of the uncompressed file in UTF-8; the lines that start in it belong to this piece.
     """
 
     start: int = 0
@@ -182,7 +185,7 @@ class LinePiece(FilePiece):
 
     def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
         size = self.file.size
-        if self.file.compression is not None:
+        if self.file.is_sequential:
             size = sum(len(block) for block in read_blocks(self.file))
             target = compressed_target(size, target)
         n = max(round(size / target), 1)
@@ -192,7 +195,7 @@ class LinePiece(FilePiece):
 
 
 def compressed_target(size: int, target: int) -> int:
-    """Bytes of a piece of a compressed file of `size` bytes of text."""
+    """Bytes of a piece of a file of `size` bytes of text that can only be entered at its start."""
     return max(target, min(-(-size // COMPRESSED_PIECES), MAX_COMPRESSED_PIECE_BYTES))
 
 

@@ -1,18 +1,20 @@
-"""CSV: values with commas between them, under a header."""
+"""CSV: values with commas, tabs or another separator between them, under a header."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Attempt, Fields
 from dslda.inputs.formats.base import FilePiece, compressed_target, sparse_borders
+from dslda.inputs.reading import ReadingRules
 from dslda.inputs.streams import MAX_LINE_BYTES, Lines
 
-__all__ = ["CsvLines"]
+__all__ = ["CsvLines", "TsvLines"]
 
 Rows: TypeAlias = Iterator[tuple[int, list[str] | InputError]]
 """Cells of rows, or their errors, with the numbers of their first lines in the piece."""
@@ -20,10 +22,12 @@ Rows: TypeAlias = Iterator[tuple[int, list[str] | InputError]]
 
 @dataclass(frozen=True, slots=True)
 class CsvLines(FilePiece):
-    """Comma-separated values with a header line; quoted cells may hold line ends.
+    """Values with separators between them and a header line; quoted cells may hold line ends.
 
     Attributes
     ----------
+    separator : str
+        The separator unless the rules of the file name another.
     start, stop : int, int or None
         Range of bytes that begins where a record begins.
     first_line : int
@@ -34,8 +38,10 @@ class CsvLines(FilePiece):
 
     format = "csv"
     title = "CSV"
-    endings = (".csv",)
+    endings: ClassVar[tuple[str, ...]] = (".csv",)
     streamable = True
+    rules = frozenset(rule.name for rule in dataclasses.fields(ReadingRules))
+    separator: ClassVar[str] = ","
 
     start: int = 0
     stop: int | None = None
@@ -50,6 +56,7 @@ class CsvLines(FilePiece):
             return
         fields.check_present(columns, self.file.name)
         positions = {name: columns.index(name) for name in fields.named() if name in columns}
+        missing = frozenset(self._rules.na_values or ())
         for number, row in rows:
             if isinstance(row, InputError):
                 yield number, row
@@ -57,11 +64,14 @@ class CsvLines(FilePiece):
                 error = InputError(
                     f"must have {len(columns)} cells as the header has, got {len(row)}",
                     place=lines.place(number),
-                    remedy="put cells that hold commas in quotes",
+                    remedy=f"put cells that hold {'commas' if self._separator == ',' else repr(self._separator)} in quotes",
                 )
                 yield number, error
             else:
-                yield number, {name: row[position] for name, position in positions.items()}
+                cells: Sequence[str | None] = row
+                if missing:
+                    cells = [None if cell.strip() in missing else cell for cell in row]
+                yield number, {name: cells[position] for name, position in positions.items()}
 
     def raw_records(self) -> Iterator[object]:
         rows = self._rows(self.lines())
@@ -91,13 +101,22 @@ class CsvLines(FilePiece):
             _raised(row)
             if lines.end - borders[-1][0] >= target:
                 borders.append((lines.end, lines.count + 1))
-        if self.file.compression is not None:
+        if self.file.is_sequential:
             # only now is the size known, which allows fewer borders
             borders = sparse_borders(borders, compressed_target(lines.end, target))
         ends = [start for start, _ in borders[1:]] + [lines.end]
         for (start, line), stop in zip(borders, ends, strict=True):
             if stop > start:
-                yield CsvLines(self.file, start, stop, line, columns), stop - start
+                piece = dataclasses.replace(self, start=start, stop=stop, first_line=line, columns=columns)
+                yield piece, stop - start
+
+    @property
+    def _rules(self) -> ReadingRules:
+        return self.file.rules or ReadingRules()
+
+    @property
+    def _separator(self) -> str:
+        return self._rules.separator or self.separator
 
     def _rows(self, lines: Lines) -> Rows:
         """All rows that are not blank."""
@@ -110,7 +129,7 @@ class CsvLines(FilePiece):
                     refusals.append(refusal)
                 yield line
 
-        reader = csv.reader(decoded(), strict=True)
+        reader = csv.reader(decoded(), strict=True, delimiter=self._separator, escapechar=self._rules.escape)
         while True:
             first_line = lines.count + 1
             row: list[str] | InputError | None
@@ -120,7 +139,7 @@ class CsvLines(FilePiece):
                 # the reader goes on with the next line
                 # Python's reason for a carriage return is advice for authors
                 row = InputError(
-                    "not CSV: a carriage return outside quotes" if lines.end_remedy else f"not CSV: {error}",
+                    f"not {self.title}: {'a carriage return outside quotes' if lines.end_remedy else error}",
                     place=lines.place(first_line),
                     remedy=lines.end_remedy or "is a quote not closed, or not doubled inside a cell?",
                 )
@@ -131,6 +150,17 @@ class CsvLines(FilePiece):
                 refusals.clear()
             if row:
                 yield first_line, row
+
+
+@dataclass(frozen=True, slots=True)
+class TsvLines(CsvLines):
+    """CSV with tabs between the values."""
+
+    format = "tsv"
+    title = "TSV"
+    about = "CSV with tabs"
+    endings = (".tsv", ".tab")
+    separator: ClassVar[str] = "\t"
 
 
 def _header(rows: Rows) -> tuple[str, ...] | None:

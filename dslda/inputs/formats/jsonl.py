@@ -28,6 +28,7 @@ class JsonLines(LinePiece):
     endings = (".jsonl", ".ndjson", ".json")
     fields_vary = True
     streamable = True
+    rules = frozenset({"encoding"})
 
     def record(self, line: str, number: int) -> Record:
         try:

@@ -103,7 +103,7 @@ class EntryLines(FilePiece):
                 previous = line
             begin = lines.end
         self._check_complete(n, n_expected)
-        if self.file.compression is not None:
+        if self.file.is_sequential:
             borders = sparse_borders(borders, compressed_target(lines.end, target))
         for (start, first_line, first), (stop, _, last) in pairwise([*borders, (lines.end, 0, end)]):
             piece = dataclasses.replace(

@@ -22,6 +22,7 @@ class TextFile(FilePiece):
     endings = (".txt",)
     own_fields = Fields(text="text", id="id")
     one_document = True
+    rules = frozenset({"encoding"})
 
     def attempts(self, fields: Fields) -> Iterator[tuple[int, Attempt]]:
         yield 0, {"text": read_text(self.file), "id": self.id}
