@@ -255,6 +255,8 @@ def _provenance(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "files", value
         elif name == "fields" and isinstance(value, dict):
             yield name, ", ".join(f"{field} ({use})" for field, use in value.items())
+        elif name == "rules" and isinstance(value, dict):
+            yield name, _stated(value, "ingest")
         elif name == "appended" and isinstance(value, list) and all(isinstance(v, dict) for v in value):
             yield name, number_of(len(value), "time")
             for entry in value[-SHOWN:]:

@@ -91,6 +91,7 @@ def test_an_export_becomes_the_corpus_of_its_plain_form(dslda: Dslda, folder: Pa
     assert corpus.provenance["rules"] == {
         "encoding": "cp1252", "separator": ";", "escape": "\\", "na_values": ["-", "NA"]
     }  # fmt: skip
+    assert "--encoding cp1252, --separator ;" in dslda("info", tmp_path / "c").out
 
 
 def test_an_append_reads_by_the_rules_of_the_corpus_unless_others_are_given(
