@@ -45,7 +45,8 @@ class Coefficient(NamedTuple):
         coefficients that sum to 0 over the classes. NaN where the information matrix is singular, or for classes too large
         (docs/model.md).
     class_name : str or None
-        For a response of classes, the class that the topic favours most; the coefficient is that of this class.
+        For a response of classes, the class that the topic favours most; the coefficient is that of this class. For levels
+        with names, the most probable level of a document all about the topic.
     """
 
     topic: int
@@ -125,7 +126,12 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
     values = record.family.coefficients_to_user(eta, record.scaling.center, record.scaling.scale)
     errors = _scale(record) * _errors(record)[:n_topics]
     order = np.argsort(values, kind="stable").tolist()
-    return tuple(Coefficient(k, float(values[k]), float(errors[k])) for k in order)
+    levels: list[str | None] = [None] * n_topics
+    if record.predicts_names and classes is not None:
+        chances = record.family.probabilities(eta, np.zeros(n_topics), record.parameters.delta)
+        if chances is not None:
+            levels = [classes[i] for i in chances.argmax(axis=1).tolist()]
+    return tuple(Coefficient(k, float(values[k]), float(errors[k]), levels[k]) for k in order)
 
 
 def class_coefficients(record: ModelRecord) -> NDArray[np.float64]:

@@ -165,7 +165,7 @@ _SKIPPED = frozenset({"dslda", "sklearn", "joblib"})
 """Packages whose lines a warning skips: pipelines and searches of scikit-learn call the estimators."""
 
 
-def warn(warning: DsldaWarning) -> None:
+def warn(warning: DsldaWarning | FutureWarning) -> None:
     """Warn at the line that called dslda, however deep inside dslda the cause is."""
     level, frame = 1, sys._getframe()
     while str(frame.f_globals.get("__name__")).partition(".")[0] in _SKIPPED and frame.f_back is not None:

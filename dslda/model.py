@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -23,7 +25,7 @@ from dslda.coefficients import (
 )
 from dslda.corpus.block import document_mask
 from dslda.corpus.store import Corpus
-from dslda.evaluation.metrics import predictive_r2
+from dslda.evaluation.metrics import predictive_r2, root_mean_squared_error
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.counting import identifier_value
 from dslda.persistence.model_record import ModelRecord
@@ -41,6 +43,7 @@ from dslda.prediction.record_counting import CountedBlock, PredictOptions, count
 from dslda.prediction.responses import (
     observed_and_predicted,
     observed_responses,
+    responses_as_numbers,
     responses_of_corpus,
     responses_of_records,
     share_right,
@@ -85,7 +88,10 @@ class Model:
     family : Family
         Distribution of the response.
     classes : tuple of str or None
-        Names of the classes of the response, where it has any.
+        Names of the classes of the response, or of its levels from the lowest to the highest, where it has any.
+    thresholds : dict of str to float, or None
+        For levels: the cutpoint between each two neighbours, by their names, ``"low|medium"``. A document whose linear
+        predictor is omega lies above the cutpoint c with log odds omega - c. None for other responses.
     dispersion : float or None
         First parameter of the family (the paper's delta): for a Gaussian the variance of the response around its
         expectation, in the squared units of the response; see docs/families.md. For a quasi-Poisson response, its Pearson
@@ -112,7 +118,6 @@ class Model:
         self.text_settings = record.text_settings
         self.training = record.training
         self.doc_topic_prior = record.parameters.alpha
-        self.classes = record.classes
         self.topic_prevalence = record.prevalence
 
     @cached_property
@@ -124,6 +129,18 @@ class Model:
         if parameters is self.record.parameters:
             return self.record
         return replace(self.record, parameters=parameters)
+
+    @cached_property
+    def classes(self) -> tuple[str, ...] | None:
+        return self.record.class_names
+
+    @property
+    def thresholds(self) -> dict[str, float] | None:
+        if not self.family.has_levels:
+            return None
+        cutpoints = self.family.cutpoints(self.record.parameters.delta).tolist()
+        names = [f"{low}|{high}" for low, high in pairwise(self.classes or ())]
+        return dict(zip(names, cutpoints, strict=True))
 
     @property
     def trace(self) -> dict[str, NDArray[np.float64]]:
@@ -267,10 +284,11 @@ class Model:
 
         Returns
         -------
-        ndarray of float64, or of str for a response of classes, shape (n_documents,)
-            The expected response of each document, or its most probable class. For a binomial response it is the probability
-            of the second class, or the expected successes where there are trials. A document without a known word gets the
-            base rate, the mean response of training adjusted for covariates and exposure; :meth:`score_table` flags it. The
+        ndarray of float64, or of str for classes and levels with names, shape (n_documents,)
+            The expected response of each document, or its most probable class or level. For a binomial response it is the
+            probability of the second class, or the expected successes where there are trials. A document without a known word
+            gets the base rate, the mean response of training adjusted for covariates and exposure (for classes and levels,
+            their shares); :meth:`score_table` flags it. The
             value is NaN or None where a covariate is missing, or has a level that training did not see.
 
         Warns
@@ -305,7 +323,7 @@ class Model:
         Returns
         -------
         ndarray of float64, shape (n_documents, n_classes)
-            In the order of :attr:`classes`; for an ordinal response in the order of its levels, the lowest first.
+            In the order of :attr:`classes`: levels from the lowest to the highest.
 
         Raises
         ------
@@ -428,7 +446,8 @@ class Model:
         -------
         float
             Over documents with a response and a prediction: predictive R2, 1 - sum (y - prediction)^2 / sum (y - mean y)^2,
-            or the accuracy where :meth:`predict` gives classes. Durations that were cut off count as complete: leave them
+            or the accuracy where :meth:`predict` gives names. NaN, with a warning that has the root mean squared error, where
+            all have the same response. Durations that were cut off count as complete: leave them
             out, as NaN in `y`.
 
         Raises
@@ -447,13 +466,22 @@ class Model:
         chosen = _chosen(data, options, len(predicted))
         observed = observed_responses(y, self.record, len(chosen))[chosen]
         mask = observed_and_predicted(observed, predicted)
-        if self.record.parameters.n_classes is None:
-            if self.record.design.classes is not None:  # predictions are of the second class
-                observed = self.record.design.to_model(observed)
-            return predictive_r2(observed[mask], predicted[mask])
         if not mask.any():
             raise InputError("must be known for some document, it is missing in all", parameter="y")
-        return share_right(self.record, observed[mask], predicted[mask])
+        if self.record.predicts_names:
+            return share_right(self.record, observed[mask], predicted[mask])
+        observed, predicted = responses_as_numbers(self.record, observed)[mask], predicted[mask]
+        if (observed == observed[0]).all():
+            error = root_mean_squared_error(observed, predicted)
+            warn(
+                DataWarning(
+                    f"predictive R2 is not defined, since the response of {number_of(len(observed), 'document')} is "
+                    f"{observed[0]:g} in all; the root mean squared error of the predictions is {error:.4g}",
+                    remedy="score more documents together",
+                )
+            )
+            return math.nan
+        return predictive_r2(observed, predicted)
 
     def training_topic_proportions(
         self, data: Any, y: ArrayLike, **options: Unpack[PredictOptions]

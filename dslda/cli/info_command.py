@@ -82,7 +82,8 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
     for name, summary in corpus.response_summaries.items():
         names = corpus.levels.get(name)
         classes = "" if names is None else f", classes {_classes(names, summary)}"
-        yield "response", f"{name}: {_response(summary, numbers=names is None)}{classes}"
+        order = f", in the order {' < '.join(corpus.orders[name])}" if name in corpus.orders else ""
+        yield "response", f"{name}: {_response(summary, numbers=names is None)}{classes}{order}"
     for name, summary in corpus.covariate_summaries.items():
         names = corpus.levels.get(name)
         missing = f" ({summary.missing:,} missing)" if summary.missing else ""
@@ -95,19 +96,23 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
-    from dslda.report.model_tables import covariate_name, pearson_words, raising_words
+    from dslda.report.model_tables import covariate_name, pearson_words, raising_words, threshold_words
 
     training = model.training
     yield "model", path
     options = ", ".join(f"{name}={value}" for name, value in model.spec.family_options.items())
     yield "family", f"{model.spec.family}{f' ({options})' if options else ''}, link {model.family.link}"
     design = model.record.design
-    values = _response(model.response_summary, numbers=model.classes is None, needed=design.columns)
+    classes = model.record.classes
+    values = _response(model.response_summary, numbers=classes is None, needed=design.columns)
     yield "response", f"{model.response or 'not named'}: {values}"
     yield "topics", model.n_topics
     yield "terms", f"{model.n_terms:,}"
-    if model.classes is not None:
-        yield "classes", _classes(model.classes, model.response_summary, design.classes)
+    if model.thresholds is not None:
+        yield "levels", _levels(model)
+        yield "thresholds", threshold_words(model.thresholds)
+    elif classes is not None:
+        yield "classes", _classes(classes, model.response_summary, design.classes)
     if model.record.parameters.n_classes is not None:
         for name, topics in model.class_topics().items():
             yield "class", f"{name}: raised by {raising_words(topics)}"
@@ -278,12 +283,24 @@ def _listed(names: Sequence[str], n: int | None = None) -> str:
 
 def _classes(names: Sequence[str], summary: ResponseSummary, numbers: Sequence[float] | None = None) -> str:
     """The names of classes with their shares of the responses; `numbers` stand for the classes, by default positions."""
+    return _listed(_with_shares(names, summary, range(len(names)) if numbers is None else numbers))
+
+
+def _levels(model: Model) -> str:
+    """The names of all levels with their shares of the responses, from the lowest to the highest."""
+    names, record = model.classes or (), model.record
+    first = record.scaling.center
+    numbers = record.design.classes or [first + level for level in range(len(names))]
+    return " < ".join(_with_shares(names, model.response_summary, numbers))
+
+
+def _with_shares(names: Sequence[str], summary: ResponseSummary, numbers: Sequence[float]) -> list[str]:
+    """Names with the shares of the `numbers` that stand for them in the responses, where these were counted."""
     if summary.distinct is None or summary.counts is None:
-        return _listed([*names])
+        return [*names]
     counts = dict(zip(summary.distinct, summary.counts, strict=True))
-    codes = range(len(names)) if numbers is None else numbers
-    shares = [counts.get(float(code), 0) / max(summary.n, 1) for code in codes]
-    return _listed([f"{name} ({share:.1%})" for name, share in zip(names, shares, strict=True)])
+    shares = [counts.get(float(number), 0) / max(summary.n, 1) for number in numbers]
+    return [f"{name} ({share:.1%})" for name, share in zip(names, shares, strict=True)]
 
 
 def _response(summary: ResponseSummary, *, numbers: bool = True, needed: Sequence[str] = ()) -> str:

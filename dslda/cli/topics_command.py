@@ -110,6 +110,8 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
 
 def shown_topics(model: Model, *, top: int) -> Table:
     """The topics as a table for a terminal."""
+    from dslda.report.model_tables import topic_label
+
     rows = [
         (
             *([] if topic.class_name is None else [topic.class_name]),
@@ -121,7 +123,7 @@ def shown_topics(model: Model, *, top: int) -> Table:
         )
         for topic in model.topics(top=top)
     ]
-    columns = (*_class_column(model), *NUMBERS, "most probable words")
+    columns = (*topic_label(model), *NUMBERS, "most probable words")
     return _table(f"Topics and their coefficients for {model.response or 'the response'}", columns, rows)
 
 

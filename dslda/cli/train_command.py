@@ -75,6 +75,7 @@ Examples:
   dslda train reviews.corpus --response rating --out stars.model --topics 50 --rho 3
   dslda train reviews.corpus --response rating --out stars.model --hold-out 0.1
   dslda train bills.corpus --response cosponsors --family negative_binomial --covariates party --out bills.model
+  dslda train answers.corpus --response agreement --family ordinal --levels never,sometimes,always --out a.model
   dslda train waits.corpus --response wait --family waits:Exponential --out waits.model
   dslda train s3://bucket/all.corpus --response price --out price.model --scheduler tcp://10.0.0.1:8786
   dslda train big.corpus --response price --out price.model --checkpoint price.checkpoint --resume
@@ -119,6 +120,12 @@ With --checkpoint only the iteration under way is lost, however the process ends
 @click.option(
     "--class-weight", type=click.Choice(["balanced"]), help="Predict as if all classes were equally frequent."
 )
+@click.option(
+    "--levels",
+    metavar="LOW,...,HIGH",
+    help="Levels of an ordinal response, from the lowest to the highest.  [default: the order that it was ingested with, or "
+    "whole numbers]",
+)
 @settings_options
 @click.option(
     "--hold-out",
@@ -159,6 +166,7 @@ def command(
     out: str,
     family: str,
     covariates: tuple[str, ...],
+    levels: str | None,
     checkpoint: str | None,
     resume: bool,
     overwrite: bool,
@@ -190,6 +198,7 @@ def command(
             corpus,
             family=family_of_response,
             covariates=names_in(covariates),
+            levels=None if levels is None else names_in([levels]),
             client=chosen_client(cluster),
             progress=progress,
             checkpoint=checkpoint,

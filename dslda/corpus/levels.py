@@ -10,7 +10,7 @@ import json
 import math
 import numbers
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,12 @@ __all__ = [
     "are_levels",
     "check_number",
     "encodable",
+    "has_number_categories",
     "level_name",
+    "level_order",
     "merge_levels",
+    "numbers_of",
+    "ordered_categories",
     "plain_name",
     "recode",
     "sorted_levels",
@@ -96,6 +100,59 @@ def plain_name(name: str) -> str:
         return name.lower()
     whole = _WHOLE.fullmatch(name) if name.endswith("0") else None
     return name if whole is None else whole[1]
+
+
+def level_order(levels: Any) -> tuple[str, ...] | None:
+    """The names of a user's `levels`, from the lowest; None for None.
+
+    Raises
+    ------
+    InputError
+        They are no sequence of at least two different names.
+    """
+    if levels is None:
+        return None
+    if isinstance(levels, (str, bytes, Mapping, Set)) or not isinstance(levels, Iterable):
+        raise InputError(
+            f"must be a list, from the lowest level to the highest, got {levels!r:.60}", parameter="levels"
+        )
+    values = list(levels)
+    names = [level_name(value, "a level") for value in values]
+    if None in names:
+        raise InputError(f"must be names, got {values[names.index(None)]!r}", parameter="levels")
+    plain = [plain_name(name) for name in names if name is not None]
+    if twice := [name for i, name in enumerate(plain) if name in plain[:i]]:
+        raise InputError(f"must name each level once, got {twice[0]!r} twice", parameter="levels")
+    if len(plain) < 2:
+        raise InputError(
+            f"must be at least 2, from the lowest to the highest, got {plain}", parameter="levels"
+        )
+    return tuple(plain)
+
+
+def ordered_categories(column: Any) -> tuple[str, ...] | None:
+    """The names of the categories, from the lowest, of an ordered column of pandas; None for any other.
+
+    None too for numbers that rise: they say their order themselves.
+    """
+    dtype = getattr(column, "dtype", column)
+    if not getattr(dtype, "ordered", False) or not hasattr(dtype, "categories"):
+        return None
+    categories = dtype.categories.tolist()
+    if len(categories) < 2 or (has_number_categories(dtype) and categories == sorted(categories)):
+        return None
+    return level_order(categories)
+
+
+def has_number_categories(column: Any) -> bool:
+    """True for a categorical column of pandas, or its dtype, with numbers for categories."""
+    categories = getattr(getattr(column, "dtype", column), "categories", None)
+    return getattr(getattr(categories, "dtype", None), "kind", "O") in "iuf"
+
+
+def numbers_of(names: Sequence[str]) -> tuple[float, ...] | None:
+    """The numbers that names spell; None if some name spells none."""
+    return tuple(map(float, names)) if all(map(_NUMBER.fullmatch, names)) else None
 
 
 def sorted_levels(names: Iterable[str]) -> tuple[str, ...]:

@@ -160,6 +160,8 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
         In the order of the arrays ``response/0``, ``response/1``, ... and ``covariates/0``, ...
     levels : mapping of str to tuple of str
         The names of each categorical column, by code; columns of numbers are left out.
+    orders : mapping of str to tuple of str
+        The levels of each response that is known to be ordered, from the lowest to the highest.
     partitions : tuple of PartitionInfo
     provenance : mapping
         Origin of the corpus, any JSON object.
@@ -177,6 +179,7 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
     responses: Mapping[str, ResponseSummary]
     covariates: Mapping[str, ResponseSummary]
     levels: Mapping[str, tuple[str, ...]]
+    orders: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def n_documents(self) -> int:
@@ -208,8 +211,8 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
     def content_hash(self) -> str:
         """SHA-256 (hexadecimal) of the content, the same for every copy, whenever it was made.
 
-        It covers the text settings and the names, levels and checksums of everything stored, but not provenance, nor
-        summaries, whose last bits may differ between machines.
+        It covers the text settings and the names, levels and checksums of everything stored, but not the order of levels,
+        provenance, nor summaries, whose last bits may differ between machines.
         """
         return json_sha256(
             {
@@ -253,6 +256,11 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
             {"name": name}
             | summary.to_json()
             | ({"levels": list(self.levels[name])} if name in self.levels else {})
+            | (
+                {"order": list(self.orders[name])}
+                if columns is self.responses and name in self.orders
+                else {}
+            )
             for name, summary in columns.items()
         ]
 
@@ -282,6 +290,9 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
             responses={column.name: column.summary() for column in stored.responses},
             covariates={column.name: column.summary() for column in stored.covariates},
             levels={column.name: column.levels for column in columns if column.levels is not msgspec.UNSET},
+            orders={
+                column.name: column.order for column in stored.responses if column.order is not msgspec.UNSET
+            },
         )
 
 
@@ -290,9 +301,12 @@ class _StoredColumn(StoredSummary, frozen=True, kw_only=True):
 
     name: str
     levels: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    order: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         summary = self.summary()
+        if not isinstance(self.order, msgspec.UnsetType):
+            check_distinct(f"`order` of {self.name!r}", self.order)
         if isinstance(self.levels, msgspec.UnsetType):
             return
         if not are_levels(self.levels):

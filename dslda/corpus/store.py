@@ -162,6 +162,11 @@ class Corpus:
         return self._manifest.levels
 
     @property
+    def orders(self) -> Mapping[str, tuple[str, ...]]:
+        """Levels of each response that is known to be ordered, such as an ordered pandas Categorical, from the lowest."""
+        return self._manifest.orders
+
+    @property
     def has_weight(self) -> bool:
         """True if documents have weights."""
         return self._manifest.has_weight

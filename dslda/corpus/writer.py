@@ -93,6 +93,8 @@ class CorpusWriter(PartitionWriter):
         Any distinct names; every block must have them.
     levels : mapping of str to sequence of str, optional
         The names of each categorical column, by code: distinct, in the order of their code points.
+    orders : mapping of str to sequence of str, optional
+        The levels of ordered responses, from the lowest to the highest.
     has_weight : bool
     storage_options : mapping, optional
         For the fsspec file system.
@@ -120,6 +122,7 @@ class CorpusWriter(PartitionWriter):
         responses: Sequence[str] = (),
         covariates: Sequence[str] = (),
         levels: Mapping[str, Sequence[str]] | None = None,
+        orders: Mapping[str, Sequence[str]] | None = None,
         has_weight: bool = False,
         provenance: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -159,6 +162,7 @@ class CorpusWriter(PartitionWriter):
                 responses=dict.fromkeys(responses, ResponseSummary()),
                 covariates=dict.fromkeys(covariates, ResponseSummary()),
                 levels={name: tuple(names) for name, names in (levels or {}).items()},
+                orders={name: tuple(names) for name, names in (orders or {}).items()},
                 partitions=(),
                 provenance={},
                 n_all_tokens=n_all_tokens,

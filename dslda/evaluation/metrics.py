@@ -16,6 +16,7 @@ __all__ = [
     "held_out",
     "predictive_r2",
     "predictive_r2_standard_error",
+    "root_mean_squared_error",
     "share_standard_error",
 ]
 
@@ -76,6 +77,12 @@ def predictive_r2_standard_error(y: ArrayLike, predicted: ArrayLike) -> float:
         return float("nan")
     replicates = 1.0 - (errors.sum() - errors) / remainders
     return float(np.sqrt((n - 1) / n * np.sum((replicates - replicates.mean()) ** 2)))
+
+
+def root_mean_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
+    """Root of the mean squared difference of responses and predictions, in their unit; parameters as of `predictive_r2`."""
+    y, predicted = _pair(y, predicted)
+    return float(np.sqrt(np.mean((y - predicted) ** 2)))
 
 
 def share_standard_error(share: float, n_documents: int) -> float:

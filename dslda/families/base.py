@@ -156,6 +156,9 @@ class Family(ABC):
         parameter runs away (one document fitted exactly).
     max_classes : int or None
         Largest number of unordered classes that the response may have; 0 for numeric responses, None for no limit.
+    max_levels : int
+        Largest number of ordered levels that the response may have; 0 for responses without. On the scale of the fit the
+        levels are 0, 1, ...; they may have names. Needs :meth:`probabilities`, :meth:`cutpoints` and :meth:`at_shares`.
     constant_scatter : bool
         The scatter of y around its mean is the same at every mean, so one interval of residuals fits all predictions.
     scatter_remedy : tuple of str
@@ -177,6 +180,7 @@ class Family(ABC):
     takes_exposure: ClassVar[bool] = False
     uses_bound: ClassVar[bool] = True
     max_classes: ClassVar[int | None] = 0
+    max_levels: ClassVar[int] = 0
     constant_scatter: ClassVar[bool] = False
     scatter_remedy: ClassVar[tuple[str, ...]] = ()
     is_exact_product: ClassVar[bool] = False
@@ -222,6 +226,11 @@ class Family(ABC):
         return self.max_classes != 0
 
     @property
+    def has_levels(self) -> bool:
+        """True if the response is one of ordered levels."""
+        return self.max_levels != 0
+
+    @property
     def options(self) -> dict[str, Any]:
         """The options of this instance, as plain values; a model stores them beside the name."""
         return {f.name: getattr(self, f.name) for f in fields(self)} if is_dataclass(self) else {}
@@ -252,6 +261,14 @@ class Family(ABC):
     def probabilities(self, m: Array, v: Array, delta: Array) -> Array | None:
         """Probabilities of the classes or levels, shape (D, C); None where the response has none."""
         return None
+
+    def cutpoints(self, delta: Array) -> Array:
+        """The cutpoints between neighbouring levels, on the scale of omega, shape (C - 1,); for :attr:`max_levels`."""
+        raise NotImplementedError
+
+    def at_shares(self, shares: Array) -> tuple[float, Array]:
+        """The omega and delta at which levels have these probabilities, shape (C,), all above 0; for :attr:`max_levels`."""
+        raise NotImplementedError
 
     @abstractmethod
     def mean(self, m: Array, v: Array, delta: Array) -> Array:

@@ -14,9 +14,6 @@ from dslda.families.scalars import bounded_exp, response_function, sigmoid, soft
 
 __all__ = ["Ordinal"]
 
-# more levels are as good as numbers, and the number of the cutpoints' second derivatives grows with the square
-_MOST_LEVELS = 21
-
 
 @njit(float64(float64, boolean, types.Array(float64, 1, "C", readonly=True)), cache=True, nogil=True)
 def _cutpoint(y, upper, delta):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
@@ -35,15 +32,15 @@ def _cutpoint(y, upper, delta):  # type: ignore[no-untyped-def]  # pragma: no co
 class Ordinal(Family):
     """P(y <= level j) = 1 / (1 + exp(omega - c_j)): the proportional odds model, with cutpoints c_0 = 0 < c_1 < c_2 ...
 
-    Link: cumulative logit. For ordered levels whose distances mean nothing, written as whole numbers: stars, grades, degrees
-    of agreement, severities. The levels are the whole numbers from the lowest to the highest training response, at most 21.
+    Link: cumulative logit. For ordered levels whose distances mean nothing: stars, grades, degrees of agreement, severities.
+    Levels are named in their order, or are the whole numbers from the lowest to the highest training response; at most 21.
     Units: omega is the log odds of lying above the lowest level; a difference of coefficients is the log odds ratio of lying
     above any level. zbar sums to 1, so eta holds the intercept and the first cutpoint is 0.
 
     delta holds the logs of the distances between neighbouring cutpoints, so that levels stay in order without a constraint.
     l is concave in omega.
 
-    The mean is the expected level, in the numbers that stand for levels; :meth:`probabilities` has the chance of each level.
+    The mean is the expected level, counted from 0; :meth:`probabilities` has the chance of each level.
     If topics separate the levels, the ridge keeps coefficients finite, as for the binomial response.
     Source: McCullagh (1980), Regression models for ordinal data.
     """
@@ -51,6 +48,8 @@ class Ordinal(Family):
     name = "ordinal"
     link = "cumulative logit"
     domain = Interval(integer=True)
+    # more levels are as good as numbers, and the number of the cutpoints' second derivatives grows with the square
+    max_levels = 21
     delta_transform = "identity"
     # bounds of the logs: at a distance of exp(-10) hardly any response has the level
     delta_bounds = (-10.0, 10.0)
@@ -98,11 +97,11 @@ class Ordinal(Family):
 
     def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
         n_levels = moments.maximum - moments.minimum + 1
-        if n_levels > _MOST_LEVELS:
+        if n_levels > self.max_levels:
             raise InputError(
-                f"an ordinal response must have at most {_MOST_LEVELS} levels, got the whole numbers "
+                f"an ordinal response must have at most {self.max_levels} levels, got the whole numbers "
                 f"from {moments.minimum:g} to {moments.maximum:g}",
-                remedy=("use {family='gaussian'}", "number the levels anew"),
+                remedy=("use {family='gaussian'}", "name the levels that there are with {levels=}"),
             )
         return moments.minimum, 1.0
 
@@ -124,7 +123,15 @@ class Ordinal(Family):
         ndarray of float64, shape (D, levels)
             Rows sum to 1. Column 0 is the lowest level of the training data.
         """
-        cutpoints = np.concatenate([[0.0], np.cumsum(np.exp(delta))])
-        above = normal_expectation(special.expit, m[:, np.newaxis] - cutpoints, v[:, np.newaxis])
+        above = normal_expectation(special.expit, m[:, np.newaxis] - self.cutpoints(delta), v[:, np.newaxis])
         bounds = np.column_stack([np.ones(len(m)), above, np.zeros(len(m))])
         return -np.diff(bounds, axis=1)
+
+    def cutpoints(self, delta: Array) -> Array:
+        return np.concatenate([[0.0], np.cumsum(np.exp(delta))])
+
+    def at_shares(self, shares: Array) -> tuple[float, Array]:
+        # summed from both ends, so that rounding hides no small share
+        below, above = np.cumsum(shares)[:-1], np.cumsum(shares[::-1])[-2::-1]
+        odds = np.log(above) - np.log(below)
+        return float(odds[0]), np.log(-np.diff(odds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dslda.cluster.client import ClientLater
 from dslda.cluster.opening import active_workers, default_workers, worker_per_core
 from dslda.cluster.runner import Runner, SerialRunner, guarded
+from dslda.corpus.levels import level_order, numbers_of
 from dslda.corpus.store import Corpus
 from dslda.corpus.text import Analyzer, TextSettings
 from dslda.exceptions import InputError
@@ -29,7 +30,14 @@ from dslda.inputs.files import (
     whole_files,
 )
 from dslda.inputs.formats import FilePiece, Piece
-from dslda.inputs.in_memory import BagRecords, FrameRows, columns_of_table, records_in_memory
+from dslda.inputs.in_memory import (
+    BagRecords,
+    FrameRows,
+    categories_of_dtypes,
+    categories_of_table,
+    columns_of_table,
+    records_in_memory,
+)
 from dslda.inputs.reading import ReadingRules
 from dslda.storage.location import is_in_memory
 
@@ -37,7 +45,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from distributed import Client
 
-__all__ = ["DocumentSource", "check_fields", "count_collection", "document_source", "is_dask_collection"]
+__all__ = [
+    "DocumentSource",
+    "check_fields",
+    "count_collection",
+    "document_source",
+    "is_dask_collection",
+    "with_orders",
+]
 
 logger = logging.getLogger("dslda.ingest")
 
@@ -70,6 +85,10 @@ class DocumentSource(ABC):
         fields = name_fields(named, old_corpus)
         # a bag of texts or pairs has no names
         return fields if fields.is_named else replace(fields, text="text")
+
+    def categories(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Categories of those of the fields that the documents hold as ordered ones, from the lowest."""
+        return categories_of_table(self._inputs, names)
 
     @abstractmethod
     def check(self, fields: Fields) -> None:
@@ -113,7 +132,12 @@ class _MatrixSource(DocumentSource):
 
     def fields(self, named: Mapping[str, Any], n_terms: int, old_corpus: Corpus | None) -> Fields:
         fields, self._rows = matrix_rows(self._inputs, named, n_terms)
+        self._responses = dict(named["response"] or {})
         return fields
+
+    def categories(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        dtypes = {name: getattr(values, "dtype", None) for name, values in self._responses.items()}
+        return categories_of_dtypes(dtypes)
 
     def check(self, fields: Fields) -> None:
         """Nothing: the arrays were checked with their names."""
@@ -171,6 +195,10 @@ class _FileSource(DocumentSource):
         refuse_names(named, f"{self.unnamed} have no fields")
         return own
 
+    def categories(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        # the files of one corpus are alike
+        return self._files.piece(self._files.files[0]).categories(names)
+
     def check(self, fields: Fields) -> None:
         check_first_records(self._files, fields)
 
@@ -204,6 +232,28 @@ class _FileSource(DocumentSource):
         for piece, cost in whole:
             pieces.extend(next(cut) if needs_cutting(piece, cost, target) else [(piece, cost)])
         return group_sources(pieces, target)
+
+
+def with_orders(
+    fields: Fields, categories: Mapping[str, Sequence[Any]]
+) -> tuple[Fields, dict[str, tuple[str, ...]]]:
+    """The fields and the order of their levels, where responses hold ordered `categories`: names need no other declaration.
+
+    Categories that are spelt as numbers stay numbers, and if they rise, they say their order themselves.
+    """
+    orders: dict[str, tuple[str, ...]] = {}
+    names = list(fields.categorical)
+    for name, values in categories.items():
+        try:
+            order = level_order(values) or ()
+        except InputError:  # one category, or two of one name
+            continue
+        numbers = numbers_of(order)
+        if numbers is None and name not in names:
+            names.append(name)
+        if name in names or numbers is None or list(numbers) != sorted(numbers):
+            orders[name] = order
+    return replace(fields, categorical=tuple(names)), orders
 
 
 def is_dask_collection(value: object) -> bool:

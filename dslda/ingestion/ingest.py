@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dslda.cluster.client import ClientLater, check_client
 from dslda.cluster.opening import cluster
 from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
+from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.corpus.partitioning import choose_partition_tokens
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.text import Analyzer
@@ -22,12 +23,12 @@ from dslda.corpus.writer import CorpusAppender, CorpusWriter, check_corpus_outpu
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.arguments import check_appended_fields, given_vocabulary, text_settings_of
 from dslda.ingestion.corpus_plan import plan_corpus, write_plan
-from dslda.ingestion.document_sources import document_source
+from dslda.ingestion.document_sources import document_source, with_orders
 from dslda.ingestion.earlier_runs import clear_leftovers, find_stored, has_unfinished
 from dslda.inputs.reading import ReadingRules
 from dslda.storage.location import Location
 from dslda.storage.lock import only_writer
-from dslda.wording import number_of, suggesting_keywords
+from dslda.wording import first_few, number_of, suggesting_keywords
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -251,6 +252,7 @@ def ingest(
         preset = given_vocabulary(vocabulary, source.by_position, storage_options, old_corpus)
         n_terms = 0 if preset is None else len(preset.vocabulary)
         fields = source.fields(named, n_terms, old_corpus)
+        fields, orders = with_orders(fields, source.categories(fields.responses))
         if old_corpus is not None:
             fields = check_appended_fields(old_corpus, fields, source.unnamed)
         settings = text_settings_of(
@@ -304,6 +306,7 @@ def ingest(
                     responses=fields.responses,
                     covariates=fields.covariates,
                     levels=plan.levels,
+                    orders=_complete(orders, plan.levels),
                     has_weight=fields.weight is not None,
                     too_frequent=plan.terms.too_frequent,
                     overwrite=overwrite,
@@ -315,6 +318,25 @@ def ingest(
         warn(DataWarning(stored.message(corpus.path)))
     _report_empty(corpus, plan.n_missing_text, old_corpus)
     return corpus
+
+
+def _complete(
+    orders: Mapping[str, tuple[str, ...]], levels: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """The orders that hold all levels of their columns; a warning for others, as of files with different categories."""
+    kept = dict(orders)
+    for name, order in orders.items():
+        index = LevelIndex(order)
+        if new := [level for level in levels.get(name, ()) if index.code(level, name) == UNKNOWN]:
+            del kept[name]
+            warn(
+                DataWarning(
+                    f"field {name!r} has levels that are not among the ordered categories of the first file "
+                    f"({first_few(list(map(repr, new)), 5)}): the order is not kept",
+                    remedy="name all levels in training, with {levels=}",
+                )
+            )
+    return kept
 
 
 @contextlib.contextmanager

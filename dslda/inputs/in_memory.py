@@ -19,7 +19,10 @@ __all__ = [
     "BagRecords",
     "FrameRows",
     "MatrixRows",
+    "categories_of_dtypes",
+    "categories_of_table",
     "columns_of_table",
+    "is_ordered",
     "is_table",
     "records_in_memory",
     "rows_of_table",
@@ -118,6 +121,35 @@ def columns_of_table(value: Any) -> list[str] | None:
     if not is_table(value):
         return None
     return [str(name) for name in (value.column_names if hasattr(value, "column_names") else value.columns)]
+
+
+def categories_of_table(table: Any, names: Iterable[str]) -> dict[str, list[Any]]:
+    """Categories of those of the columns that are ordered, from the lowest, of a table of pandas, Dask or pyarrow."""
+    found: dict[str, list[Any]] = {}
+    if hasattr(table, "schema") and hasattr(table, "column_names"):
+        for name in names:
+            if name in table.column_names and is_ordered(table.schema.field(name).type) and table.num_rows:
+                found[name] = table.column(name).chunk(0).dictionary.to_pylist()
+    elif getattr(table, "ndim", 0) == 2 and hasattr(table, "dtypes") and hasattr(table, "columns"):
+        dtypes = dict(zip(map(str, table.columns), table.dtypes, strict=True))
+        found = categories_of_dtypes({name: dtypes[name] for name in names if name in dtypes})
+    return found
+
+
+def categories_of_dtypes(dtypes: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Categories of the ordered ones among data types of pandas, by name."""
+    found = {
+        name: dtype.categories.tolist()
+        for name, dtype in dtypes.items()
+        if getattr(dtype, "ordered", False) and hasattr(dtype, "categories")
+    }
+    # Dask may not know the categories of a column
+    return {name: values for name, values in found.items() if "__UNKNOWN_CATEGORIES__" not in values}
+
+
+def is_ordered(kind: Any) -> bool:
+    """True for a type of pyarrow whose values are ordered categories."""
+    return bool(getattr(kind, "ordered", False)) and hasattr(kind, "index_type")
 
 
 def records_in_memory(value: Any) -> list[Any] | None:

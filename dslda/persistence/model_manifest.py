@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -142,8 +141,9 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
             values = getattr(self.design, name)
             if values is not None and len(values) != len(self.classes or ()):
                 raise ValueError(f"`{name}` of `design` must have a number for each class, got {len(values)}")
-        if not all(low < high for low, high in pairwise(self.design.classes or ())):
-            raise ValueError(f"`classes` of `design` must rise, got {self.design.classes!r:.60}")
+        values = self.design.classes or ()
+        if len(set(values)) < len(values):
+            raise ValueError(f"`classes` of `design` must be distinct, got {values!r:.60}")
         for column in self.design.covariates:
             levels = self.levels.get(column.name)
             if column.level not in ((None,) if levels is None else range(len(levels))):

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.corpus.levels import numbers_of
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.storage.typed_json import Count, Share
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
-from dslda.wording import number_of
+from dslda.wording import number_name, number_of
 
 if TYPE_CHECKING:
     from dslda.families.base import Family
@@ -218,13 +219,14 @@ class ModelRecord:
     versions : mapping of str to str
         Versions of dslda and of the libraries that it computes with.
     classes : tuple of str or None
-        Names of the classes of the response, by code.
+        Names of the classes of the response, by code, or of its levels if they were named.
     levels : mapping of str to tuple of str
         Names of the levels of categorical covariates.
     prevalence : ndarray of float64, shape (K,), or None
         Share of the training tokens in each topic by the last E-step.
-    base : ndarray of float64, shape (1,), or (C,) for a response of classes, or None
-        Linear predictor, on the scale of the fit, of a document without known words and with average covariates: see
+    base : ndarray of float64, shape (1,), (C,) for a response of classes, (1 + n_delta,) for levels, or None
+        Linear predictor, on the scale of the fit, of a document without known words and with average covariates, and the
+        delta that goes with it if it is not that of the fit: see
         :func:`dslda.training.diagnostics.base_predictor`. None where it is unknown; that of the prior's mean replaces it.
     pearson : ndarray of float64, shape (2,), or None
         Pearson's X2 of the responses in the last E-step, and its degrees of freedom: the sum of the documents' weights minus
@@ -264,6 +266,33 @@ class ModelRecord:
         from dslda.families.registry import get_family
 
         return get_family(self.spec.family, self.spec.family_options)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes or levels of the response, where it has any."""
+        if self.classes is not None or self.design.trials:
+            return self.classes
+        nothing = np.zeros(1)
+        probabilities = self.family.probabilities(nothing, nothing, self.parameters.delta)
+        if probabilities is None:
+            return None
+        levels = self.scaling.to_user(np.arange(probabilities.shape[1], dtype=np.float64))
+        return tuple(map(number_name, levels.tolist()))
+
+    @property
+    def level_numbers(self) -> NDArray[np.float64] | None:
+        """The numbers that named levels spell, from the lowest; None where they spell none, and for other responses."""
+        if self.classes is None or self.parameters.n_classes is not None or not self.family.has_levels:
+            return None
+        numbers = numbers_of(self.classes)
+        return None if numbers is None else np.array(numbers)
+
+    @property
+    def predicts_names(self) -> bool:
+        """True if a prediction is the name of a class or level, False if it is a number."""
+        if self.parameters.n_classes is not None:
+            return True
+        return self.classes is not None and self.family.has_levels and numbers_of(self.classes) is None
 
     @property
     def scaling(self) -> Scaling:

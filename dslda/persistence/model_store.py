@@ -118,13 +118,15 @@ def read_model(
     n_topics, classes = manifest.n_topics, manifest.classes
     n_covariates = len(fields["design"].covariates)
     n = n_topics + n_covariates
+    n_delta = len(arrays["delta"]) if "delta" in arrays else 0
     per_class: tuple[int, ...] = ()
     if classes is not None:
         if "eta" in arrays and arrays["eta"].ndim == 2:
             per_class = (len(classes),)
-        elif len(classes) != 2:
+        # between C levels there are C - 1 cutpoints, the first of them 0
+        elif len(classes) not in (2, n_delta + 2):
             raise FormatError(
-                f"field 'classes' must name the 2 classes, got {len(classes)}",
+                f"field 'classes' must name the 2 classes, or {n_delta + 2} levels, got {len(classes)}",
                 place=location.url,
                 remedy="train again",
             )
@@ -148,7 +150,7 @@ def read_model(
         covariance=stored.optional("covariance", (*per_class, n, n)),
         vocabulary=_vocabulary(arrays, manifest, location.url),
         prevalence=stored.optional("prevalence", (n_topics,)),
-        base=stored.optional("base", per_class or (1,)),
+        base=stored.optional("base", per_class or (1,), (1 + n_delta,)),
         pearson=stored.optional("pearson", (2,)),
         reference=_reference(stored, n_topics, classes),
         trace=_trace(stored, manifest.trace),
@@ -224,9 +226,13 @@ class _ModelArrays:
             raise damaged(self.url, name, "has values that no model can have", REMEDY)
         return array.astype(np.int64)
 
-    def optional(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
-        """An array as from :meth:`take`; None if the model lacks it."""
-        return self.take(name, shape) if name in self.arrays else None
+    def optional(
+        self, name: str, shape: tuple[int, ...], other: tuple[int, ...] | None = None
+    ) -> NDArray[np.float64] | None:
+        """An array as from :meth:`take`, which may have the `other` shape; None if the model lacks it."""
+        if name not in self.arrays:
+            return None
+        return self.take(name, shape if other is None or self.arrays[name].shape != other else other)
 
 
 def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | None) -> Reference | None:

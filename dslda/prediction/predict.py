@@ -17,7 +17,6 @@ from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
 from dslda.prediction.record_counting import CountedBlock, no_documents
 from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
-from dslda.wording import number_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +58,7 @@ class Predictions:
     ----------
     doc_id : tuple of str, length D
     prediction : ndarray of float64 or str, shape (D,)
-        Expected response in the user's units, or the name of the most probable class; NaN or None, like the
+        Expected response in the user's units, or the name of the most probable class or level; NaN or None, like the
         `probabilities`, without a prediction.
     tokens, known_tokens : ndarray of int64, shape (D,)
         Tokens of each document, and those of terms that the model knows; the prediction rests on the latter.
@@ -132,18 +131,24 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
     omega, variance = _linear_predictor(record, posterior, extras)
     mean = family.mean(omega, variance, parameters.delta)
     probabilities = family.probabilities(omega, variance, parameters.delta)
-    classes = record.classes
-    if parameters.n_classes is not None and classes is not None:
+    base, unknown = record.base, posterior.n_known_tokens == 0
+    if base is not None and parameters.n_classes is None and len(base) > 1 and unknown.any():
+        # the base rate of levels has cutpoints of its own
+        mean[unknown] = family.mean(omega[unknown], variance[unknown], base[1:])
+        if probabilities is not None:
+            probabilities[unknown] = family.probabilities(omega[unknown], variance[unknown], base[1:])
+    classes, numbers = record.class_names, record.level_numbers
+    if record.predicts_names and classes is not None:
+        chances = mean if probabilities is None else probabilities
         # argmax takes the first of equals
-        prediction: NDArray[Any] = np.array(classes, dtype=object)[mean.argmax(axis=1)]
+        prediction: NDArray[Any] = np.array(classes, dtype=object)[chances.argmax(axis=1)]
+    elif numbers is not None and probabilities is not None:
+        prediction = probabilities @ numbers
     else:
         prediction = record.scaling.to_user(mean)
         if record.design.trials and extras is not None:
             prediction = prediction * extras[:, AUX]
             probabilities = None
-    if probabilities is not None and classes is None:
-        levels = record.scaling.to_user(np.arange(probabilities.shape[1], dtype=np.float64))
-        classes = tuple(map(number_name, levels.tolist()))
     running = np.concatenate([[0], np.cumsum(block.counts, dtype=np.int64)])
     tokens = running[block.indptr[1:]] - running[block.indptr[:-1]] + counted.n_unknown
     n_known = posterior.n_known_tokens

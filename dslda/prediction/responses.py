@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "observed_and_predicted",
     "observed_responses",
+    "responses_as_numbers",
     "responses_of_corpus",
     "responses_of_records",
     "share_right",
@@ -32,7 +33,8 @@ __all__ = [
 def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray[np.float64]:
     """Responses of new documents as the design takes them: numbers, or codes of names.
 
-    Classes are matched by :class:`~dslda.corpus.levels.LevelIndex`; where none is named by a number, codes are matched too.
+    Classes, and levels with names, are matched by :class:`~dslda.corpus.levels.LevelIndex`; where none is named by a number,
+    codes are matched too.
 
     Raises
     ------
@@ -106,6 +108,18 @@ def responses_of_records(documents: Any, response: str | None, *, names: bool) -
     if names:
         return [None if is_missing(value) or value == "" else value for value in values]
     return [number_value(value, f"response {response!r} of document {i}") for i, value in enumerate(values)]
+
+
+def responses_as_numbers(record: ModelRecord, observed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Responses as the design takes them, on the scale of predictions that are numbers; NaN for an unknown class."""
+    if record.design.classes is None:
+        return observed
+    codes = record.design.to_model(observed)  # of two classes, predictions are of the second
+    if (numbers := record.level_numbers) is None:
+        return codes
+    known = ~np.isnan(codes)
+    codes[known] = numbers[codes[known].astype(np.int64)]
+    return codes
 
 
 def observed_and_predicted(observed: NDArray[np.float64], predicted: NDArray[Any]) -> NDArray[np.bool_]:

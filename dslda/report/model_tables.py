@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +20,16 @@ __all__ = [
     "notes",
     "pearson_words",
     "raising_words",
+    "threshold_words",
+    "topic_label",
     "topic_table",
 ]
 
 SCALES = {
     "log": "Coefficients are logarithms: 0.1 more is about 10% more.",
     "logit": "Coefficients are log odds.",
-    "cumulative logit": "Coefficients are log odds of lying above the lowest level.",
+    "cumulative logit": "Coefficients are log odds of lying above the lowest level; above another they are less by its "
+    "threshold.",
     "softmax": "Coefficients are log odds, of the class that a topic speaks for most; {class_topics()} has all.",
 }
 """Scale of the coefficients by the family's link, where it is not the scale of the response."""
@@ -42,7 +45,7 @@ class ReportTable:
 
 def topic_table(model: Model, *, top: int = 10) -> ReportTable:
     """The topics from the lowest coefficient to the highest, each with its `top` most probable words."""
-    class_column = _class_column(model)
+    class_column = topic_label(model)
     words = _joined_words(model, top)
     return ReportTable(
         ("topic", *class_column, "coefficient", "standard_error", "prevalence", "words"),
@@ -103,14 +106,16 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
     """Sentences that a reader of the topics' table, or of the classes' table, must know."""
     name = model.response or "the response"
     sentences = []
-    if not model.classes:
+    if not model.record.classes:
         sentences.append(f"The mean of {name} in training is {model.response_summary.mean:.4g}.")
     if by_class:
         sentences.append("Coefficients are log odds, against the mean of all classes.")
-    elif model.classes and model.family.link == "logit":
+    elif model.record.classes and model.classes and model.family.link == "logit":
         sentences.append(f"Coefficients are log odds of class {model.classes[1]!r}.")
     elif model.family.link in SCALES:
         sentences.append(SCALES[model.family.link])
+    if model.thresholds:
+        sentences.append(f"Thresholds between levels: {threshold_words(model.thresholds)}.")
     if model.record.design.covariates:
         sentences.append(
             "Coefficients of topics are for documents with average covariates; those of a covariate are per unit of it."
@@ -141,6 +146,16 @@ def raising_words(topics: Sequence[Coefficient]) -> str:
 def covariate_name(row: CovariateCoefficient) -> str:
     """Name of a covariate's coefficient: ``age``, or ``party=R`` for a level."""
     return row.covariate if row.level is None else f"{row.covariate}={row.level}"
+
+
+def threshold_words(thresholds: Mapping[str, float]) -> str:
+    """The thresholds with the levels on either side."""
+    return ", ".join(f"{names} {cutpoint:.4g}" for names, cutpoint in thresholds.items())
+
+
+def topic_label(model: Model) -> tuple[str, ...]:
+    """The column that names a class or level beside each topic, if there is one."""
+    return _class_column(model) or (("level",) if model.record.predicts_names else ())
 
 
 def pearson_words(model: Model) -> str | None:

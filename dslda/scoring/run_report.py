@@ -121,7 +121,7 @@ def _counts(tally: Tally, model: Model) -> dict[str, Any]:
         "predictions": {
             "count": tally.n_predictions if not tally.classes else sum(tally.classes.values()),
             "mean": tally.mean_prediction,
-            "training_mean": None if model.classes is not None else model.response_summary.mean,
+            "training_mean": None if model.record.classes is not None else model.response_summary.mean,
             "classes": dict(sorted(tally.classes.items())),
         },
         "new_words": {"words": tally.new_words(), "error": tally.words.error},

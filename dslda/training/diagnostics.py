@@ -228,15 +228,20 @@ def base_predictor(
     Parameters
     ----------
     family : Family
-    rate : ndarray of float64, shape (1,), or (C,) for the shares of classes
+    rate : ndarray of float64, shape (1,), or (C,) for the shares of classes or levels
         The mean response, on the scale of the fit.
     delta : ndarray of float64, shape (n_delta,)
 
     Returns
     -------
-    ndarray of float64, shape of `rate`, or None
-        None where no predictor has this mean.
+    ndarray of float64, shape (1,), (C,) for classes, (1 + n_delta,) for levels, or None
+        For levels the predictor and the delta at which they have their shares: with the delta of the fit, whose predictors
+        differ between documents, one predictor for all has the mean of training but not its shares. None where no predictor
+        has this mean.
     """
+    if family.has_levels and len(rate) > 1:
+        omega, cuts = family.at_shares(rate)
+        return np.array([omega, *cuts])
     if len(rate) > 1:
         logarithms = np.log(rate)
         centred: NDArray[np.float64] = logarithms - logarithms.mean()

@@ -18,14 +18,19 @@ from dslda.corpus.block import DocumentBlock
 from dslda.engine.data.fit_source import FitSource
 from dslda.engine.data.training_view import TrainingView
 from dslda.engine.executor import single_threaded_blas
-from dslda.evaluation.metrics import predictive_r2, predictive_r2_standard_error, share_standard_error
+from dslda.evaluation.metrics import (
+    predictive_r2,
+    predictive_r2_standard_error,
+    root_mean_squared_error,
+    share_standard_error,
+)
 from dslda.exceptions import DsldaError
 from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.persistence.model_record import N_BINS, HeldOut, ModelRecord, Reference
 from dslda.prediction.predict import predict_block
 from dslda.prediction.record_counting import CountedBlock
-from dslda.prediction.responses import observed_and_predicted, share_right
+from dslda.prediction.responses import observed_and_predicted, responses_as_numbers, share_right
 from dslda.wording import number_of
 
 __all__ = ["training_reference"]
@@ -129,9 +134,11 @@ class _Collected:
         aux = None if design.auxiliary is None else documents.covariates[design.auxiliary]
         if aux is not None and not design.trials:
             y = np.where(aux == 0.0, np.nan, y)  # a duration that was cut off is only a lower bound
-        if not isinstance(self._family, Categorical):
+        if design.classes is None and not isinstance(self._family, Categorical):
             # responses that training would refuse measure nothing: documents= may have left them out for that
             y = np.where(self._family.check(y, aux), y, np.nan)
+        if not self._record.predicts_names:
+            y = responses_as_numbers(self._record, y)
         # an exposure of documents kept from training may have no logarithm
         with np.errstate(all="ignore"):
             scored = predict_block(
@@ -163,12 +170,17 @@ class _Collected:
         if measured is None:
             reason = "none has a response and a prediction"
             if len(y):
-                same = np.all(y == y[0])
-                reason = "all have the same response" if same else "predictions are too large to be squared"
-            message = (
-                f"nothing is known of how well it predicts: {reason}, on {number_of(len(mask), 'document')} "
-                "kept from training"
-            )
+                reason = "predictions are too large to be squared"
+            kept = f"{number_of(len(mask), 'document')} kept from training"
+            message = f"nothing is known of how well it predicts: {reason}, on {kept}"
+            if len(y) and np.all(y == y[0]):
+                with np.errstate(all="ignore"):
+                    error = root_mean_squared_error(y, predicted)
+                numbers = {"root_mean_squared_error": error}
+                message = (
+                    f"root mean squared error {error:.4g}, on {kept}; their predictive R2 is not defined: all have the "
+                    "same response"
+                )
         else:
             message = measured.in_words
             numbers = {measured.measure: measured.value}
@@ -207,7 +219,12 @@ class _Collected:
     def _measured(self, y: NDArray[np.float64], predicted: NDArray[Any]) -> HeldOut | None:
         """Measure known responses against their predictions."""
         record = self._record
-        if predicted.dtype != object and record.classes is not None and len(y):
+        if (
+            predicted.dtype != object
+            and record.classes is not None
+            and record.level_numbers is None
+            and len(y)
+        ):
             # probabilities of the second of two classes
             right = float(np.mean((predicted > 0.5) == y))
             return HeldOut(len(y), "accuracy", right, share_standard_error(right, len(y)))

@@ -16,8 +16,9 @@ from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.base import Family, ResponseMoments
 from dslda.families.categorical import Categorical
 from dslda.families.own import check_definition
-from dslda.families.registry import get_family, register
+from dslda.families.registry import FAMILIES, get_family, register
 from dslda.training.checks import ROUNDING, check_roles, check_values
+from dslda.training.ordered_levels import OrderedLevels, ordered_levels, rank_moments
 from dslda.training.training_set import ClassWeight, Roles, TrainingSet
 from dslda.variational.design import CovariateColumn, Design
 from dslda.variational.parameters import Scaling
@@ -43,9 +44,9 @@ class ResponseModel:
     moments : ResponseMoments
         Moments of the scaled response, from which EM starts.
     classes : tuple of str or None
-        Names of the classes, by code.
+        Names of the classes, by code, or of levels that have names.
     rate : ndarray of float64, shape (1,) or (C,)
-        Mean of the scaled response, or shares of the classes, by the weights of documents and classes.
+        Mean of the scaled response, or shares of the classes or levels, by the weights of documents and classes.
     """
 
     family: Family
@@ -97,7 +98,18 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     # the number that stands for each class, where that is not its code
     values: tuple[float, ...] | None = None
     names = levels
-    if model is None or isinstance(model, Categorical):
+    ordered: OrderedLevels | None = None
+    if model is not None and model.has_levels:
+        ordered = ordered_levels(model, training_set, roles)
+        names = None
+    elif roles.levels is not None:
+        takers = ", ".join(sorted(name for name, kind in FAMILIES.items() if kind.max_levels))
+        raise InputError(
+            f"must be left out for family {'categorical' if model is None else model.name}, whose responses have no "
+            f"order; families with levels: {takers}",
+            parameter="levels",
+        )
+    elif model is None or isinstance(model, Categorical):
         if names is None:
             values = _values_of_classes(response, summary)
             names = tuple(map(number_name, values))
@@ -120,12 +132,20 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     elif names is None and model.has_classes and roles.trials is None:
         names = ("0", "1")
     check_roles(model, training_set, roles)
-    survey = _survey(model, training_set, roles, len(names or ()), values)
+    if ordered is None:
+        survey = _survey(model, training_set, roles, len(names or ()), values)
+    else:
+        survey = _survey(model, training_set, roles, len(ordered.values), ordered.values)
     check_values(model, training_set, roles, survey)
     if names is not None:
         _report_rare_classes(training_set, names, values)
     moments = _moments(survey, training_set, roles)
     masses = survey.masses.get(column)
+    if ordered is not None and masses is not None:
+        ordered, masses = ordered.with_documents(masses)
+        ordered.report_absent(response)
+        if ordered.names is not None:
+            values, moments = ordered.values, rank_moments(training_set.summary.n, masses)
     if names is not None and masses is None:
         masses = survey.moments[column].weight * np.array([1.0 - moments.mean, moments.mean])
     scaling = Scaling(*map(float, model.scaling(moments)))
@@ -142,11 +162,23 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     )
     scaled = moments.scaled(scaling.center, scaling.scale)
     rate = np.array([scaled.mean])
-    if masses is not None:
+    if masses is not None and ordered is not None:
+        rate = _level_shares(masses)
+        names = ordered.names
+    elif masses is not None:
         rate = _class_shares(masses, summary.n, design.class_weight)
         if not isinstance(model, Categorical):
             rate = rate[1:]
     return ResponseModel(model, design, scaled, names, rate)
+
+
+def _level_shares(masses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of each level from the lowest that has documents to the highest, shape (C,); none is 0."""
+    present = np.flatnonzero(masses > 0.0)
+    # between them whole numbers may be levels without documents, as narrow as a level can be
+    within = np.maximum(masses[present[0] : present[-1] + 1], 1e-12 * masses.sum())
+    shares: NDArray[np.float64] = within / within.sum()
+    return shares
 
 
 def _values_of_classes(response: str, summary: ResponseSummary) -> tuple[float, ...]:
@@ -173,9 +205,9 @@ def _class_counts(
     """Number of documents of each class, shape (C,); None if the classes were too many to count."""
     if summary.distinct is None or summary.counts is None:
         return None
-    codes = summary.distinct if values is None else range(len(values))
     counts = np.zeros(n_classes, dtype=np.int64)
-    counts[np.asarray(codes, dtype=np.int64)] = summary.counts
+    for value, count in zip(summary.distinct, summary.counts, strict=True):
+        counts[int(value) if values is None else values.index(value)] = count
     return counts
 
 
@@ -275,7 +307,7 @@ def _survey(
     source, column, summary = training_set.source, training_set.column, training_set.summary
     if not roles.columns and not source.weighted:
         moments = {column: Moments.of_summary(summary)}
-        if isinstance(family, Categorical):
+        if isinstance(family, Categorical) or values is not None:
             if (counts := _class_counts(summary, n_classes, values)) is not None:
                 return Survey(moments, {column: counts.astype(np.float64)})
         elif summary.distinct is not None:
@@ -287,7 +319,7 @@ def _survey(
         ):
             return Survey(moments)
     n_levels = {name: len(training_set.levels[name]) for name in roles.columns if name in training_set.levels}
-    if isinstance(family, Categorical):
+    if isinstance(family, Categorical) or values is not None:
         n_levels[column] = n_classes
     return source.with_design(replace(source.design, classes=values)).survey(family, n_levels)
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from dslda import settings
 from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import active_workers, cluster, default_workers
+from dslda.corpus.levels import has_number_categories
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import check_share
@@ -70,6 +71,7 @@ def train(
     trials: str | ArrayLike | None = None,
     event: str | ArrayLike | None = None,
     class_weight: ClassWeight | None = None,
+    levels: Iterable[str | float] | None = None,
     ridge: float | None = DEFAULTS.ridge,
     doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.doc_topic_prior,
     topic_prior: float = DEFAULTS.topic_prior,
@@ -137,6 +139,10 @@ def train(
     class_weight : "balanced" or mapping of class to weight, optional
         Factors on the frequencies of the classes; "balanced" makes all equally frequent. The logarithms of the weights shift
         the log-odds, and so probabilities and coefficients, but not the fit; a class of weight 0 is left out of the fit.
+    levels : sequence of str or number, optional
+        Levels of an ordinal response, from the lowest to the highest. By default those of an ordered pandas Categorical, also
+        of a DataFrame or Parquet file that was ingested with one; or the whole numbers from the lowest response to the
+        highest. Levels that no document trained on has are left out, with a warning.
     ridge : float, optional
         Precision of a Gaussian prior on the coefficients: of topics around their mean, of covariates around 0. By default the
         family's: 0 where coefficients cannot run away, as those of separable classes do.
@@ -259,8 +265,8 @@ def train(
     if hold_out is not None:
         check_share(hold_out)
     fit_checkpoint = FitCheckpoint.of(checkpoint, every=checkpoint_every, resume=resume, overwrite=overwrite)
-    columns = {"covariates": covariates, "weight": weight, "exposure": exposure}
-    columns |= {"trials": trials, "event": event, "class_weight": class_weight}
+    columns: dict[str, Any] = {"covariates": covariates, "weight": weight, "exposure": exposure}
+    columns |= {"trials": trials, "event": event, "class_weight": class_weight, "levels": levels}
     reading: dict[str, Any] = {"text": text, "words": words, "counts": counts}
     reading |= {"categorical": categorical or None, "partition_tokens": partition_tokens, **text_settings}
     reading = {name: value for name, value in reading.items() if value is not None}
@@ -369,7 +375,9 @@ def _train_on_matrix(
         documents,
         arrays,
         roles,
-        classes=family is None or family.has_classes,
+        classes=family is None
+        or family.has_classes
+        or (family.has_levels and not has_number_categories(response)),
     )
     return fit(training_set, roles, nullcontext(None), prepare=True)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.array_inputs import matrix_block, response_array
-from dslda.corpus.levels import LevelIndex, level_name, sorted_levels
+from dslda.corpus.levels import LevelIndex, level_name, level_order, ordered_categories, sorted_levels
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -19,8 +19,9 @@ from dslda.corpus.vocabulary import Vocabulary, vocabulary_of
 from dslda.engine.data.fit_source import CorpusSource, FitSource, FutureSource, MemorySource
 from dslda.exceptions import InputError
 from dslda.ingestion.corpus_plan import blocks_from_bag
-from dslda.ingestion.document_sources import check_fields
+from dslda.ingestion.document_sources import check_fields, with_orders
 from dslda.inputs.fields import Fields
+from dslda.inputs.in_memory import categories_of_table
 from dslda.variational.design import CovariateColumn, Design
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ ClassWeight = Literal["balanced"] | Mapping[Any, float]
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Columns beside the response, by their roles, and the weights of the classes."""
+    """Columns beside the response, by their roles; the weights of its classes, and the order of its levels."""
 
     covariates: tuple[str, ...] = ()
     weight: str | None = None
@@ -59,6 +60,7 @@ class Roles:
     trials: str | None = None
     event: str | None = None
     class_weight: ClassWeight | None = None
+    levels: tuple[str, ...] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,7 +79,7 @@ class Roles:
         )
 
 
-def named_roles(covariates: Any, class_weight: Any, **single: Any) -> Roles:
+def named_roles(covariates: Any, class_weight: Any, levels: Any, **single: Any) -> Roles:
     """The roles of columns of a corpus or bag, by their names; `single` are those of one column."""
     names = (covariates,) if isinstance(covariates, str) else covariates
     if isinstance(names, Mapping) or not isinstance(names, Sequence):
@@ -89,10 +91,13 @@ def named_roles(covariates: Any, class_weight: Any, **single: Any) -> Roles:
             raise InputError(
                 f"must be the name of a covariate of the corpus, got {name!r:.60}", parameter=role
             )
-    return Roles(tuple(dict.fromkeys(names)), **single, class_weight=class_weight)
+    order = level_order(levels)
+    return Roles(tuple(dict.fromkeys(names)), **single, class_weight=class_weight, levels=order)
 
 
-def roles_of_arrays(covariates: Any, class_weight: Any, **single: Any) -> tuple[Roles, dict[str, Any]]:
+def roles_of_arrays(
+    covariates: Any, class_weight: Any, levels: Any, **single: Any
+) -> tuple[Roles, dict[str, Any]]:
     """The roles of a matrix's arrays, and the arrays by name."""
     if isinstance(covariates, str) or not (isinstance(covariates, Mapping) or len(covariates) == 0):
         raise InputError(
@@ -105,19 +110,28 @@ def roles_of_arrays(covariates: Any, class_weight: Any, **single: Any) -> tuple[
     if clash:
         raise InputError(f"must have other names than {', '.join(sorted(clash))}", parameter="covariates")
     single = {role: values for role, values in single.items() if values is not None}
-    roles = Roles(tuple(arrays), **{role: role for role in single}, class_weight=class_weight)
+    roles = Roles(
+        tuple(arrays),
+        **{role: role for role in single},
+        class_weight=class_weight,
+        levels=level_order(levels),
+    )
     return roles, arrays | single
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingSet:
-    """Documents to train on, with the facts that the model keeps of them."""
+    """Documents to train on, with the facts that the model keeps of them.
+
+    `order` has the levels of a response that is known to be ordered, from the lowest.
+    """
 
     source: FitSource
     response: str | None
     summary: ResponseSummary
     covariates: Mapping[str, ResponseSummary] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    order: tuple[str, ...] | None = None
     vocabulary: Vocabulary | None = None
     text_settings: TextSettings | None = None
     corpus_hash: str | None = None
@@ -168,6 +182,7 @@ def training_set_of_corpus(
         source.response_summary(),
         corpus.covariate_summaries,
         corpus.levels,
+        corpus.orders.get(response),
         corpus.vocabulary,
         corpus.text_settings,
         corpus.content_hash,
@@ -214,6 +229,7 @@ def training_set_of_bag(
         categorical=(categorical,) if isinstance(categorical, str) else tuple(categorical),
     )
     check_fields(bag, document_fields)
+    document_fields, orders = with_orders(document_fields, categories_of_table(bag, [response]))
 
     def counted(client: Client) -> TrainingSet:
         blocks = blocks_from_bag(
@@ -241,6 +257,7 @@ def training_set_of_bag(
             blocks.responses[response] if complete else source.response_summary(),
             blocks.covariates,
             plan.levels,
+            orders.get(response),
             plan.terms.vocabulary,
             settings,
             fields={use: name for use, name in uses.items() if name is not None},
@@ -273,6 +290,7 @@ def training_set_of_matrix(
             parameter="response",
         )
     levels: dict[str, tuple[str, ...]] = {}
+    order = ordered_categories(response)
     n_documents, n_terms = block.n_documents, int(matrix.shape[1])
     y = _column(RESPONSE, response, n_documents, levels) if classes else response_array(response, n_documents)
     columns = {name: _column(name, values, n_documents, levels) for name, values in arrays.items()}
@@ -294,6 +312,7 @@ def training_set_of_matrix(
         source.response_summary(),
         {name: ResponseSummary.of(values) for name, values in columns.items()},
         levels,
+        order,
         vocabulary,
         settings,
     )

@@ -78,8 +78,8 @@ class Design:
     trials : bool
         `auxiliary` holds trials, not events.
     classes : tuple of float or None
-        The values of a response of classes, in rising order: a code is a position. None if the response is not a class, or
-        is a code already.
+        The values of a response of classes, or of ordered levels from the lowest: a code is a position. None if the response
+        is neither, or is a code already.
     class_weight : tuple of float or None
         Weight of each class by its code. A class of weight 0 is left out of the fit. Other weights play no part in the fit,
         but shift its log-odds (:meth:`weighed`).
@@ -111,11 +111,14 @@ class Design:
         return np.logical_or.reduce(missing) if missing else None
 
     def to_model(self, y: Array) -> Array:
-        """The response on the scale of the fit, NaN where missing."""
+        """The response on the scale of the fit, NaN where it is missing or none of the classes."""
         if self.classes is None:
             return self.scaling.to_model(y)
-        codes = np.searchsorted(self.classes, y).astype(np.float64)
-        codes[np.isnan(y)] = np.nan
+        values = np.asarray(self.classes)
+        order = np.argsort(values)
+        place = np.minimum(np.searchsorted(values[order], y), len(values) - 1)
+        codes = order[place].astype(np.float64)
+        codes[values[order][place] != y] = np.nan
         return codes
 
     def weighed(self, parameters: Parameters, *, back: bool = False) -> Parameters:

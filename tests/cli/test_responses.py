@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import re
 import subprocess
@@ -359,3 +360,35 @@ def test_bad_responses_are_one_clear_error_or_a_warning(
     assert done.code == code, done.err
     assert re.search(f"^dslda: {message}", done.err, re.MULTILINE), done.err
     assert "Traceback" not in done.err
+
+
+def test_levels_have_their_names_in_every_output(dslda: Dslda, folder: Path, tmp_path: Path) -> None:
+    train = ("train", folder / "bills.corpus", "--response", "area", "--family", "ordinal", "--topics", 3)
+    done = dslda(*train, "--out", tmp_path / "none.model")
+    assert done.code == 2
+    assert "list them from the lowest to the highest with --levels, or use --family categorical" in done.err
+    done = dslda(*train, "--out", tmp_path / "few.model", "--levels", "Tax,Health")
+    assert done.code == 2
+    assert (
+        "document 'b1': response 'area' must be one of the levels given ('Tax', 'Health'), got 'Defense'"
+        in (done.err)
+    )
+    model = tmp_path / "area.model"
+    assert dslda(*train, "--out", model, "--levels", "Tax, Health, Defense", "--hold-out", "0.2").code == 0
+    shown = dslda("info", model).out
+    assert re.search(r"levels: +Tax \([\d.]+%\) < Health \([\d.]+%\) < Defense \([\d.]+%\)\n", shown)
+    assert re.search(r"thresholds: +Tax\|Health 0, Health\|Defense [\d.]+\n", shown)
+    assert "of the classes are right" in shown
+    topics = dslda("topics", model)
+    assert {row["level"] for row in table(topics.out)} <= set(AREAS)
+    assert "Thresholds between levels: Tax|Health 0, Health|Defense" in topics.err
+    predicted = table(dslda("predict", model, folder / "bills.corpus").out)
+    assert {row["prediction"] for row in predicted} <= set(AREAS)
+    names = [name for name in predicted[0] if name.startswith("probability_")]
+    assert names == ["probability_Tax", "probability_Health", "probability_Defense"]
+    assert dslda("score", model, folder / "bills.corpus", "--out", tmp_path / "scores").code == 0
+    manifest = json.loads((tmp_path / "scores" / "manifest.json").read_text())
+    assert set(manifest["predictions"]["classes"]) <= set(AREAS)
+    assert sum(manifest["predictions"]["classes"].values()) == 90
+    done = dslda(*train[:4], "--levels", "Tax,Health,Defense", "--out", tmp_path / "gaussian.model")
+    assert done.code == 2

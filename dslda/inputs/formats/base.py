@@ -135,6 +135,10 @@ class FilePiece(ABC):
         """Names of the fields of the first records, or of all until those `wanted` are found; None without a record."""
         return None
 
+    def categories(self, names: Collection[str]) -> dict[str, list[Any]]:
+        """Categories of those of the fields that the file says are ordered, from the lowest; none without a record."""
+        return {}
+
     def range(self) -> dict[str, Any]:
         """Start and end of the piece, as JSON; empty for a whole file."""
         own = [f for f in dataclasses.fields(self) if f.name not in FilePiece.__dataclass_fields__]

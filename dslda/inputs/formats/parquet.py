@@ -10,7 +10,7 @@ from typing import Any
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Attempt, Fields
 from dslda.inputs.formats.base import COMPRESSED_PIECES, FilePiece
-from dslda.inputs.in_memory import rows_of_table
+from dslda.inputs.in_memory import is_ordered, rows_of_table
 from dslda.inputs.streams import MAX_LINE_BYTES
 
 __all__ = ["ParquetRows"]
@@ -89,6 +89,18 @@ class ParquetRows(FilePiece):
         with self.file.open(anywhere=True) as raw:
             names: list[str] = self._parquet(raw).schema_arrow.names
             return names
+
+    def categories(self, names: Collection[str]) -> dict[str, list[Any]]:
+        if self.file.is_empty():
+            return {}
+        with self.file.open(anywhere=True) as raw:
+            parquet = self._parquet(raw)
+            schema = parquet.schema_arrow
+            ordered = [name for name in names if name in schema.names and is_ordered(schema.field(name).type)]
+            if not ordered:
+                return {}
+            batch = next(parquet.iter_batches(batch_size=1, columns=ordered, use_threads=False), None)
+        return {} if batch is None else {name: batch[name].dictionary.to_pylist() for name in ordered}
 
     def cut(self, fields: Fields, target: int) -> Iterator[tuple[FilePiece, int]]:
         with self.file.open(anywhere=True) as raw:

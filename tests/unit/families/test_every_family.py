@@ -281,6 +281,18 @@ def test_level_probabilities_sum_to_one_and_give_the_mean() -> None:
     np.testing.assert_allclose(certain[2], [ordinal_probability(y, 0.5) for y in range(4)], rtol=1e-12)
 
 
+def test_levels_have_the_shares_that_they_are_to_have() -> None:
+    family, shares = get_family("ordinal"), np.array([0.2, 1e-12, 0.3, 0.5 - 1e-9, 1e-9])
+    omega, delta = family.at_shares(shares)
+    found = family.probabilities(np.array([omega]), np.zeros(1), delta)[0]
+    # cutpoints are numbers of order 1, of 16 digits
+    np.testing.assert_allclose(found, shares, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(np.diff(family.cutpoints(delta)), np.exp(delta))
+    odds = family.at_shares(np.array([0.25, 0.75]))
+    assert odds[0] == pytest.approx(math.log(3.0))
+    assert len(odds[1]) == 0
+
+
 def test_too_many_levels_are_refused_with_what_to_do() -> None:
     with pytest.raises(InputError, match=r"at most 21 levels, got the whole numbers from 1 to 50.*gaussian"):
         get_family("ordinal").scaling(ResponseMoments(99, 20.0, 30.0, 1.0, 50.0))

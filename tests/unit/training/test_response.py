@@ -115,6 +115,10 @@ def test_a_document_of_unknown_words_scores_the_base_rate(fitted: Any, family: s
     else:
         with pytest.raises(InputError, match="has no classes or levels; use predict"):
             model.predict_proba([([frequent], [5])])
+    if family in ("binomial", "ordinal"):
+        shares = np.bincount((seen - seen.min()).astype(int)) / len(seen)
+        for row in (0, 1):
+            assert_allclose([table[name][row].as_py() for name in probabilities], shares, rtol=1e-9)
     assert_allclose([table[f"topic_{k}"][0].as_py() for k in range(K)], 1 / K)
     assert model.score_table([]).schema == table.schema
 
