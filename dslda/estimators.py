@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,26 +12,32 @@ from pandas import Categorical, DataFrame, isna
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_non_negative, validate_data
 
 from dslda.array_inputs import response_array
-from dslda.corpus.levels import UNKNOWN, LevelIndex, encodable
+from dslda.corpus.levels import UNKNOWN, LevelIndex, encodable, level_order, ordered_categories
 from dslda.engine.progress import LogProgress
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.inputs.in_memory import summable_counts
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
-from dslda.settings import Granularity, TopicEstimation
+from dslda.settings import SETTINGS, Granularity, TopicEstimation
 from dslda.training.response import chosen_family
 from dslda.training.train import DEFAULTS, train
 from dslda.training.training_set import ClassWeight
-from dslda.wording import number_name, number_of
+from dslda.wording import first_few, number_name, number_of
 
 if TYPE_CHECKING:
     from dslda.families.base import Family
 
 __all__ = ["SLDAClassifier", "SLDARegressor"]
+
+RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
+
+MOST_SEED = 2**31 - 1
+"""Seeds that are drawn are below it, as those of scikit-learn."""
 
 
 class _SLDA(TransformerMixin, BaseEstimator):
@@ -46,17 +52,16 @@ class _SLDA(TransformerMixin, BaseEstimator):
         *,
         sample_weight: Any,
         covariates: Any,
-        numbers: NDArray[Any] | None = None,
         **settings: Any,
     ) -> None:
-        """Train on checked counts; `numbers` stand for the classes, by code."""
+        """Train on checked counts."""
         if counts.nnz == 0:
             raise InputError("must hold counts of words, got no value above 0.5 in any row", parameter="X")
         names = getattr(self, "feature_names_in_", None)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, counts, ensure_non_negative=True)
         columns = {} if covariates is None else _table_columns(covariates, counts.shape[0])
-        model = train(
+        self.model_ = model = train(
             counts,
             response=response,
             terms=None if names is None else [str(name) for name in names],
@@ -65,15 +70,24 @@ class _SLDA(TransformerMixin, BaseEstimator):
             covariates=columns,
             **settings,
         )
-        if numbers is not None:
-            # so that the model, wherever it is loaded, also knows classes by their numbers
-            design = replace(model.record.design, classes=tuple(map(float, numbers)))
-            model = Model(replace(model.record, design=design))
-        self.model_ = model
         self.topic_word_ = model.topic_word
         self.doc_topic_prior_ = model.doc_topic_prior
         self.elbo_ = float(model.trace["elbo"][-1])
         self.n_iter_ = model.training.n_iterations
+
+    def _settings(self) -> dict[str, Any]:
+        """The parameters as keywords of :func:`dslda.train`."""
+        settings: dict[str, Any] = self.get_params(deep=False)
+        random_state, seed = settings.pop("random_state"), settings.pop("seed")
+        if isinstance(seed, str) and seed == "deprecated":
+            return settings | {"seed": _drawn_seed(random_state)}
+        warn(
+            FutureWarning(
+                "seed has become random_state, and will be refused by the next release; write "
+                f"random_state={seed!r}"
+            )
+        )
+        return settings | {"seed": seed}
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Topic proportions, without the response.
@@ -189,8 +203,14 @@ class SLDARegressor(RegressorMixin, _SLDA):
         Lower bound of the dispersion, as a fraction of the variance of the response.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients; None is the default of the family.
-    seed : int, default 0
-        Seed of the start. The result is a pure function of data and parameters.
+    levels : sequence of float or None, default None
+        Levels of an ordinal response, from the lowest to the highest; None takes the whole numbers from the lowest `y` to the
+        highest.
+    random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default 0
+        Seed of the start, or where to draw one from; None draws from numpy's global state. With an int the result is a pure
+        function of data and parameters.
+    seed : int
+        The former name of `random_state`; it will go in the next release.
 
     Attributes
     ----------
@@ -198,7 +218,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
         Word probabilities of each topic, the paper's beta, or their posterior means.
     coef_ : ndarray of float64, shape (n_topics,)
         Linear predictor of a document that is all about a topic, the paper's eta; for a Gaussian, its expected
-        response in the units of `y`.
+        response in the units of `y`. The features are topics: their shares in the words of a document, which sum to 1.
+    intercept_ : float
+        0: the coefficients of the topics hold the intercept.
     dispersion_ : float or None
         The paper's delta: for a Gaussian the variance of the response around its expectation.
     doc_topic_prior_ : ndarray of float64, shape (n_topics,)
@@ -249,7 +271,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
         sweep_tol: float = DEFAULTS.sweep_tol,
         dispersion_floor: float = DEFAULTS.dispersion_floor,
         ridge: float | None = DEFAULTS.ridge,
-        seed: int = DEFAULTS.seed,
+        levels: Sequence[str | float] | None = None,
+        random_state: RandomState = DEFAULTS.seed,
+        seed: int | Literal["deprecated"] = "deprecated",
     ) -> None:
         self.n_topics = n_topics
         self.family = family
@@ -264,6 +288,8 @@ class SLDARegressor(RegressorMixin, _SLDA):
         self.sweep_tol = sweep_tol
         self.dispersion_floor = dispersion_floor
         self.ridge = ridge
+        self.levels = levels
+        self.random_state = random_state
         self.seed = seed
 
     def fit(
@@ -309,10 +335,11 @@ class SLDARegressor(RegressorMixin, _SLDA):
             _responses(y),
             sample_weight=sample_weight,
             covariates=covariates,
-            **self.get_params(deep=False),
+            **self._settings(),
         )
         by_topic = sorted(self.model_.coefficients())
         self.coef_ = np.array([coefficient.coefficient for coefficient in by_topic])
+        self.intercept_ = 0.0
         self.dispersion_ = self.model_.dispersion
         self.doc_topic_ = self.model_.training_topic_proportions(
             counts, y, covariates=self._covariates(covariates, counts)
@@ -356,25 +383,35 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
 
     Parameters
     ----------
-    family : {"auto", "binomial", "categorical"}, default "auto"
+    family : {"auto", "binomial", "categorical", "ordinal"}, default "auto"
         "auto" is binomial for two classes, with one coefficient a topic; otherwise categorical, with one for each topic and
-        class.
+        class. "ordinal" is for ordered levels, with one coefficient a topic.
     n_topics, doc_topic_prior, topic_prior, topic_estimation, response_weight, granularity
         As in :class:`SLDARegressor`.
-    max_iter, tol, max_sweeps, sweep_tol, seed
+    max_iter, tol, max_sweeps, sweep_tol, random_state, seed
         As in :class:`SLDARegressor`.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
         of the family, 0.01.
     class_weight : "balanced", mapping of class to weight, or None, default None
         Factors on the frequencies of the classes; "balanced" makes all equally frequent. They shift probabilities and
-        coefficients, but not the fit: see :func:`dslda.train`.
+        coefficients, but not the fit: see :func:`dslda.train`. Classes go by their names, whatever the type.
+    levels : sequence of str or float, or None, default None
+        For "ordinal" the classes from the lowest to the highest. None takes the order of an ordered pandas Categorical, or of
+        numbers.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-    coef_ : ndarray of float64, shape (n_classes, n_topics), or (1, n_topics) for binomial
-        Log-odds; of the second class for binomial.
+        Sorted, as scikit-learn expects them, also where they are levels.
+    levels_ : ndarray, shape (n_classes,)
+        For "ordinal" the classes from the lowest level to the highest.
+    coef_ : ndarray of float64, shape (n_classes, n_topics), or (1, n_topics) for two classes and for levels
+        Log-odds; of the second class of two, of lying above the lowest level for levels. The features are topics, as in
+        :class:`SLDARegressor`.
+    intercept_ : ndarray of float64, shape (n_classes,), or (1,) for two classes, or (n_classes - 1,) for levels
+        0, since the coefficients hold it; for levels minus the cutpoints, so that ``coef_ @ shares + intercept_`` are the log
+        odds of lying above each level but the highest.
     topic_word_, doc_topic_prior_, elbo_, n_iter_, model_, n_features_in_, feature_names_in_
         As in :class:`SLDARegressor`.
 
@@ -392,7 +429,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self,
         n_topics: int = DEFAULTS.n_topics,
         *,
-        family: Literal["auto", "binomial", "categorical"] = "auto",
+        family: Literal["auto", "binomial", "categorical", "ordinal"] = "auto",
         doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.doc_topic_prior,
         topic_prior: float = DEFAULTS.topic_prior,
         topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
@@ -404,7 +441,9 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         sweep_tol: float = DEFAULTS.sweep_tol,
         ridge: float | None = DEFAULTS.ridge,
         class_weight: ClassWeight | None = None,
-        seed: int = DEFAULTS.seed,
+        levels: Sequence[str | float] | None = None,
+        random_state: RandomState = DEFAULTS.seed,
+        seed: int | Literal["deprecated"] = "deprecated",
     ) -> None:
         self.n_topics = n_topics
         self.family = family
@@ -419,6 +458,8 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.sweep_tol = sweep_tol
         self.ridge = ridge
         self.class_weight = class_weight
+        self.levels = levels
+        self.random_state = random_state
         self.seed = seed
 
     def fit(
@@ -455,6 +496,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
                 parameter="y",
                 remedy="leave these documents out",
             )
+        column = y
         X, y = self._validated(X, y)
         check_classification_targets(y)
         check_non_negative(X, "SLDAClassifier")
@@ -471,37 +513,56 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
                 f"must have classes whose names differ as UTF-8, got {self.classes_.tolist()!r:.60}",
                 parameter="y",
             )
-        settings = self.get_params(deep=False)
+        settings = self._settings()
         if settings["family"] == "auto":
             settings["family"] = "binomial" if n_classes == 2 else "categorical"
         family = chosen_family(settings["family"])
-        if family is not None and not family.has_classes:
+        has_levels = family is not None and family.has_levels
+        if family is not None and not (family.has_classes or has_levels):
             raise InputError(
-                f"must be 'auto', 'binomial' or 'categorical', got {settings['family']!r:.60}",
+                f"must be 'auto', 'binomial', 'categorical' or 'ordinal', got {settings['family']!r:.60}",
                 parameter="family",
-                remedy="ordered levels, counts and other numbers are for SLDARegressor, such as "
-                "SLDARegressor(family='ordinal'), whose model_.predict_proba has the probabilities of the levels",
+                remedy="counts and other numbers are for SLDARegressor",
             )
-        if family is not None and family.max_classes is not None and n_classes > family.max_classes:
+        if family is not None and family.max_classes and n_classes > family.max_classes:
             raise InputError(
                 f"Only binary classification is supported by family {family.name!r}, got {n_classes} classes"
             )
         if isinstance(self.class_weight, Mapping):
             name_of = dict(zip(self.classes_.tolist(), names, strict=True))
-            unknown = [label for label in self.class_weight if label not in name_of]
-            if unknown:
-                raise InputError(f"must name classes of y, got {unknown[0]!r}", parameter="class_weight")
-            settings["class_weight"] = {name_of[label]: w for label, w in self.class_weight.items()}
+            settings["class_weight"] = {
+                name_of.get(label, label): w for label, w in self.class_weight.items()
+            }
+        if has_levels:
+            order = level_order(self.levels) or ordered_categories(column)
+            positions = _positions(names, codes, order, sorts=of_numbers or self.classes_.dtype.kind == "b")
+            self.levels_ = self.classes_[positions]
+            settings["levels"] = order or [names[i] for i in positions]
         self._fit(
             _counts(X),
             Categorical.from_codes(codes, categories=names),
             sample_weight=sample_weight,
             covariates=covariates,
-            numbers=self.classes_ if of_numbers else None,
             **settings,
         )
-        eta = self.model_.record.parameters.eta
-        self.coef_ = eta[np.newaxis].copy() if eta.ndim == 1 else self.model_.class_coefficients().T.copy()
+        # the classes in the order of the model, which leaves out levels whose documents weigh nothing
+        index = LevelIndex(self.model_.classes or ())
+        of_model = self.classes_.tolist() if of_numbers else names
+        self._codes = np.array([index.code(label, "y") for label in of_model], dtype=np.int64)
+        if of_numbers:
+            # so that the model, wherever it is loaded, also knows classes by their numbers
+            numbers = [float(self.classes_[i]) for i in np.argsort(self._codes) if self._codes[i] >= 0]
+            design = replace(self.model_.record.design, classes=tuple(numbers))
+            self.model_ = Model(replace(self.model_.record, design=design))
+        parameters = self.model_.record.parameters
+        if parameters.n_classes is not None:
+            self.coef_ = self.model_.class_coefficients().T.copy()
+            self.intercept_ = np.zeros(n_classes)
+        else:
+            self.coef_ = parameters.eta[np.newaxis].copy()
+            self.intercept_ = (
+                0.0 - self.model_.family.cutpoints(parameters.delta) if has_levels else np.zeros(1)
+            )
         return self
 
     def predict_proba(self, X: Any, *, covariates: Any = None) -> NDArray[np.float64]:
@@ -520,7 +581,35 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
             In the order of `classes_`.
         """
         counts = self._checked(X)
-        return self.model_.predict_proba(counts, covariates=self._covariates(covariates, counts))
+        probabilities = self.model_.predict_proba(counts, covariates=self._covariates(covariates, counts))
+        if np.array_equal(self._codes, np.arange(probabilities.shape[1])):
+            return probabilities
+        by_class = np.zeros((len(probabilities), len(self.classes_)))
+        known = self._codes >= 0
+        by_class[:, known] = probabilities[:, self._codes[known]]
+        return by_class
+
+    def predict_log_proba(self, X: Any, *, covariates: Any = None) -> NDArray[np.float64]:
+        """Logarithms of the probabilities; parameters and shape as in :meth:`predict_proba`."""
+        with np.errstate(divide="ignore"):
+            logarithms: NDArray[np.float64] = np.log(self.predict_proba(X, covariates=covariates))
+        return logarithms
+
+    def decision_function(self, X: Any, *, covariates: Any = None) -> NDArray[np.float64]:
+        """Log-odds of the classes; parameters as in :meth:`predict_proba`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_documents,) for two classes, else (n_documents, n_classes)
+            Of the second of two classes; else the logarithms of the probabilities less their mean.
+        """
+        tiny = np.finfo(np.float64).tiny
+        logarithms = np.log(np.maximum(self.predict_proba(X, covariates=covariates), tiny))
+        if len(self.classes_) == 2:
+            odds: NDArray[np.float64] = logarithms[:, 1] - logarithms[:, 0]
+            return odds
+        centred: NDArray[np.float64] = logarithms - logarithms.mean(axis=1, keepdims=True)
+        return centred
 
     def predict(self, X: Any, *, covariates: Any = None) -> NDArray[Any]:
         """The most probable classes, shape (n_documents,); parameters as in :meth:`predict_proba`."""
@@ -535,14 +624,55 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         is_other = labels.dtype.kind != self.classes_.dtype.kind
         if is_other and labels.shape == predicted.shape and not isna(labels).any():
             index = LevelIndex(self.model_.classes or ())
-            codes = [index.code(label, "y") for label in labels.tolist()]
-            y, predicted = np.nan_to_num(codes, nan=UNKNOWN), np.searchsorted(self.classes_, predicted)
+            codes = [
+                [index.code(label, "y") for label in each] for each in (labels.tolist(), predicted.tolist())
+            ]
+            y, predicted = (np.nan_to_num(each, nan=UNKNOWN) for each in codes)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # as for the regressor
         return tags
+
+
+def _drawn_seed(random_state: Any) -> int:
+    """The seed that a `random_state` of scikit-learn stands for: an int itself, else a number drawn from it."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(MOST_SEED))
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(MOST_SEED, dtype=np.int64))
+    try:
+        SETTINGS["seed"].check(random_state)
+    except InputError:
+        raise InputError(
+            f"must be a whole number of at least 0, a RandomState, a Generator or None, got {random_state!r:.60}",
+            parameter="random_state",
+        ) from None
+    return int(random_state)
+
+
+def _positions(
+    names: Sequence[str], codes: NDArray[np.int64], order: Sequence[str] | None, *, sorts: bool
+) -> NDArray[np.int64]:
+    """Positions of the classes from the lowest level to the highest; classes that `sorts` have an order of their own."""
+    if order is None:
+        if sorts:
+            return np.arange(len(names))
+        raise InputError(
+            f"must list the classes of y from the lowest to the highest ({first_few([*map(repr, names)], 5)})",
+            parameter="levels",
+            remedy="make y an ordered pandas Categorical",
+        )
+    index = LevelIndex(order)
+    ranks = np.array([index.code(name, "y") for name in names])
+    if (unknown := np.flatnonzero(ranks == UNKNOWN)).size:
+        row = int(np.argmax(codes == unknown[0]))
+        raise InputError(
+            f"must be one of the levels ({first_few([*map(repr, order)], 10)}), got {names[unknown[0]]!r} in row {row}",
+            parameter="y",
+        )
+    return np.argsort(ranks)
 
 
 def _table_columns(covariates: Any, n_documents: int) -> dict[str, Any]:

@@ -11,7 +11,10 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.inspection import permutation_importance
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
@@ -140,10 +143,13 @@ def test_weights_of_classes_go_by_the_users_labels(counted: tuple[pd.DataFrame, 
     share = np.mean(y == 7)
     assert_allclose(even.predict_proba(unknown)[:, 1], share)
     assert_allclose(heavy.predict_proba(unknown)[:, 1], 20 * share / (20 * share + 1 - share))
+    for label in ("7", 7.0, "7.0"):
+        by_name = SLDAClassifier(n_topics=2, tol=1e-2, class_weight={label: 20.0}).fit(counts, y)
+        assert_array_equal(by_name.predict_proba(counts), heavy.predict_proba(counts))
     balanced = SLDAClassifier(n_topics=2, tol=1e-2, class_weight="balanced").fit(counts, y)
     assert_allclose(balanced.predict_proba(unknown), 0.5)
     for weight, message in (
-        ({"7": 2}, "class_weight must name classes of y, got '7'"),
+        ({"8": 2}, "class_weight must name classes of the response, got '8'; they are '3', '7'"),
         ({7: -1}, "class_weight of '7' must be a number of at least 0, got -1"),
         ("even", "class_weight must be 'balanced' or a mapping"),
     ):
@@ -162,7 +168,11 @@ def test_weights_of_classes_go_by_the_users_labels(counted: tuple[pd.DataFrame, 
         ({}, ["a", None] * 45, "y must have a class for each document, got None in row 1; leave"),
         ({}, ["a", "\ud800", "?"] * 30, "classes whose names differ as UTF-8"),
         ({}, ["a"] * 90, "y must have at least 2 classes, got 1 class, 'a'"),
-        ({"family": "poisson"}, None, "family must be 'auto', 'binomial' or 'categorical', got 'poisson'"),
+        (
+            {"family": "poisson"},
+            None,
+            "family must be 'auto', 'binomial', 'categorical' or 'ordinal', got 'poisson'",
+        ),
         ({"family": "binomial"}, None, "Only binary classification is supported by family 'binomial', got 3"),
         ({"n_topics": 0}, None, "n_topics must be a whole number"),
     ],
@@ -196,3 +206,78 @@ def test_a_class_of_one_article_is_warned_of(counted: tuple[pd.DataFrame, np.nda
     y[4] = "weather"
     with pytest.warns(DataWarning, match="'weather'"):
         SLDAClassifier(n_topics=3, tol=1e-2).fit(counts, y)
+
+
+def test_levels_are_classes_with_an_order(counted: tuple[pd.DataFrame, np.ndarray]) -> None:
+    counts, names = counted
+    order = ["sport", "arts", "politics"]
+    fitted = SLDAClassifier(n_topics=3, family="ordinal", levels=order, tol=1e-2).fit(counts, names)
+    assert fitted.classes_.tolist() == sorted(order)
+    assert fitted.levels_.tolist() == order
+    assert fitted.model_.classes == tuple(order)
+    chances = fitted.predict_proba(counts)
+    for c, name in enumerate(fitted.classes_.tolist()):
+        assert_array_equal(chances[:, c], fitted.model_.predict_proba(counts)[:, order.index(name)])
+    assert_array_equal(fitted.predict(counts), fitted.model_.predict(counts))
+    assert fitted.score(counts, names) == fitted.model_.score(counts, names) > 0.7
+    assert_array_equal(fitted.decision_function(counts).argmax(axis=1), chances.argmax(axis=1))
+    assert fitted.coef_.shape == (1, 3)
+    assert_allclose(-fitted.intercept_, list((fitted.model_.thresholds or {}).values()))
+    categories = pd.Series(pd.Categorical(names, order, ordered=True))
+    by_itself = SLDAClassifier(n_topics=3, family="ordinal", tol=1e-2).fit(counts, categories)
+    assert_array_equal(by_itself.predict_proba(counts), chances)
+    with pytest.raises(InputError, match="levels must list the classes of y from the lowest to the highest"):
+        SLDAClassifier(family="ordinal").fit(counts, names)
+    with pytest.raises(InputError, match=r"y must be one of the levels .*, got 'arts' in row"):
+        SLDAClassifier(family="ordinal", levels=["sport", "politics"]).fit(counts, names)
+    with pytest.raises(InputError, match="levels must be left out for family categorical"):
+        SLDAClassifier(levels=order).fit(counts, names)
+
+
+def test_levels_of_numbers_keep_their_numbers(counted: tuple[pd.DataFrame, np.ndarray]) -> None:
+    counts, names = counted
+    stars = np.select([names == "sport", names == "arts"], [1, 3], 9)
+    fitted = SLDAClassifier(n_topics=3, family="ordinal", tol=1e-2).fit(counts, stars)
+    assert fitted.levels_.tolist() == fitted.classes_.tolist() == [1, 3, 9]
+    assert_allclose(fitted.model_.predict(counts), fitted.predict_proba(counts) @ [1.0, 3.0, 9.0])
+    turned = SLDAClassifier(n_topics=3, family="ordinal", levels=[9, 3, 1], tol=1e-2).fit(counts, stars)
+    assert turned.levels_.tolist() == [9, 3, 1]
+    assert turned.score(counts, stars) == turned.score(counts, stars.astype(str)) > 0.7
+    assert 0.3 < turned.model_.score(counts, stars) < 1.0
+    # all documents of a level may weigh nothing: the level has no probability then
+    with pytest.warns(DataWarning, match=r"'3'\) is left out"):
+        without = SLDAClassifier(n_topics=3, family="ordinal", tol=1e-2).fit(
+            counts, stars, sample_weight=stars != 3
+        )
+    assert_array_equal(without.predict_proba(counts)[:, 1], 0.0)
+    assert_allclose(without.predict_proba(counts).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_scikit_learns_tools_find_what_they_look_for(
+    counted: tuple[pd.DataFrame, np.ndarray], n_classes: int
+) -> None:
+    counts, names = counted
+    y = names if n_classes == 3 else names == "sport"
+    estimator = SLDAClassifier(n_topics=3, tol=1e-2)
+    fitted = clone(estimator).fit(counts, y)
+    odds, chances = fitted.decision_function(counts), fitted.predict_proba(counts)
+    assert_allclose(np.exp(fitted.predict_log_proba(counts)), chances)
+    if n_classes == 2:
+        assert fitted.coef_.shape == (1, 3)
+        assert fitted.intercept_.shape == (1,)
+        assert_allclose(1 / (1 + np.exp(-odds)), chances[:, 1])
+    else:
+        assert fitted.coef_.shape == (3, 3)
+        assert fitted.intercept_.shape == (3,)
+        assert_allclose(np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True), chances)
+    for method in ("sigmoid", "isotonic"):
+        calibrated = CalibratedClassifierCV(estimator, method=method, cv=2).fit(counts, y)
+        assert calibrated.score(counts, y) > 0.7
+    frozen = CalibratedClassifierCV(FrozenEstimator(fitted)).fit(counts, y)
+    assert_array_equal(frozen.classes_, fitted.classes_)
+    importance = permutation_importance(
+        fitted, counts, y, scoring="neg_log_loss", n_repeats=2, random_state=0
+    )
+    assert importance.importances_mean.shape == (counts.shape[1],)
+    assert importance.importances_mean.max() > 0.0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
@@ -41,9 +42,10 @@ def simulated() -> tuple[sparse.csr_array, np.ndarray]:
 @parametrize_with_checks(
     [SLDARegressor(n_topics=3, max_iter=10), SLDAClassifier(n_topics=3, max_iter=10)],
     expected_failed_checks=lambda estimator: (
-        {
-            "check_class_weight_classifiers": "its rows have negative numbers, whatever the tags say; counts have none"
-        }
+        dict.fromkeys(
+            ["check_class_weight_classifiers", "check_decision_proba_consistency"],
+            "its rows have negative numbers, whatever the tags say; counts have none",
+        )
         if isinstance(estimator, SLDAClassifier)
         else {}
     ),
@@ -296,10 +298,8 @@ def test_covariates_that_predict_does_not_know_are_refused() -> None:
 
 def test_each_estimator_names_the_other_for_its_families() -> None:
     counts, y, _ = with_covariates()
-    with pytest.raises(
-        InputError, match=r"got 'ordinal'; ordered levels, .*such as SLDARegressor\(family='ordinal'\)"
-    ):
-        SLDAClassifier(family="ordinal").fit(counts, np.arange(90) % 3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="got 'poisson'; counts and other numbers are for SLDARegressor"):
+        SLDAClassifier(family="poisson").fit(counts, np.arange(90) % 3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="got 'categorical'; classes are for SLDAClassifier"):
         SLDARegressor(family="categorical").fit(counts, y)
 
@@ -321,3 +321,49 @@ def test_repeated_entries_of_a_narrow_matrix_are_added_up(
     assert_array_equal(estimator.transform(narrow), expected.transform(counts))
     with pytest.raises(InputError, match="X must hold counts, got a masked value"):
         estimator.predict(np.ma.masked_equal(counts.toarray(), 0))
+
+
+def test_the_start_follows_random_state(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:
+    counts, y = simulated
+
+    def start(**settings: Any) -> np.ndarray:
+        return SLDARegressor(n_topics=K, max_iter=1, **settings).fit(counts, y).topic_word_
+
+    with pytest.warns(ConvergenceWarning):
+        expected = train(counts, response=y, n_topics=K, max_iter=1, seed=5).topic_word
+    same: list[Any] = [5, np.int64(5)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for value in same:
+            assert_array_equal(start(random_state=value), expected)
+        for make in (np.random.RandomState, np.random.default_rng):
+            assert_array_equal(start(random_state=make(1)), start(random_state=make(1)))
+            drawn = make(1)
+            assert not np.array_equal(start(random_state=drawn), start(random_state=drawn))
+        np.random.seed(3)  # noqa: NPY002
+        first = start(random_state=None)
+        np.random.seed(3)  # noqa: NPY002
+        assert_array_equal(start(random_state=None), first)
+        assert not np.array_equal(start(random_state=None), first)
+        with pytest.warns(FutureWarning, match="write random_state=5"):
+            assert_array_equal(start(seed=5), expected)
+        copied = clone(SLDARegressor(seed=5, random_state=np.random.default_rng(2)))
+        assert copied.get_params()["seed"] == 5
+    for value in (-1, 1.5, "a", True):
+        with refused("random_state"):
+            start(random_state=value)
+
+
+def test_a_regressor_has_a_coefficient_a_topic_and_no_intercept(
+    simulated: tuple[sparse.csr_array, np.ndarray],
+) -> None:
+    counts, y = simulated
+    fitted = SLDARegressor(n_topics=K, tol=1e-2).fit(counts, y)
+    assert fitted.coef_.shape == (K,)
+    shares = fitted.model_.contributions(counts, relative=False)
+    parts = np.column_stack([shares[f"topic_{k}"].to_numpy() for k in range(K)])
+    assert_allclose(fitted.predict(counts), parts.sum(axis=1) + fitted.intercept_)
+    stars = np.digitize(y, np.quantile(y, [0.3, 0.6])) ** 2
+    by_level = SLDARegressor(n_topics=K, family="ordinal", levels=[0, 1, 4], tol=1e-2).fit(counts, stars)
+    assert by_level.score(counts, stars) == pytest.approx(by_level.model_.score(counts, stars))
+    assert by_level.model_.classes == ("0", "1", "4")
