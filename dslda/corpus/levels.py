@@ -6,6 +6,7 @@ sorted list, so the way the input is cut cannot change them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import numbers
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
-from dslda.inputs.fields import is_missing
+from dslda.inputs.fields import is_missing, plain_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,9 @@ __all__ = [
     "level_name",
     "level_order",
     "merge_levels",
+    "named_value",
     "numbers_of",
+    "one_of_each_boolean",
     "ordered_categories",
     "plain_name",
     "recode",
@@ -50,15 +53,34 @@ UNKNOWN = -1.0
 
 _WHOLE = re.compile(r"(-?\d+)\.0+")
 
+_TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+"""Spellings of booleans by Python and by spreadsheets."""
+
+_BOOLEANS = {"false": "0", "true": "1"}
+"""Booleans, and the numbers that stand for them."""
+
+_LONGEST_DECIMAL = 64
+"""Digits of a decimal that is written out rather than with an exponent."""
+
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 """Names that are spelt as numbers; 007 is not."""
+
+
+def named_value(value: Any) -> Any:
+    """The value that a name is made of: the text of UTF-8, the value in an array without dimensions, any other unchanged."""
+    value = plain_value(value)
+    if isinstance(value, bytes):
+        with contextlib.suppress(UnicodeDecodeError):
+            return value.decode()
+    return value
 
 
 def level_name(value: Any, what: str) -> str | None:
     """The name that a value stands for; None when it is missing.
 
-    A string is its own name, without white space around it. Numbers and booleans have the names that JSON writes: ``true``,
-    ``3``, ``2.5``. A whole float has the name of the integer, since pandas makes floats of integers where one is missing.
+    A string is its own name, without white space around it, as is UTF-8. Numbers and booleans have the names that JSON
+    writes: ``true``, ``3``, ``2.5``. A whole float has the name of the integer, since pandas makes floats of integers where
+    one is missing.
 
     Parameters
     ----------
@@ -71,18 +93,20 @@ def level_name(value: Any, what: str) -> str | None:
     InputError
         The value is none of these.
     """
+    value = named_value(value)
     if is_missing(value):
         return None
     if isinstance(value, str):
         return encodable(value).strip() or None
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
-    if isinstance(value, numbers.Integral):
+    is_number = isinstance(value, (numbers.Real, Decimal)) and not isinstance(value, np.timedelta64)
+    if is_number and isinstance(value, numbers.Integral):
         return str(int(value))
-    if isinstance(value, (numbers.Real, Decimal)) and math.isfinite(value):
+    if is_number and math.isfinite(value):
         # a float may not hold all digits of a Decimal
         if isinstance(value, Decimal):
-            return str(value)
+            return format(value, "f") if abs(value.adjusted()) < _LONGEST_DECIMAL else str(value)
         return str(int(float(value))) if _is_integer(value) else json.dumps(float(value))
     raise InputError(
         f"{what} must be a name to be categorical (a string, a number, true or false), got {value!r:.60}"
@@ -95,11 +119,10 @@ def _is_integer(value: Any) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """The name in the spelling of :func:`level_name`: ``3`` for ``3.0``, ``true`` for Python's ``True``."""
-    if name in ("True", "False"):
-        return name.lower()
+    """The name in the spelling of :func:`level_name`: ``3`` for ``3.0``, ``0`` for ``-0``, ``true`` for Python's ``True``."""
     whole = _WHOLE.fullmatch(name) if name.endswith("0") else None
-    return name if whole is None else whole[1]
+    plain = _TRUTH.get(name, name) if whole is None else whole[1]
+    return "0" if plain == "-0" else plain
 
 
 def level_order(levels: Any) -> tuple[str, ...] | None:
@@ -156,18 +179,32 @@ def numbers_of(names: Sequence[str]) -> tuple[float, ...] | None:
 
 
 def sorted_levels(names: Iterable[str]) -> tuple[str, ...]:
-    """The distinct names in the order of their code points, without those of which another is the plain spelling."""
-    distinct = set(names)
-    return tuple(
-        sorted(name for name in distinct if plain_name(name) == name or plain_name(name) not in distinct)
-    )
+    """The names in the order of their code points, one of all spellings of a level: the plain one if it is there."""
+    chosen: dict[str, str] = {}
+    for name in sorted(set(names)):
+        plain = plain_name(name)
+        if plain == name or plain not in chosen:
+            chosen[plain] = name
+    return tuple(sorted(chosen.values()))
+
+
+def one_of_each_boolean(levels: Sequence[str]) -> tuple[str, ...]:
+    """The levels without 0 or 1 where the column has the word for it too, and holds nothing but booleans.
+
+    Only the levels of a whole column tell, so merging cannot do this.
+    """
+    plain = {plain_name(level): level for level in levels}
+    if not plain.keys() <= {*_BOOLEANS, *_BOOLEANS.values()}:
+        return tuple(levels)
+    numbers_left_out = {plain.get(number) for word, number in _BOOLEANS.items() if word in plain}
+    return tuple(level for level in levels if level not in numbers_left_out)
 
 
 class LevelIndex:
     """Codes of values by the names of levels, whatever the types of the values.
 
-    A string is looked up as it is, then in its plain spelling. A number or boolean is looked up by its name, then as a number
-    among the names that are spelt as numbers; ``true`` is 1 and ``false`` 0.
+    A string is looked up as it is, then in its plain spelling, then a boolean as 0 or 1 and the reverse. A number or boolean
+    is looked up by its name, then as a number among the names that are spelt as numbers; ``true`` is 1 and ``false`` 0.
 
     Parameters
     ----------
@@ -199,7 +236,11 @@ class LevelIndex:
             return math.nan
         code = self._codes.get(name)
         if code is None:
-            code = self._plain.get(plain_name(name))
+            plain = plain_name(name)
+            code = self._plain.get(plain)
+            if code is None and (number := _BOOLEANS.get(plain, plain)) in _BOOLEANS.values():
+                code = self._numbers.get(int(number))
+        value = named_value(value)
         if code is None and not isinstance(value, str):
             code = self._numbers.get(int(value) if isinstance(value, numbers.Integral) else float(value))
         return UNKNOWN if code is None else float(code)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dslda.cluster.runner import DaskRunner, Progress, Runner, merge_in_tree
 from dslda.corpus.block import DocumentBlock
-from dslda.corpus.levels import UNKNOWN, LevelIndex, merge_levels
+from dslda.corpus.levels import UNKNOWN, LevelIndex, merge_levels, one_of_each_boolean
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition
 from dslda.corpus.partitioning import (
     Partition,
@@ -121,7 +121,10 @@ def plan_corpus(
     if fields.categorical:
         merged = merge_in_tree(runner, runner.map(_chunk_levels, counted), merge_levels)
         # merge once more: a single chunk was merged with no other, so it is not sorted
-        names = merge_levels(runner.results([merged])[0])
+        names = {
+            name: pa.array(one_of_each_boolean(column.to_pylist()), pa.large_string())
+            for name, column in merge_levels(runner.results([merged])[0]).items()
+        }
     if old_corpus is not None:
         names = _known_levels(names, old_corpus.levels)
     levels = {name: tuple(column.to_pylist()) for name, column in names.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import numbers
@@ -18,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dslda.corpus.block import MAX_COUNT
-from dslda.corpus.levels import check_number, encodable, level_name
+from dslda.corpus.levels import check_number, encodable, level_name, named_value
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
-from dslda.inputs.fields import Fields, Record, field_value, is_missing
+from dslda.inputs.fields import Fields, Record, field_value, is_missing, plain_value
 from dslda.inputs.formats import Piece
 
 __all__ = [
@@ -39,6 +38,9 @@ __all__ = [
 UNKNOWN_NUMBER = "leave it empty where it is not known"
 
 DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
+MARKS = re.compile(r"(?<=\d)[\s'\u2019](?=\d{3}(?!\d))|[_%$\u00a2-\u00a5\u20a0-\u20bf]")
+"""Blanks and apostrophes that part thousands, and signs that people write beside numbers."""
+PLAIN_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 COMMAS_OF_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
@@ -233,15 +235,13 @@ def identifier_value(value: Any, name: str) -> str | None:
     """
     if isinstance(value, Mapping) and list(value) == ["$oid"]:
         value = value["$oid"]
-    if isinstance(value, bytes):
-        with contextlib.suppress(UnicodeDecodeError):
-            value = value.decode()
+    value = named_value(value)
     if isinstance(value, str):
         return encodable(value) or None
     if is_missing(value):
         return None
     label = f"identifier {name.strip(chr(0))!r}"
-    if isinstance(value, (numbers.Real, Decimal, np.bool_)):
+    if isinstance(value, (numbers.Real, Decimal, np.bool_)) and not isinstance(value, np.timedelta64):
         return level_name(value, label)
     if hasattr(value, "__len__") or hasattr(value, "__iter__"):
         raise InputError(
@@ -252,10 +252,11 @@ def identifier_value(value: Any, name: str) -> str | None:
 
 def number_value(value: Any, label: str, *, categorical: str | None = None) -> float:
     """The value as a float, NaN where it is missing; `categorical` is the field if it may hold names."""
+    value = plain_value(value)
     if is_missing(value) or (isinstance(value, str) and not value.strip()):
         return math.nan
-    # float() takes "1_000", which no file means as a number
-    is_number = isinstance(value, (numbers.Number, np.bool_))
+    # float() takes "1_000", which no file means as a number, and drops the imaginary part of numpy's complex numbers
+    is_number = isinstance(value, (numbers.Real, Decimal, np.bool_))
     if not is_number and not (isinstance(value, str) and "_" not in value):
         raise _not_a_number(value, label, categorical)
     try:
@@ -289,8 +290,19 @@ def _not_a_number(value: object, label: str, categorical: str | None) -> InputEr
                 f"convert the file with pandas.read_csv(OLD, {options}).to_csv(NEW, index=False)",
             ),
         )
+    if (bare := _bare_number(cell)) is not None:
+        return InputError(f"{label} must be a number, got {value!r:.60}", remedy=f"write {bare}")
     # a weight may not be missing
     remedy = [] if categorical is None else [UNKNOWN_NUMBER]
     if categorical is not None and isinstance(value, str):
         remedy.append(f"if {categorical!r} holds names of classes, name it with {{categorical=}}")
     return InputError(f"{label} must be a number, got {value!r:.60}", remedy=remedy)
+
+
+def _bare_number(cell: str) -> str | None:
+    """The number in a cell without blanks, apostrophes, signs of currencies and per cent; None if there is no such number."""
+    bare = MARKS.sub("", cell.replace("\N{MINUS SIGN}", "-")).strip()
+    if "." in bare and bare.rfind(",") > bare.rfind("."):
+        bare = bare.replace(".", "").replace(",", ".")  # as in 1.234,5
+    bare = bare.replace(",", "")
+    return bare if bare != cell and PLAIN_NUMBER.fullmatch(bare) else None

@@ -6,9 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from dslda.exceptions import InputError
 
-__all__ = ["Attempt", "DocumentFields", "Fields", "Record", "field_value", "is_missing", "kind_of"]
+__all__ = [
+    "Attempt",
+    "DocumentFields",
+    "Fields",
+    "Record",
+    "field_value",
+    "is_missing",
+    "kind_of",
+    "plain_value",
+]
 
 Record: TypeAlias = Mapping[str, Any]
 
@@ -194,6 +205,13 @@ def is_missing(value: Any) -> bool:
         return bool(value != value)
     except (TypeError, ArithmeticError):  # NA is neither equal nor unequal, a signalling NaN refuses to say
         return True
+
+
+def plain_value(value: Any) -> Any:
+    """The value in an array without dimensions, None if it is masked; any other value unchanged."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return None if np.ma.is_masked(value) else value[()]
+    return value
 
 
 def kind_of(value: object) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -265,6 +268,12 @@ def _class_weights(
         equal = masses.sum() / np.count_nonzero(masses)
         # a class of no document cannot be made as frequent as the others
         return tuple(np.divide(equal, masses, out=np.ones_like(masses), where=masses > 0.0).tolist())
+    if not isinstance(weights, Mapping) and not hasattr(weights, "items"):
+        raise InputError(
+            f"must be 'balanced' or a mapping of class to weight, got {type(weights).__name__}",
+            parameter="class_weight",
+        )
+    weights = dict(weights.items())  # a Series has items, and iterates over its values
     index = LevelIndex(names)
     codes = {label: index.code(label, "a class of class_weight") for label in weights}
     unknown = [label for label, code in codes.items() if not code > UNKNOWN]
@@ -274,9 +283,14 @@ def _class_weights(
             f"are {first_few([*map(repr, names)], 10)}",
             parameter="class_weight",
         )
-    weight_of = {names[int(codes[label])]: weight for label, weight in weights.items()}
-    for name, weight in weight_of.items():
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
+    weight_of: dict[str, Any] = {}
+    for label, weight in weights.items():
+        name = names[int(codes[label])]
+        is_number = isinstance(weight, (Real, Decimal)) and not isinstance(weight, bool)
+        if name in weight_of:
+            raise InputError(f"must name each class once, got {name!r} twice", parameter="class_weight")
+        weight_of[name] = weight
+        if not is_number or not 0.0 <= float(weight) < np.inf:
             raise InputError(
                 f"of {name!r} must be a number of at least 0, got {weight!r}", parameter="class_weight"
             )

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.array_inputs import matrix_block, response_array
-from dslda.corpus.levels import LevelIndex, level_name, level_order, ordered_categories, sorted_levels
+from dslda.corpus.levels import (
+    LevelIndex,
+    level_name,
+    level_order,
+    one_of_each_boolean,
+    ordered_categories,
+    sorted_levels,
+)
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
@@ -341,7 +348,7 @@ def _column(
         codes = np.asarray(values.codes, dtype=np.float64)
         return np.where(codes < 0, math.nan, codes)
     listed = values.tolist() if hasattr(values, "tolist") else values
-    if not isinstance(listed, Sequence) or not any(isinstance(value, str) for value in listed):
+    if not isinstance(listed, Sequence) or not any(isinstance(value, (str, bytes)) for value in listed):
         return response_array(values, n_documents, name=name)
     array = np.asarray(listed, dtype=object)
     if array.shape != (n_documents,):
@@ -349,6 +356,6 @@ def _column(
             f"{name} must have one value for each of {n_documents} rows, got shape {array.shape}"
         )
     names = [level_name(value, f"{name}, row {row}") for row, value in enumerate(array.tolist())]
-    levels[name] = sorted_levels(value for value in names if value is not None)
+    levels[name] = one_of_each_boolean(sorted_levels(value for value in names if value is not None))
     index = LevelIndex(levels[name])
     return np.array([index.code(value, name) for value in names])

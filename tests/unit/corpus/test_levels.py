@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed import Client
+from numpy.testing import assert_array_equal
 
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import MAX_LEVELS, UNKNOWN, LevelIndex, level_name
@@ -314,6 +315,13 @@ def test_levels_are_at_most_ten_thousand(tmp_path, n_partitions):
             r"must be a number, with a decimal point and not a comma, got '-4,5'; write -4\.5, or",
         ),
         ({"n": "1,234"}, r"got '1,234'; write 1\.234.* write 1234 if commas part thousands.* thousands=','"),
+        ({"n": "1 234"}, r"got '1 234'; write 1234$"),
+        ({"n": "1.234,5"}, r"got '1\.234,5'; write 1234\.5$"),
+        ({"n": "1'234'567"}, r"write 1234567$"),
+        ({"n": "-$ 1\N{NO-BREAK SPACE}234"}, r"line 3: covariate 'n' must be a number, got"),
+        ({"n": "\N{EURO SIGN} 5"}, r"write 5$"),
+        ({"n": "\N{MINUS SIGN}2 %"}, r"write -2$"),
+        ({"n": "12 kg"}, r"got '12 kg'; leave it empty"),
         ({"n": "1,234,567.5"}, r"got '1,234,567\.5'; write 1234567\.5 if commas part thousands"),
     ],
 )
@@ -472,7 +480,22 @@ def test_levels_that_were_changed_are_found(tmp_path):
 # whole numbers and types
 
 
-@pytest.mark.parametrize("value", [10, 10.0, np.float32(10), np.int8(10), "10"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        10,
+        10.0,
+        np.float32(10),
+        np.int8(10),
+        "10",
+        b"10",
+        np.bytes_(b"10"),
+        np.array(10),
+        np.array("10"),
+        Decimal("10"),
+        Decimal("1E1"),
+    ],
+)
 def test_a_whole_number_has_one_name(value):
     assert level_name(value, "y") == identifier_value(value, "id") == "10"
 
@@ -534,6 +557,15 @@ def test_identifiers_that_became_floats_are_recognised(tmp_path):
         (["1.1"], "1.10", UNKNOWN),
         (["1.5", "2.5"], Decimal("2.50"), 1),
         (["false", "true"], "True", 1),
+        (["false", "true"], "TRUE", 1),
+        (["false", "true"], "1", 1),
+        (["0", "1"], "True", 1),
+        (["0", "1"], b"false", 0),
+        (["0", "1"], "-0", 0),
+        (["no", "yes"], "true", UNKNOWN),
+        (["1", "2"], np.array(2), 1),
+        (["1", "2"], np.ma.masked, math.nan),
+        (["a", "b"], b"b", 1),
         (["False", "True"], True, 1),
         (["0", "1"], np.bool_(True), 1),
         (["false", "true"], 1, 1),
@@ -544,4 +576,24 @@ def test_identifiers_that_became_floats_are_recognised(tmp_path):
     ],
 )
 def test_levels_are_found_by_name_whatever_the_type(levels, value, code):
-    assert LevelIndex(levels).code(value, "y") == code
+    assert_array_equal(LevelIndex(levels).code(value, "y"), code)
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        ([True, "true", "True", "TRUE", 1, False, 0, "0"], ("false", "true")),
+        (["TRUE", "True", "FALSE"], ("FALSE", "TRUE")),
+        (["0", "-0", "-0.0", 1], ("0", "1")),
+        (["10.0", "10.00", "11"], ("10.0", "11")),
+        ([True, False, 1, 2], ("1", "2", "false", "true")),
+    ],
+)
+@pytest.mark.parametrize("n_files", [1, 3])
+def test_spellings_of_one_value_are_one_level_however_files_cut_them(tmp_path, values, levels, n_files):
+    rows = [{"text": "word", "y": value} for value in values]
+    for i in range(n_files):
+        (tmp_path / f"{i}.jsonl").write_bytes(json_lines(rows[i::n_files]))
+    corpus = ingest(tmp_path, text="text", response="y", categorical="y", **ALL)
+    assert corpus.levels["y"] == levels
+    assert None not in names(corpus, "y")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -495,9 +496,19 @@ def test_weights_of_classes_go_by_name_whatever_the_type() -> None:
         for response, labels in ((y, (1, 1.0, "1", "1.0", True)), (y.astype(int).astype(str), (1, 1.0, "1")))
         for label in labels
     ]
+    weights: list[Any] = [
+        {b"1": 3},
+        {1: np.float32(3)},
+        {1: np.int64(3)},
+        {1: Decimal(3)},
+        pd.Series({1: 3.0}),
+    ]
+    bases += [train(counts, response=y, class_weight=given, **settings).record.base for given in weights]
     assert len({base.tobytes() for base in bases if base is not None}) == 1
-    with refused("class_weight"):
-        train(counts, response=y, class_weight={2: 3.0}, **settings)
+    wrong: list[Any] = [{2: 3.0}, {1: 3.0, "1": 2.0}, {1: "3"}, {1: np.nan}, {1: True}, [1.0, 3.0]]
+    for given in wrong:
+        with refused("class_weight"):
+            train(counts, response=y, class_weight=given, **settings)
 
 
 def test_two_names_are_a_binomial_response() -> None:
