@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from dslda.corpus.block import MAX_COUNT, DocumentBlock
 from dslda.exceptions import InputError
+from dslda.ingestion.counting import number_value
+from dslda.inputs.fields import is_missing, plain_value
 from dslda.inputs.in_memory import summable_counts
 
 __all__ = ["matrix_block", "response_array"]
@@ -31,14 +33,17 @@ def matrix_block(matrix: Any, *, name: str = "the matrix") -> DocumentBlock:
     """
     from scipy import sparse
 
+    # the blocks of a Dask array may be sparse, which numpy does not put together
+    matrix = matrix.compute() if hasattr(matrix, "dask") else matrix
     matrix = summable_counts(matrix, name)
     if not sparse.issparse(matrix):
         array = np.asarray(matrix)
         kinds = {getattr(dtype, "kind", "O") for dtype in getattr(matrix, "dtypes", "O")}
         if array.dtype.kind == "O" and kinds <= set("iufb"):  # a frame of nullable numbers
             array = matrix.to_numpy(np.float64, na_value=np.nan)
-        # scipy has no matrix of half precision
-        matrix = array.astype(np.float32) if array.dtype == np.float16 else array
+        # scipy has no matrix of half precision, or in the byte order of another machine
+        native = np.float32 if array.dtype == np.float16 else array.dtype.newbyteorder("=")
+        matrix = array.astype(native, copy=False)
     if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
         raise InputError(
             f"{name} must be numeric and two-dimensional, documents by terms, got shape {matrix.shape} of "
@@ -67,7 +72,12 @@ def matrix_block(matrix: Any, *, name: str = "the matrix") -> DocumentBlock:
 
 
 def response_array(
-    values: Any, n_documents: int, *, name: str = "response", advice: str | None = None
+    values: Any,
+    n_documents: int,
+    *,
+    name: str = "response",
+    advice: str | None = None,
+    as_records: bool = False,
 ) -> NDArray[np.float64]:
     """Responses as an array of float64, NaN where missing.
 
@@ -81,6 +91,8 @@ def response_array(
         Name in messages.
     advice : str, optional
         Remedy if a value is not a number, for a caller that refuses missing ones.
+    as_records : bool
+        Read strings as ingestion does, and require finite squares as it does.
 
     Raises
     ------
@@ -103,38 +115,46 @@ def response_array(
             f"must have one number for each of {n_documents} rows, got shape {array.shape}", parameter=name
         )
     missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
-    if array.dtype.kind == "O":
-        array, missing = _numbers(array, name=name, advice=advice)
-    elif array.dtype.kind not in "biuf":
-        raise _no_number(array[0], 0, name, advice)
+    if array.dtype.kind not in "biuf":
+        # as objects, for one string among numbers makes strings of all
+        array, missing = _numbers(
+            np.asarray(values, dtype=object), name=name, advice=advice, strings=as_records
+        )
     with np.errstate(over="ignore"):  # numbers wider than a double
         y = array.astype(np.float64)
     if missing is not None:
         y[missing] = np.nan
-    if np.isinf(y).any():
-        row = int(np.argmax(np.isinf(y)))
+    with np.errstate(over="ignore"):
+        infinite = np.isinf(y * y) if as_records else np.isinf(y)
+    if infinite.any():
+        row = int(np.argmax(infinite))
+        square = ", with a finite square" if as_records else ""
         raise InputError(
-            f"must be finite, or NaN where missing, got {array[row]} in row {row}", parameter=name
+            f"must be finite{square}, or NaN where missing, got {array[row]} in row {row}", parameter=name
         )
     return y
 
 
 def _numbers(
-    values: NDArray[np.object_], *, name: str, advice: str | None
+    values: NDArray[np.object_], *, name: str, advice: str | None, strings: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Python objects as numbers, and a mask of the missing ones."""
-    import pandas as pd
-
-    missing = np.asarray(pd.isna(values))
+    """Python objects as numbers, and a mask of the missing ones; `strings` are read as ingestion does, or refused."""
     numbers = np.full(len(values), np.nan)
-    for row in np.flatnonzero(~missing).tolist():
-        value = values[row]
-        if not isinstance(value, (Real, Decimal, np.bool_)):
+    missing = np.zeros(len(values), dtype=np.bool_)
+    for row, item in enumerate(values.tolist()):
+        value = plain_value(item)
+        is_text = strings and isinstance(value, str)
+        missing[row] = is_missing(value) or (is_text and not value.strip())
+        if missing[row]:
+            continue
+        if not (is_text or isinstance(value, (Real, Decimal, np.bool_))):
             raise _no_number(value, row, name, advice)
         try:
-            numbers[row] = float(value)
+            numbers[row] = number_value(value, name) if is_text else float(value)
         except OverflowError:
             numbers[row] = np.inf
+        except (InputError, TypeError):  # TypeError: numpy's durations are of its integers
+            raise _no_number(value, row, name, advice) from None
     return numbers, missing
 
 

@@ -102,7 +102,7 @@ def columns_of_arrays(
                 raise InputError(f"covariate {name!r} must be an array of names, got {type(values).__name__}")
             columns[name] = _codes(listed, record.levels[name], name, "row {}".format)
         else:
-            columns[name] = response_array(values, n_documents, name=f"covariate {name!r}")
+            columns[name] = response_array(values, n_documents, name=f"covariate {name!r}", as_records=True)
         if len(columns[name]) != n_documents:
             raise InputError(
                 f"covariate {name!r} must have a value for each of {n_documents} documents, got {len(columns[name])}"

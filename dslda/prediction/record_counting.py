@@ -111,7 +111,8 @@ def counted_documents(
         raise InputError(
             "must be left out: it chooses among the documents of a corpus", parameter="documents"
         )
-    if isinstance(data, (str, bytes, Mapping)):
+    is_matrix = getattr(data, "ndim", 0) == 2  # one of scipy's is a mapping too
+    if isinstance(data, (str, bytes, Mapping)) and not is_matrix:
         raise InputError(
             f"must be a list of texts, got one {type(data).__name__}",
             parameter="data",
@@ -119,7 +120,7 @@ def counted_documents(
         )
     records = records_in_memory(data)
     covariates = options.get("covariates")
-    if records is None and getattr(data, "ndim", 0) == 2:
+    if records is None and is_matrix:
         counted = _counted_matrix(data, record, options.get("terms"), covariates)
         yield counted, tuple(map(str, range(counted.block.n_documents)))
         return

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.exceptions import InputError
 from dslda.ingestion.counting import number_value
-from dslda.inputs.fields import is_missing
+from dslda.inputs.fields import is_missing, plain_value
 from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.record_counting import chosen_blocks
@@ -41,13 +41,11 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
     InputError
         A response is no number, or none of the classes.
     """
-    from pandas import isna
-
     from dslda.array_inputs import response_array
 
     classes = record.classes
     if classes is None:
-        return response_array(y, n_documents, name="y")
+        return response_array(y, n_documents, name="y", as_records=True)
     # as objects, for a mask gives None
     values = np.asarray(y.tolist() if hasattr(y, "tolist") else y, dtype=object)
     if values.shape != (n_documents,):
@@ -55,8 +53,10 @@ def observed_responses(y: Any, record: ModelRecord, n_documents: int) -> NDArray
         raise InputError(f"must have one class for each of {n_documents} documents, got {got}", parameter="y")
     index = LevelIndex(classes)
     codes = np.full(n_documents, np.nan)
-    for row in np.flatnonzero(~np.asarray(isna(values))).tolist():
-        value = values[row]
+    for row, item in enumerate(values.tolist()):
+        value = plain_value(item)
+        if is_missing(value):
+            continue
         try:
             codes[row] = index.code(value, "y")
             if codes[row] == UNKNOWN and not index.has_numbers and value in range(len(classes)):

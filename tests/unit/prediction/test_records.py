@@ -49,8 +49,11 @@ MISSING = [
     pd.NA,
     pd.NaT,
     np.datetime64("NaT"),
+    np.ma.masked,
+    Decimal("sNaN"),
 ]
 NO_NUMBERS = ["1_000", b"2", "two", [2], {"n": 2}, datetime.date(2020, 1, 1), float("inf"), "1e200"]
+NO_NUMBERS += [np.complex64(2 + 1j), np.timedelta64(2, "s"), 1e200]
 NUMBERS = [
     ("2", 2),
     (" 2.5 ", 2.5),
@@ -59,6 +62,7 @@ NUMBERS = [
     (np.float16(2), 2),
     (Decimal("2.5"), 2.5),
     (np.int8(3), 3),
+    (np.array(2), 2),
 ]
 
 
@@ -116,9 +120,39 @@ def test_numbers_are_the_same_for_ingestion_prediction_and_score(
     )
 
 
+def beside(model: Model, value: Any) -> Any:
+    """The first prediction with a covariate in an array beside the texts, and the score with a response in one."""
+    texts = [row["text"] for row in ROWS]
+    sizes: list[Any] = [value, *(row["size"] for row in ROWS[1:])]
+    responses: list[Any] = [*(row["y"] for row in ROWS[1:]), value]
+    predicted = model.predict(texts, covariates={"size": sizes})[0]
+    return predicted, model.score([*ROWS[1:], ROWS[0]], responses)
+
+
+@pytest.mark.filterwarnings("ignore:1 of 40 documents have no prediction")
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [*NUMBERS, *((value, float("nan")) for value in MISSING if value is not np.ma.masked)],
+    ids=repr,
+)
+def test_arrays_beside_texts_are_read_as_records_are(model: Model, value: Any, number: float) -> None:
+    np.testing.assert_array_equal(beside(model, value), beside(model, number))
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+def test_what_is_no_number_in_an_array_is_named_itself(model: Model, value: Any) -> None:
+    texts = [row["text"] for row in ROWS]
+    with pytest.raises(InputError) as error:
+        model.score(ROWS, [*(row["y"] for row in ROWS[1:]), value])
+    assert "row 39" in str(error.value) or "got lists" in str(error.value)
+    with pytest.raises(InputError):
+        model.predict(texts, covariates={"size": [*(row["size"] for row in ROWS[1:]), value]})
+
+
 @pytest.mark.parametrize(
     ("value", "name"),
     [
+        (np.array("k0"), "k0"), (np.ma.masked, "0"),
         (b"k0", "k0"), ({"$oid": "5f"}, "5f"), (True, "true"), (np.bool_(False), "false"), (7, "7"), (2.5, "2.5"),
         (datetime.date(2020, 1, 2), "2020-01-02"), (pd.NA, "0"), (pd.NaT, "0"), ("", "0"), (None, "0"), (float("nan"), "0"),
     ],
