@@ -181,7 +181,8 @@ def default_workers(
 ) -> ClientLater | None:
     """The workers for work that is worth some: those of the active client, or else new ones.
 
-    Inside a task of Dask it is None, this process: the cluster has other tasks for the other cores.
+    Inside a task of Dask, and in a thread that it may have started, it is None, this process: the cluster has other tasks for
+    the other cores.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ def default_workers(
     paths : sequence of str
         The inputs, which all workers must be able to open.
     """
-    return None if _in_task() else active_workers(paths) or ClientLater(start, here=True)
+    return None if _in_task() or _beside_task() else active_workers(paths) or ClientLater(start, here=True)
 
 
 def active_workers(paths: Sequence[str] = ()) -> ClientLater | None:
@@ -198,7 +199,7 @@ def active_workers(paths: Sequence[str] = ()) -> ClientLater | None:
 
     Inside a task of Dask it is None, since that task may hold the only thread of the workers.
     """
-    if "distributed" not in sys.modules or _in_task():
+    if "distributed" not in sys.modules or _in_task() or _beside_task():
         return None
     from distributed import default_client
 
@@ -243,6 +244,15 @@ def _in_task() -> bool:
     except ValueError:
         return False
     return True
+
+
+def _beside_task() -> bool:
+    """True while a worker in this process runs a task, which may wait for this thread with the only thread of the workers."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import Worker
+
+    return any(worker.state.executing for worker in list(Worker._instances))
 
 
 def _apart_from_tasks() -> AbstractContextManager[Any]:

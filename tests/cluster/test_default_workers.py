@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dask.bag
@@ -75,6 +76,18 @@ def predictions(data: Any, *, on_its_cluster: bool) -> list[float]:
 def test_a_fit_inside_a_task_ends_with_the_same_bits(client, corpus, model, kind, on_its_cluster):
     data = corpus.path if kind == "corpus" else RECORDS
     task = client.submit(predictions, data, on_its_cluster=on_its_cluster, pure=False)
+    assert task.result(120) == model.predict(TEXTS).tolist()
+
+
+def predictions_of_a_thread(data: str) -> list[float]:
+    """Predictions of a fit in a thread that a task waits for."""
+    get_client()  # the process of the worker then has a client
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(predictions, data, on_its_cluster=False).result()
+
+
+def test_a_fit_in_a_thread_of_a_task_ends_with_the_same_bits(client, corpus, model):
+    task = client.submit(predictions_of_a_thread, corpus.path, pure=False)
     assert task.result(120) == model.predict(TEXTS).tolist()
 
 
