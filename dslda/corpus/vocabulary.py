@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from functools import cached_property
 from itertools import pairwise
 from numbers import Integral
@@ -145,6 +145,8 @@ def vocabulary_of(terms: Any, parameter: str = "terms") -> Vocabulary:
     """The vocabulary that a caller gives as any kind of :class:`Vocabulary`'s terms, or as a vocabulary."""
     if isinstance(terms, Vocabulary):
         return terms
+    if getattr(terms, "ndim", 1) == 0:
+        terms = str(terms)
     if isinstance(terms, (str, bytes)) or not isinstance(terms, Iterable):
         raise InputError(
             f"must be a list of terms, or a mapping from terms to their positions, got {terms!r:.60}",
@@ -161,8 +163,14 @@ def _in_order(terms: Iterable[str]) -> Iterable[str]:
             place="vocabulary",
             remedy="give a list, or a mapping from each term to its position",
         )
+    if isinstance(terms, KeysView) and not _keep_positions(terms):
+        raise InputError(
+            "the keys of a mapping must come in the order of the positions it has for them",
+            place="vocabulary",
+            remedy=("give the mapping itself", "a list of its keys"),
+        )
     if not isinstance(terms, Mapping):
-        return terms
+        return terms.to_pylist() if hasattr(terms, "to_pylist") else terms
     placed: dict[int, str] = {}
     for term, position in terms.items():
         whole = isinstance(position, Integral) and not isinstance(position, bool)
@@ -173,6 +181,16 @@ def _in_order(terms: Iterable[str]) -> Iterable[str]:
             )
         placed[int(position)] = term
     return [placed[position] for position in range(len(terms))]
+
+
+def _keep_positions(keys: KeysView[str]) -> bool:
+    """False for the keys of a mapping to positions, as a CountVectorizer has one, in another order than theirs."""
+    mapping = getattr(keys, "mapping", None)
+    if mapping is None:
+        return True
+    positions = list(mapping.values())
+    whole = all(isinstance(p, Integral) and not isinstance(p, bool) for p in positions)
+    return not whole or sorted(positions) != list(range(len(positions))) or positions == sorted(positions)
 
 
 def encode_strings(strings: Iterable[str], *, what: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -17,7 +17,7 @@ from dslda.exceptions import InputError
 from dslda.ingestion.vocabulary_selection import GivenVocabulary
 from dslda.inputs.fields import Fields
 from dslda.inputs.in_memory import MatrixRows, summable_counts
-from dslda.inputs.streams import InputFile, read_text
+from dslda.inputs.streams import LINE_ENDS, InputFile, read_text
 from dslda.storage.location import holds_store
 
 __all__ = [
@@ -85,6 +85,8 @@ def _names(parameter: str, value: Any) -> tuple[str, ...]:
 def matrix_rows(matrix: Any, named: Mapping[str, Any], n_terms: int) -> tuple[Fields, MatrixRows]:
     """The fields and rows of a sparse matrix with the arrays beside it."""
     response, covariates = named["response"], named["covariates"]
+    if matrix.ndim != 2:
+        raise InputError(f"the matrix must be two-dimensional, documents by terms, got shape {matrix.shape}")
     n, n_columns = matrix.shape
     if n_columns != n_terms:
         raise InputError(
@@ -235,6 +237,12 @@ def given_vocabulary(
         # not splitlines(): it splits at characters that a term may hold
         vocabulary = read_text(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
         for number, line in enumerate(vocabulary, start=1):
+            if "\r" in line:
+                raise InputError(
+                    "a vocabulary must have one term a line, got a carriage return",
+                    place=f"{path}, line {number}",
+                    remedy=LINE_ENDS,
+                )
             if not line.strip():
                 raise InputError(
                     "a vocabulary must have one term a line, got none", place=f"{path}, line {number}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DocumentSource",
     "check_fields",
+    "check_is_of_records",
     "count_collection",
     "document_source",
     "is_dask_collection",
@@ -57,6 +59,9 @@ __all__ = [
 logger = logging.getLogger("dslda.ingest")
 
 Workers: TypeAlias = "Client | ClientLater | None"
+
+NO_RECORDS = (str, bytes, bytearray, Mapping, io.IOBase)
+"""Collections and iterators that hold no records."""
 
 
 class DocumentSource(ABC):
@@ -112,18 +117,19 @@ def document_source(inputs: Any, format: str, storage_options: Mapping[str, Any]
     """The documents of the inputs of :func:`~dslda.ingestion.ingest.ingest`."""
     if hasattr(inputs, "tocsr"):
         return _MatrixSource(inputs)
+    if is_dask_collection(inputs):
+        check_is_of_records(inputs)
+        return _CollectionSource(inputs)
     records: Iterable[Any] | None = records_in_memory(inputs)
-    if records is None and isinstance(inputs, Iterator):
+    if records is None and isinstance(inputs, (Iterator, Collection)) and not isinstance(inputs, NO_RECORDS):
         first = list(islice(inputs, 1))
-        items = chain(first, inputs)
+        items = chain(first, inputs) if isinstance(inputs, Iterator) else inputs
         if first and isinstance(first[0], Mapping):
             records = items
-        else:
+        elif isinstance(inputs, Iterator):
             inputs = list(items)
     if records is not None:
         return _RecordSource(inputs, records)
-    if is_dask_collection(inputs):
-        return _CollectionSource(inputs)
     return _FileSource(list_files(inputs, format, storage_options=storage_options))
 
 
@@ -265,16 +271,9 @@ def is_dask_collection(value: object) -> bool:
 
 def check_fields(collection: Any, fields: Fields) -> None:
     """Refuse fields that a Dask DataFrame has no column for, Series and arrays. Only the tasks of a bag see its records."""
+    check_is_of_records(collection)
     if _is_bag(collection):
         return
-    if collection.ndim != 2 or not hasattr(collection, "columns"):
-        raise InputError(
-            f"documents of Dask must be a bag or a DataFrame, got a Dask {type(collection).__name__}",
-            remedy=(
-                "make a DataFrame of a Series, with to_frame('text'), and join the response to it",
-                "compute() an array of counts",
-            ),
-        )
     columns = list(map(str, collection.columns))
     fields.check_against(columns, "the DataFrame")
     dtypes = dict(zip(columns, map(str, collection.dtypes), strict=True))
@@ -288,6 +287,18 @@ def check_fields(collection: Any, fields: Fields) -> None:
                     "make a bag of records, which keeps lists: dask.bag.from_sequence(frame.to_dict('records'))",
                 ),
             )
+
+
+def check_is_of_records(collection: Any) -> None:
+    """Refuse a collection of Dask that is neither a bag nor a DataFrame."""
+    if not _is_bag(collection) and (collection.ndim != 2 or not hasattr(collection, "columns")):
+        raise InputError(
+            f"documents of Dask must be a bag or a DataFrame, got a Dask {type(collection).__name__}",
+            remedy=(
+                "make a DataFrame of a Series, with to_frame('text'), and join the response to it",
+                "compute() an array of counts",
+            ),
+        )
 
 
 def count_collection(runner: Runner, collection: Any, fields: Fields, settings: TextSettings) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import logging
 import os
 import posixpath
@@ -10,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.formats import FORMATS, FilePiece
 from dslda.inputs.reading import UTF_8, ReadingRules
-from dslda.inputs.streams import UNPACK, InputFile, is_archive, read_blocks
-from dslda.storage.location import METADATA, chain_parts, is_of_file_system
+from dslda.inputs.streams import UNPACK, InputFile, is_archive, not_read, read_blocks
+from dslda.storage.location import METADATA, chain_parts
 from dslda.wording import first_few
 
 __all__ = [
@@ -136,6 +138,15 @@ def list_files(
     if format != "auto" and format not in FORMATS:
         raise InputError(
             f"must be 'auto' or one of {', '.join(FORMATS)}, got {format!r:.60}", parameter="format"
+        )
+    if isinstance(inputs, (bytes, bytearray, Mapping, io.IOBase)):
+        raise InputError(
+            "must be paths or URLs, a DataFrame of texts, mappings, a sparse matrix, or a dask bag or DataFrame, "
+            f"got {'an open file' if isinstance(inputs, io.IOBase) else type(inputs).__name__}",
+            parameter="inputs",
+            remedy="give its path"
+            if isinstance(inputs, io.IOBase)
+            else "give a list of one mapping for each document",
         )
     if hasattr(inputs, "columns") or hasattr(inputs, "__array__"):
         raise InputError(
@@ -275,9 +286,14 @@ def _expand(url: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, st
 
     from dslda.inputs.listing import entries_of_folder, entries_of_pattern, with_literal_folders
 
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme.isalpha():
+        url = f"{scheme.lower()}://{rest}"
     try:
         filesystem, path = url_to_fs(url, **options)
         path = path.rstrip("/") or path
+        if url.startswith("file://") and not filesystem.exists(path):
+            path = unquote(path)  # as pathlib writes a URL
         # try a file first: its name or URL may hold what a glob would read as a wildcard
         root = None
         if filesystem.isfile(path):
@@ -293,9 +309,7 @@ def _expand(url: str, options: dict[str, Any]) -> tuple[list[tuple[InputFile, st
     except InputError:
         raise
     except Exception as error:
-        if not (isinstance(error, (ImportError, ValueError)) or is_of_file_system(error)):
-            raise
-        raise InputError(f"cannot be read: {error}", place=url) from error
+        raise not_read(error, url) from error
     others = sorted(entries.keys() - names)
     before, _, after = chain_parts(url) if "::" in url else ("", url, "")
     if not names:

@@ -163,8 +163,12 @@ def records_in_memory(value: Any) -> list[Any] | None:
     """
     names = columns_of_table(value)
     if names is None:
-        mappings = isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping)
-        return list(value) if mappings else None
+        first = (
+            next((item for item in value if not is_missing(item)), None)
+            if isinstance(value, (list, tuple))
+            else None
+        )
+        return list(value) if isinstance(first, Mapping) else None
     for name, n in Counter(names).items():
         if n > 1:
             raise InputError(

@@ -19,12 +19,14 @@ from dslda.inputs.reading import UTF_8, ReadingRules
 from dslda.storage.location import chain_parts, is_of_file_system, reason_of
 
 __all__ = [
+    "LINE_ENDS",
     "MAX_LINE_BYTES",
     "UNPACK",
     "InputFile",
     "Lines",
     "in_utf8",
     "is_archive",
+    "not_read",
     "read_blocks",
     "read_text",
     "why_not_opened",
@@ -59,6 +61,8 @@ MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b
 UNPACK = (
     "unpack it first: files compressed with gzip, zstd, bzip2 or xz are read as they are, archives are not"
 )
+LINE_ENDS = "lines must end with a line feed, not with a carriage return alone: convert the file"
+"""What to do about line ends that are none."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARK = b"\xff\xfe"
 """Its two bytes in either order."""
@@ -147,15 +151,10 @@ class InputFile:
         with opened:
             try:
                 yield opened
-            except ValueError as error:
-                # fsspec's, where a server ignores ranges or does not tell the size
-                if type(error) is not ValueError or not of_web:
+            except Exception as error:
+                if not (of_web and (is_of_file_system(error) or type(error) is ValueError)):
                     raise
-                raise InputError(
-                    "the server does not send parts of the file",
-                    place=self.name,
-                    remedy=("put 'simplecache::' before its URL, which copies the file first", "download it"),
-                ) from error
+                raise not_read(error, self.name) from error
 
     def is_empty(self) -> bool:
         """True for a file without a byte; a server may not tell the size."""
@@ -171,6 +170,20 @@ def _streaming() -> dict[str, Any]:
 
     timeout = aiohttp.ClientTimeout(total=None, sock_read=STALLED_SECONDS)
     return {"block_size": 0, "timeout": timeout, "size": 1}  # with any size fsspec does not ask for it again
+
+
+def not_read(error: Exception, name: str) -> InputError:
+    """The error for a file that fsspec cannot read, or `error` itself if it is no fault of the file or its server."""
+    # fsspec's own, where a server ignores ranges or does not tell the size
+    if (type(error) is ValueError and name.startswith("http")) or "block_size=0" in str(error):
+        return InputError(
+            "the server does not send parts of the file",
+            place=name,
+            remedy=("put 'simplecache::' before its URL, which copies the file first", "download it"),
+        )
+    if isinstance(error, (ImportError, ValueError)) or is_of_file_system(error):
+        return InputError(f"cannot be read: {error}", place=name)
+    raise error
 
 
 def is_archive(name: str) -> bool:
@@ -350,7 +363,7 @@ class Lines:
         """What to do if the last line that was read holds line ends that are none here, else ""."""
         if "\r" not in self._line.rstrip("\r\n"):
             return ""
-        return "lines must end with a line feed, not with a carriage return alone: convert the file"
+        return LINE_ENDS
 
     def located(self, error: InputError) -> InputError:
         """The error at the last line that was read; its remedy is :attr:`end_remedy` if there is one."""

@@ -20,7 +20,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import check_share
 from dslda.exceptions import InputError
 from dslda.families.categorical import Categorical
-from dslda.ingestion.document_sources import is_dask_collection
+from dslda.ingestion.document_sources import check_is_of_records, is_dask_collection
 from dslda.inputs.in_memory import is_table
 from dslda.model import Model
 from dslda.settings import Granularity, TopicEstimation
@@ -283,6 +283,7 @@ def train(
             earlier=earlier,
         )
         if is_dask_collection(data):
+            check_is_of_records(data)
             return _train_on_collection(
                 fit, chosen, data, response, documents, columns, terms, reading, client
             )

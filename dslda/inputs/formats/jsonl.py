@@ -41,6 +41,8 @@ class JsonLines(LinePiece):
                 reason = f"a whole number must have at most {sys.get_int_max_str_digits():,} digits"
             elif number == 1 and line.lstrip().startswith("["):
                 remedy = "a file must have one JSON object a line, not one array of them"
+            elif number == 1 and line.strip() == "{":
+                remedy = "write each object on one line"
             raise InputError(f"not JSON: {reason}", remedy=remedy or ()) from None
         if not isinstance(record, dict):
             raise InputError(

@@ -4,12 +4,14 @@ import hashlib
 import pickle
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dslda.corpus.vocabulary import Vocabulary
+from dslda.corpus.vocabulary import Vocabulary, vocabulary_of
 from dslda.exceptions import InputError
+from tests.helpers.errors import refused
 
 TERMS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True, max_size=30)
 
@@ -134,9 +136,30 @@ def test_a_vocabulary_iterates_over_its_terms():
         {"a": "0", "b": "1"},
         {0: "a", 1: "b"},
         {1: 0},
+        {"a": 1, "b": 0}.keys(),
     ],
 )
 def test_terms_without_an_order_are_refused(terms):
     with pytest.raises(InputError) as error:
         Vocabulary(terms)
     assert error.value.place == "vocabulary"
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"a": 0, "b": 1}.keys(),
+        dict.fromkeys("ab").keys(),
+        {"a": 7, "b": 3}.keys(),
+        {0: "a", 1: "b"}.values(),
+        pa.array(["a", "b"]),
+        pa.chunked_array([["a"], ["b"]]),
+    ],
+)
+def test_terms_come_in_the_order_of_any_list(terms):
+    assert Vocabulary(terms).terms == ("a", "b")
+
+
+def test_one_string_is_no_list_of_terms():
+    with refused("terms"):
+        vocabulary_of(np.array("apple"))

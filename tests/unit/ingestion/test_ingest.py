@@ -8,11 +8,12 @@ import logging
 import math
 import re
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import dask.array
 import fsspec
 import numpy as np
 import pytest
@@ -779,3 +780,27 @@ def test_the_corpus_tells_where_it_came_from(expected):
     assert expected.provenance["n_files"] == 1
     assert expected.provenance["fields"]["rating"] == "response"
     assert expected.text_settings == TextSettings(min_df=2, max_df=0.5)
+
+
+@pytest.mark.parametrize("collect", [list, tuple, deque, lambda rows: dict(enumerate(rows)).values(), iter])
+def test_mappings_are_read_from_any_collection(collect):
+    rows = [{"text": text, "y": float(i)} for i, text in enumerate(TINY)]
+    assert ingest(collect(rows), text="text", response="y", **ALL).content_hash == (
+        ingest(rows, text="text", response="y", **ALL).content_hash
+    )
+
+
+def test_a_vocabulary_file_of_carriage_returns_is_refused(tmp_path):
+    (tmp_path / "v.txt").write_bytes(b"apple\rpear\r")
+    rows = [{"text": text, "y": float(i)} for i, text in enumerate(TINY)]
+    with pytest.raises(InputError) as error:
+        ingest(rows, text="text", response="y", vocabulary=tmp_path / "v.txt")
+    assert error.value.place == f"{tmp_path}/v.txt, line 1"
+
+
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_matrices_of_other_kinds_are_refused_as_what_they_are(dimensions):
+    matrix = coo_array(np.ones(3)) if dimensions == 1 else dask.array.ones((3, 3))
+    with pytest.raises(InputError) as error:
+        ingest(matrix, vocabulary=list("abc"), response={"y": [0, 1, 2]})
+    assert "two-dimensional" in error.value.reason or "compute() an array of counts" in error.value.remedy

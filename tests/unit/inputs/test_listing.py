@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dslda
 from dslda.exceptions import InputError
 from dslda.inputs.files import list_files
+from tests.helpers.errors import refused
 
 LISTING = """
 import json, sys
@@ -67,3 +70,20 @@ def test_a_store_is_told_from_documents(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no documents") as refused:
         dslda.ingest(tmp_path / "a.corpus", tmp_path / "b.corpus", text="text")
     assert refused.value.place == str(tmp_path / "a.corpus")
+
+
+@pytest.mark.parametrize("name", ["a b.txt", "[x].txt", "ä#?.txt", "p%20q.txt"])
+def test_a_file_is_found_by_its_path_and_by_its_url(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("word")
+    for given in (path, str(path), f"file://{path}", f"FILE://{path}", path.as_uri()):
+        assert list_files(given).ids == (name,)
+
+
+@pytest.mark.parametrize(
+    "inputs", [b"a.jsonl", {"text": ["a"], "y": [1]}, io.StringIO("{}\n"), io.BytesIO(b"{}\n")]
+)
+def test_what_only_looks_like_paths_is_refused_for_what_it_is(inputs: Any) -> None:
+    with refused("inputs") as error:
+        dslda.ingest(inputs, text="text", response="y")
+    assert error.value.reason.endswith(("bytes", "dict", "an open file"))

@@ -6,6 +6,7 @@ import gzip
 import http.server
 import io
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -25,14 +26,14 @@ N = 3000
 
 
 @contextmanager
-def server(body: bytes, *, tells_size: bool) -> Iterator[str]:
-    """The address of a server without ranges that sends the same bytes for any path."""
+def server(body: bytes, *, tells_size: bool, lost: int = 0) -> Iterator[str]:
+    """The address of a server without ranges that sends the same bytes for any path, but for those that are lost."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             self.send_response(200)
             if tells_size:
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", str(len(body) + lost))
             self.end_headers()
 
         def do_GET(self) -> None:
@@ -82,3 +83,25 @@ def test_parquet_of_servers_without_ranges_is_read_from_a_copy(tells_size: bool)
         check_first_records(copied, FIELDS)
         ((piece, _),) = whole_files(copied, n_terms=0)
         assert [record["text"] for _, record in piece.records(FIELDS)] == texts
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "jsonl.gz"])
+def test_an_answer_that_breaks_off_is_an_error_of_its_file(ending: str) -> None:
+    lines = b"text\nword\n" if ending == "csv" else json_lines([{"text": "word"}] * 9)
+    with server(gzip.compress(lines) if ending == "jsonl.gz" else lines, tells_size=True, lost=99) as address:
+        ((piece, _),) = whole_files(list_files(f"{address}/r.{ending}"), n_terms=0)
+        with pytest.raises(InputError) as error:
+            list(piece.records(FIELDS))
+        assert error.value.place == f"{address}/r.{ending}"
+
+
+def test_archives_of_servers_without_ranges_are_read_from_a_copy() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("r.jsonl", json_lines([{"text": "word"}] * 9))
+    with server(stream.getvalue(), tells_size=True) as address:
+        with pytest.raises(InputError) as error:
+            list_files(f"zip://r.jsonl::{address}/r.zip")
+        assert "simplecache::" in error.value.remedy[0]
+        ((piece, _),) = whole_files(list_files(f"zip://r.jsonl::simplecache::{address}/r.zip"), n_terms=0)
+        assert len(list(piece.records(FIELDS))) == 9
