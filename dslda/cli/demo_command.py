@@ -102,6 +102,8 @@ def _run(out: str, began: float, *, overwrite: bool, cluster: ClusterOptions, js
     from dslda.persistence.model_store import check_model_output
     from dslda.training.train import train
 
+    if "://" in out:
+        raise InputError(f"must be a local folder, got {out}", parameter="out")
     if os.path.exists(out) and not os.path.isdir(out):
         raise InputError("must be a folder, got a file", place=out, remedy="choose another with {out=}")
     corpus_path, model_path = os.path.join(out, "clothing.corpus"), os.path.join(out, "clothing.model")

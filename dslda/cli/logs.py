@@ -30,6 +30,9 @@ COUNTERPARTS = {
 
 LOGGED_STEPS = 10
 
+SILENT = ("asyncio", "distributed.gc")
+"""Loggers that tell users nothing, and not as JSON: of connections that a signal cuts, and of garbage collection."""
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -129,10 +132,9 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
     logger.setLevel(logging.INFO)
     logger.propagate = False
 
-    # asyncio logs connections that a signal cuts, and not as JSON
-    asyncio_logger = logging.getLogger("asyncio")
-    asyncio_level = asyncio_logger.level
-    asyncio_logger.setLevel(logging.CRITICAL + 1)
+    levels = {other: other.level for other in map(logging.getLogger, SILENT)}
+    for other in levels:
+        other.setLevel(logging.CRITICAL + 1)
 
     context = click.get_current_context(silent=True)
     words = option_words(None if context is None else context.command)
@@ -146,7 +148,8 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
             warnings.showwarning = show
             yield
     finally:
-        asyncio_logger.setLevel(asyncio_level)
+        for other, its_level in levels.items():
+            other.setLevel(its_level)
         logger.removeHandler(handler)
         logger.setLevel(level)  # not the attribute: loggers below cache whether they are enabled
         logger.propagate = propagate

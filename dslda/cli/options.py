@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dslda.corpus.vocabulary import Vocabulary
 
 __all__ = [
+    "COUNT",
     "FREQUENCY",
     "NGRAMS",
     "OUTPUT",
@@ -67,6 +68,21 @@ class _Ngrams(click.ParamType):
         return shortest, longest
 
 
+class _Count(click.ParamType):
+    """A number of things."""
+
+    name = "N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"must be a whole number of at least 1, got {value!r}", param, ctx)
+        return number
+
+
 class _Output(click.ParamType):
     """A path or URL that outlives the command."""
 
@@ -78,6 +94,7 @@ class _Output(click.ParamType):
         return str(value)
 
 
+COUNT = _Count()
 FREQUENCY = _Frequency()
 NGRAMS = _Ngrams()
 OUTPUT = _Output()
@@ -94,7 +111,7 @@ def chosen_client(options: ClusterOptions) -> ClientLater | None:
 
 def cluster_options(command: Command) -> Command:
     """Add the options of the cluster, which the command receives as ``cluster``."""
-    file, count = click.Path(exists=True, dir_okay=False), click.IntRange(min=1)
+    file = click.Path(exists=True, dir_okay=False)
 
     @click.option(
         "--scheduler",
@@ -108,8 +125,8 @@ def cluster_options(command: Command) -> Command:
     )
     @click.option("--tls-cert", type=file, help="With tls://: own certificate.")
     @click.option("--tls-key", type=file, help="With tls://: own key.")
-    @click.option("--workers", type=count, metavar="N", help="Start N worker processes on this machine.")
-    @click.option("--threads", type=count, metavar="N", help="Threads of each process.")
+    @click.option("--workers", type=COUNT, metavar="N", help="Start N worker processes on this machine.")
+    @click.option("--threads", type=COUNT, metavar="N", help="Threads of each process.")
     @click.option("--memory-limit", metavar="X", help="Memory of each process, such as 4GB.")
     @wraps(command)
     def with_cluster(**arguments: Any) -> Any:

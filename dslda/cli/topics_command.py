@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslda.cli.logs import option_words, shown
+from dslda.cli.options import COUNT
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.exceptions import InputError
 
@@ -35,7 +36,7 @@ Examples:
   dslda topics popular.model --covariates > covariates.csv""",
 )
 @click.argument("model_path", metavar="MODEL")
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Words of each topic.")
+@click.option("--top", type=COUNT, default=10, show_default=True, help="Words of each topic.")
 @click.option(
     "--by-class",
     is_flag=True,

@@ -148,7 +148,7 @@ def plan_corpus(
         "%s documents, %s terms of %s, %s tokens of these"
         if preset is None
         # these terms need not occur in the documents
-        else "%s documents, counted over the %s terms of the vocabulary, where they have %s; %s tokens of these",
+        else "%s documents, counted over the vocabulary's %s terms (they have %s different ones), %s tokens of these",
         f"{n_documents:,}",
         f"{len(selected.vocabulary):,}",
         f"{selected.n_terms_before:,}",

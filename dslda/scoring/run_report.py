@@ -283,7 +283,10 @@ def _log_drift(counts: Mapping[str, Any], rows: str) -> None:
             | {"of": "words"}
             | {name: drift[name] for name in ("new_share", "training_new_share")},
         )
-    caution = "; an overfitted model shows this for everything new: train with 250 documents or more held out to know better"
+    caution = (
+        "; this is no warning, since with an overfitted model everything new has: train with 250 documents or more held out "
+        "to know better"
+    )
 
     def tell(of: str, message: str, **figures: Any) -> None:
         warned = of in drift["warned_of"]

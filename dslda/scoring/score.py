@@ -14,7 +14,7 @@ from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster, default_workers, worker_per_core
 from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
-from dslda.exceptions import DsldaError, EngineError, InputError
+from dslda.exceptions import DsldaError, EngineError, InputChangedError, InputError, Note
 from dslda.inputs.files import check_first_records, listed
 from dslda.inputs.reading import ReadingRules
 from dslda.model import Model
@@ -377,7 +377,16 @@ def _score_parts(
         raise
     except DsldaError as error:
         dropped = drop_changed(folder, state, job.options)
-        error.add_note(f"{job.location.url} {status}; {what_is_left(len(todo) - n_done, dropped)}")
+        if isinstance(error, InputError) and not isinstance(error, InputChangedError) and not dropped:
+            # the same command would stop at the same record
+            error.add_note(f"{job.location.url} {status}")
+            error.add_note(
+                Note(
+                    "mend the input and run again, or leave out what cannot be scored with {on_error='skip'}"
+                )
+            )
+        else:
+            error.add_note(f"{job.location.url} {status}; {what_is_left(len(todo) - n_done, dropped)}")
         raise
 
 

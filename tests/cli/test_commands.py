@@ -69,7 +69,8 @@ def test_ingest_appends_and_info_says_when_and_what(made: Path, dslda: Dslda, tm
     done = dslda(*june)
     assert done.code == 0
     assert re.search(
-        r"80 documents, counted over the (\d+) terms of the vocabulary, where they have \1; ", done.err
+        r"80 documents, counted over the vocabulary's (\d+) terms \(they have \1 different ones\), ",
+        done.err,
     )
     assert done.out.startswith(f"{corpus}: 80 documents appended by this run, now 320 documents (0 empty), ")
     again = dslda(*june)
@@ -680,3 +681,30 @@ def test_ctrl_c_saves_the_last_complete_iteration(tmp_path: Path, write_reviews:
     assert model.training.interrupted
     assert model.training.n_iterations >= 3
     assert f"iteration {model.training.n_iterations}, the last complete one, is saved" in rest
+
+
+def test_options_that_count_say_what_they_take(made: Path, dslda: Dslda) -> None:
+    train = (
+        "train",
+        made / "reviews.corpus",
+        "--response",
+        "stars",
+        "--topics",
+        "2",
+        "--out",
+        made / "no.model",
+    )
+    for command in ((*train, "--workers"), (*train, "--threads"), ("topics", made / "stars.model", "--top")):
+        for value in ("two", "0", "1.5"):
+            done = dslda(*command, value)
+            assert done.code == 2
+            assert f"{command[-1]}': must be a whole number of at least 1, got '{value}'" in done.error
+
+
+def test_the_demo_takes_no_url_for_a_folder(
+    dslda: Dslda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = dslda("demo", "--out", "s3://bucket/demo")
+    assert (done.code, done.error) == (2, "--out must be a local folder, got s3://bucket/demo")
+    assert not list(tmp_path.iterdir())

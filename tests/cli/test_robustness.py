@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -19,24 +18,11 @@ import pytest
 from dslda.cli.train_command import _save
 from dslda.exceptions import OutputError
 from dslda.model import load_model
+from tests.helpers.processes import PROGRAM, ROOT, shell
 
 Dslda = Callable[..., Any]
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-c", "from dslda.cli import main; main()"]
-
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors and limits of POSIX")
-
-
-def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a line of bash in which $D is the program."""
-    return subprocess.run(
-        ["bash", "-c", command.replace("$D", shlex.join(PROGRAM))],
-        capture_output=True,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        check=False,
-    )
 
 
 @pytest.mark.parametrize(
@@ -239,3 +225,15 @@ def test_a_second_signal_does_not_lose_the_model(made: Path, tmp_path: Path, num
     n = load_model(tmp_path / "m.model").training.n_iterations
     assert f'"message": "interrupted: iteration {n}, the last complete one, is saved in' in rest
     assert [p.name for p in tmp_path.iterdir()] == ["m.model"]
+
+
+def test_the_garbage_collection_of_dask_is_nothing_for_users(capsys: pytest.CaptureFixture[str]) -> None:
+    import distributed.gc
+
+    from dslda.cli.logs import logging_to_stderr
+
+    level = distributed.gc.logger.level
+    with logging_to_stderr(json_logs=True):
+        distributed.gc.logger.warning("full garbage collections took 31%% CPU time recently")
+    assert not capsys.readouterr().err
+    assert distributed.gc.logger.level == level

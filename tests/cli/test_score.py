@@ -310,7 +310,7 @@ def test_parts_of_a_complete_run_that_are_gone_are_told_and_scored_again(
     for lose in (Path.unlink, damage):
         lose(tmp_path / "out" / "part-000000.parquet")
         stopped = dslda(*score, tmp_path / "b.jsonl", "--verify")
-        assert "out is not complete; the same command goes on with the" in stopped.error
+        assert "out is not complete; mend the input and run again, or leave out" in stopped.error
         assert manifest(tmp_path / "out")["status"] == "unfinished"
         assert dslda(*score).code == 0
         assert contents(tmp_path / "out") == complete
@@ -457,7 +457,10 @@ def test_a_corrupt_line_stops_before_anything_is_final_and_mended_the_run_goes_o
     stopped = dslda(*score)
     assert stopped.code == 2
     assert f"{inputs}/a.jsonl, line 401: not JSON" in stopped.error
-    assert "is not complete; the same command goes on with the" in stopped.error
+    assert (
+        "is not complete; mend the input and run again, or leave out what cannot be scored with --on-error skip"
+        in stopped.error
+    )
     assert manifest(out)["status"] == "unfinished"
     assert len(list(out.glob("parts/*.json"))) >= 1
 
@@ -499,7 +502,7 @@ def test_what_a_complete_run_has_written_counts_until_the_next_is_complete(
         assert done.code == 2
         assert f"{inputs}/c.jsonl, line 2: not JSON" in done.error
         assert (
-            f"{out} stays as it was complete before; the same command goes on with the 1 part" in done.error
+            f"{out} stays as it was complete before; mend the input and run again, or leave out" in done.error
         )
         found = contents(out)
         assert complete.items() < found.items()

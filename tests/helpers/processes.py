@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -15,8 +16,21 @@ from distributed import Client
 
 ROOT = Path(__file__).parents[2]
 
+PROGRAM = [sys.executable, "-c", "from dslda.cli import main; main()"]
+
 STALL = 4.0  # a live worker of a busy machine must send a heartbeat within this
 QUICK = {"dslda.engine.stall-timeout": STALL, "dslda.engine.iteration-budget": "100s"}
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line of bash in which $D is the program."""
+    return subprocess.run(
+        ["bash", "-c", command.replace("$D", shlex.join(PROGRAM))],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+    )
 
 
 @contextmanager
