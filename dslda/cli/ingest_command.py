@@ -8,6 +8,7 @@ import click
 
 from dslda.cli.logs import logging_to_stderr, stage_progress
 from dslda.cli.options import (
+    COUNT,
     FREQUENCY,
     NGRAMS,
     OUTPUT,
@@ -21,6 +22,7 @@ from dslda.cli.options import (
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
+    from dslda.cli.process import Session
     from dslda.cluster.opening import ClusterOptions
 
 __all__ = ["command"]
@@ -38,6 +40,7 @@ Examples:
   dslda ingest counted.jsonl --out counted.corpus --words words --counts counts --response score --max-df 1.0
   dslda ingest docs.dat --format ldac --vocabulary vocab.txt --out docs.corpus
   dslda ingest letters/ --format text --out letters.corpus
+  export_reviews | dslda ingest - --out reviews.corpus --text text
   dslda ingest june.jsonl.gz --out reviews.corpus --append""",
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
@@ -63,9 +66,7 @@ Examples:
 @click.option("--weight", metavar="COL", help="Field of document weights.")
 @click.option("--min-df", type=FREQUENCY, help="Drop terms in fewer documents.  [default: 5]")
 @click.option("--max-df", type=FREQUENCY, help="Drop terms in more documents.  [default: 0.25]")
-@click.option(
-    "--max-features", type=click.IntRange(min=1), metavar="N", help="Keep the N most frequent terms."
-)
+@click.option("--max-features", type=COUNT, metavar="N", help="Keep the N most frequent terms.")
 @click.option(
     "--stop-words", metavar="english|FILE", help="Drop scikit-learn's English list, or the words of a file."
 )
@@ -74,9 +75,7 @@ Examples:
 )
 @click.option("--ngrams", type=NGRAMS, help="Lengths of n-grams, such as 1-2.  [default: 1-1]")
 @click.option("--lowercase/--no-lowercase", default=None, help="Lower-case the texts.  [default: lowercase]")
-@click.option(
-    "--partition-tokens", type=click.IntRange(min=1), metavar="N", help="Approximate tokens of a partition."
-)
+@click.option("--partition-tokens", type=COUNT, metavar="N", help="Approximate tokens of a partition.")
 @click.option("--overwrite", is_flag=True, help="Replace a corpus at --out.")
 @click.option(
     "--append",
@@ -85,7 +84,10 @@ Examples:
 )
 @cluster_options
 @json_option
+@click.pass_obj
 def command(
+    session: Session,
+    /,
     inputs: tuple[str, ...],
     *,
     out: str,
@@ -101,21 +103,25 @@ def command(
 ) -> None:
     """Count the words of documents and write them as a corpus.
 
-    INPUT is one or more files, folders, globs or URLs: JSON lines, CSV (with a header; .tsv with tabs), Parquet,
-    LDA-C (each but Parquet also .gz, .zst, .bz2 or .xz), or folders of text files. Name the field
+    INPUT is one or more files, folders, globs, URLs or pipes, or - for stdin: JSON lines, CSV (with a header; .tsv
+    with tabs), Parquet, LDA-C (each but Parquet also .gz, .zst, .bz2 or .xz), or folders of text files. Name the field
     of the texts with --text, or those of counted words with --words and --counts. Terms are filtered over the
-    whole corpus; --min-df and --max-df take a number of documents (5) or a share of them (0.25).
+    whole corpus; --min-df and --max-df take a number of documents (5) or a share of them (0.25). A pipe is copied to
+    a temporary file first; CSV in a pipe without an ending needs --format csv.
     """
     with logging_to_stderr(json_logs=json_logs):
+        from dslda.cli.standard_input import STDIN, check_open
         from dslda.corpus.store import open_corpus
         from dslda.corpus.writer import check_corpus_output
         from dslda.ingestion.ingest import ingest
 
+        if "-" in inputs:
+            check_open(session)
         check_corpus_output(out, overwrite=overwrite, append=append)
         n_before = open_corpus(out).n_documents if append else 0
         with stage_progress(json_logs=json_logs) as progress:
             corpus = ingest(
-                list(inputs),
+                [STDIN if path == "-" else path for path in inputs],
                 out,
                 covariates=names_in(covariates),
                 categorical=names_in(categorical),

@@ -44,7 +44,7 @@ Examples:
   dslda predict stars.model new.csv --text body --id key --out predictions.csv
   dslda predict stars.model reviews.corpus --topics            with the topic proportions
   echo "lovely dress, too small" | dslda predict stars.model -
-  zcat new.jsonl.gz | dslda predict stars.model - --format jsonl --id key
+  curl -s https://example.org/new.jsonl.gz | dslda predict stars.model - --format jsonl --id key
 
 \b
 Columns: id, prediction, known_tokens (the basis of the prediction), oov_share (share of words that the model does
@@ -85,11 +85,12 @@ def command(
 ) -> None:
     """Predict the response of the documents in INPUT with MODEL, one line for each, in their order.
 
-    INPUT is a file, folder, glob or URL as dslda ingest reads them, a corpus, or - for stdin: lines of text, or
-    records with --format jsonl or csv. The texts are taken from the field "text" unless --text, or --words and
+    INPUT is a file, folder, glob, URL or pipe as dslda ingest reads them, a corpus, or - for stdin: lines of text, or
+    another format with --format. The texts are taken from the field "text" unless --text, or --words and
     --counts, name others.
     """
     with logging_to_stderr(json_logs=json_logs):
+        from dslda.cli.standard_input import STDIN
         from dslda.prediction.predict import predict_nothing
 
         if out is not None:
@@ -97,8 +98,9 @@ def command(
         elif "stdout" in session.closed:
             raise InputError("predictions need an output, got a closed stdout; give --out FILE")
         model = load_own_model(model_path, family)
-        if input_path == "-":
-            tables = _of_stdin(session, model, format, reading)
+        tables: Iterable[pa.Table]
+        if input_path == "-" and _is_streamed(session, format):
+            tables = _of_stdin(model, format, reading)
         elif (corpus := _corpus(input_path)) is not None:
             _rules(reading).refuse_for("a corpus")
             tables = model.score_tables(corpus, realign=realign)
@@ -107,7 +109,7 @@ def command(
 
             tables = predict_files(
                 model.scoring_record,
-                input_path,
+                STDIN if input_path == "-" else input_path,
                 format=format,
                 vocabulary=vocabulary_from(vocabulary),
                 **reading,
@@ -119,21 +121,23 @@ def command(
             _write(tables, stream, name, nothing=nothing, without=without)
 
 
-def _of_stdin(session: Session, model: Model, format: str, reading: Mapping[str, Any]) -> Iterator[pa.Table]:
-    """Score tables of the documents on standard input."""
-    from dslda.cli.standard_input import lines_of_text, records_on_stdin
+def _is_streamed(session: Session, format: str) -> bool:
+    """True if documents of the format can be read from standard input as they come; else it is copied first."""
+    from dslda.cli.standard_input import check_open
     from dslda.inputs.formats import FORMATS
+
+    check_open(session)
+    return format in ("auto", "text") or FORMATS[format].streamable
+
+
+def _of_stdin(model: Model, format: str, reading: Mapping[str, Any]) -> Iterator[pa.Table]:
+    """Score tables of the documents on standard input, as they come."""
+    from dslda.cli.standard_input import lines_of_text, records_on_stdin
     from dslda.inputs.formats.text_files import TextFile
     from dslda.prediction.columns import wanted_columns
     from dslda.prediction.file_predictions import predict_files
 
-    if "stdin" in session.closed:
-        raise InputError("- reads stdin, which is closed; give the path of a file")
     if format not in ("auto", "text"):
-        if not FORMATS[format].streamable:
-            raise InputError(
-                f"- must be text, JSON lines or CSV, got --format {format}", remedy="give the path of a file"
-            )
         return predict_files(model.scoring_record, records_on_stdin(format), **reading)
     rules = _rules(reading)
     rules.refuse_for("lines of text", taken=TextFile.rules)

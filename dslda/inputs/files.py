@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.formats import FORMATS, FilePiece
+from dslda.inputs.pipes import check_pipes, is_pipe, spool
 from dslda.inputs.reading import UTF_8, ReadingRules
 from dslda.inputs.streams import UNPACK, InputFile, is_archive, not_read, read_blocks
 from dslda.storage.location import METADATA, chain_parts
@@ -128,7 +129,8 @@ def list_files(
     """List the files of paths, globs, folders and URLs.
 
     Folders are searched to their depths, without names that begin with ``.`` or ``_``. The `format` "auto" goes by the
-    files' names, which must agree.
+    files' names, which must agree. A pipe that is named is copied to a temporary file, and the format "auto" may go by its
+    content; pipes in folders and at patterns are passed over.
 
     Raises
     ------
@@ -160,6 +162,7 @@ def list_files(
     paths = listed(inputs)
     if not paths:
         raise InputError("must name at least one input, got none", parameter="inputs")
+    check_pipes(paths)
     files: list[InputFile] = []
     ids: list[str] = []
     others: list[str] = []
@@ -178,6 +181,10 @@ def list_files(
                 f"got {type(path).__name__}",
                 parameter="inputs",
             )
+        if is_pipe(path):
+            files.append(spool(path, format))
+            ids.append(posixpath.basename(files[-1].name))
+            continue
         found, passed_over = _expand(os.fspath(path), dict(storage_options or {}))
         files += [file for file, _ in found]
         ids += [doc_id for _, doc_id in found]

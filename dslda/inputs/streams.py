@@ -19,11 +19,13 @@ from dslda.inputs.reading import UTF_8, ReadingRules
 from dslda.storage.location import chain_parts, is_of_file_system, reason_of
 
 __all__ = [
+    "BYTE_ORDER_MARK",
     "LINE_ENDS",
     "MAX_LINE_BYTES",
     "UNPACK",
     "InputFile",
     "Lines",
+    "compression_ending",
     "in_utf8",
     "is_archive",
     "not_read",
@@ -56,7 +58,14 @@ ARCHIVES = frozenset(
     {".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z", ".rar", ".z", ".lz4", ".lzma", ".br", ".sz"}
 )
 """Endings of archives and compressions that are not read, in lower case."""
-MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"7z\xbc\xaf")
+COMPRESSED_MAGIC: Mapping[bytes, str] = {
+    b"\x1f\x8b": ".gz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"BZh": ".bz2",
+    b"\xfd7zXZ": ".xz",
+}
+"""Endings of compressed files by their first bytes."""
+MAGIC = (*COMPRESSED_MAGIC, b"PK\x03\x04", b"7z\xbc\xaf")
 """First bytes of compressed files and of archives."""
 UNPACK = (
     "unpack it first: files compressed with gzip, zstd, bzip2 or xz are read as they are, archives are not"
@@ -184,6 +193,11 @@ def not_read(error: Exception, name: str) -> InputError:
     if isinstance(error, (ImportError, ValueError)) or is_of_file_system(error):
         return InputError(f"cannot be read: {error}", place=name)
     raise error
+
+
+def compression_ending(content: bytes) -> str:
+    """The ending of a compression, by the first bytes of its content; "" for content that is not compressed."""
+    return next((ending for magic, ending in COMPRESSED_MAGIC.items() if content.startswith(magic)), "")
 
 
 def is_archive(name: str) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles, list_files, why_no_file
+from dslda.inputs.pipes import is_pipe
 from dslda.inputs.reading import ReadingRules
 from dslda.model import Model, load_model
 from dslda.prediction.columns import check_columns
@@ -221,6 +222,13 @@ def _corpora(inputs: Sequence[Any], options: Mapping[str, Any]) -> tuple[Corpus,
 
 def _files(inputs: Sequence[Any], format: str, folder: RunFolder, options: Mapping[str, Any]) -> InputFiles:
     """The files of the inputs; after a complete run, a pattern or folder without a file is no error."""
+    if pipes := [os.fspath(entry) for entry in inputs if entry == "-" or is_pipe(entry)]:
+        raise InputError(
+            f"must be files that can be read again, got the pipe {pipes[0]}: a run compares its inputs with those it has "
+            "scored",
+            parameter="inputs",
+            remedy=("write it to a file", "predict it with dslda predict or Model.predict"),
+        )
     try:
         return list_files(inputs, format, storage_options=options)
     except InputError:

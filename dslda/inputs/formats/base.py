@@ -67,6 +67,8 @@ class FilePiece(ABC):
         Endings of its files, in lower case.
     beginnings : tuple of str
         Beginnings of the names of its files, if the ending is that of another format.
+    magic : tuple of bytes
+        Beginnings of the content, if content of no other format begins so.
     own_fields : Fields or None
         Fields of its records, if users cannot choose them.
     by_position : bool
@@ -93,6 +95,7 @@ class FilePiece(ABC):
     about: ClassVar[str] = ""
     endings: ClassVar[tuple[str, ...]] = ()
     beginnings: ClassVar[tuple[str, ...]] = ()
+    magic: ClassVar[tuple[bytes, ...]] = ()
     own_fields: ClassVar[Fields | None] = None
     by_position: ClassVar[bool] = False
     fields_vary: ClassVar[bool] = False

@@ -26,6 +26,7 @@ class JsonLines(LinePiece):
     format = "jsonl"
     title = "JSON lines"
     endings = (".jsonl", ".ndjson", ".json")
+    magic = (b"{",)
     fields_vary = True
     streamable = True
     rules = frozenset({"encoding"})

@@ -188,6 +188,7 @@ class MatrixMarket(EntryLines):
     title = "Matrix Market files"
     about = "Matrix Market, documents by terms"
     endings = (".mtx",)
+    magic = (b"%%MatrixMarket",)
 
     def shape(self, lines: Iterator[str]) -> tuple[int, int, int]:
         banner = next(lines, "").lower().split()

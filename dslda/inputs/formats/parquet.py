@@ -35,6 +35,7 @@ class ParquetRows(FilePiece):
     format = "parquet"
     title = "Parquet"
     endings = (".parquet", ".pq")
+    magic = (b"PAR1",)
     expansion = 3
 
     start: int = 0
