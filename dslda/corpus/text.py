@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import repeat
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias, TypeGuard
@@ -21,7 +22,22 @@ from dslda.exceptions import FormatError, InputError
 
 __all__ = ["Analyzer", "Document", "TextSettings", "count_documents"]
 
-DEFAULT_TOKEN_PATTERN = r"(?u)\b\w\w+\b"
+DEFAULT_TOKEN_PATTERN = r"\w[\w\p{M}\u200c\u200d]*[\w\p{M}]"
+"""Two or more letters, digits or marks, with zero-width joiners between them as in words of Persian and Hindi."""
+PLAIN_TOKEN = re.compile(r"\w\w+")
+"""What the default takes of texts without marks and joiners, in half the time."""
+DOTTED_I = re.compile("i\u0307+")
+"""What lower-casing makes of the Turkish İ."""
+JOINERS = "\u200c\u200d"
+EARLIER_TOKEN_PATTERN = r"(?u)\b\w\w+\b"
+"""The default of releases that split words at marks; their corpora and models keep it."""
+MARKS = r"\p{M}"
+VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+"""Marks that make an emoji of a digit, and no part of a word."""
+LAST_MARKS = (0x1F000, 0xE0100, 0xE01F0)
+"""Marks are below the first of these characters, and between the others."""
+ABSENT: Mapping[str, Any] = {"normalize": False}
+"""Values of fields that the JSON leaves out, as earlier releases did."""
 
 Document: TypeAlias = str | tuple[Sequence[str], Sequence[int]]
 """A text, or words, which may repeat, and a count for each."""
@@ -39,8 +55,9 @@ class TextSettings:
     lowercase : bool
         Lower-case texts before tokenising.
     token_pattern : str
-        Regular expression of a token; the default takes words of two or more letters or digits. With one
-        capturing group, the group is the token.
+        Regular expression of a token; the default takes words of two or more letters, digits or marks, such as the vowels of
+        Hindi and the points of Arabic. With one capturing group, the group is the token. Beside Python's syntax, ``\\p{M}``
+        stands for any mark.
     ngrams : (int, int)
         Shortest and longest n-gram that becomes a term, (1, 1) for single words.
     stop_words : None, "english" or tuple of str
@@ -51,6 +68,10 @@ class TextSettings:
         word in one quarter of the documents tells little, one in fewer than five cannot be learned.
     max_features : int or None
         Keep this many terms, the most frequent in the corpus; None keeps all.
+    normalize : bool
+        Compose characters before tokenising (NFC), so that an accent is the same as a mark of its own; and where texts are
+        lower-cased, leave no dot on an i, as the Turkish İ does. False for texts that earlier releases counted, and for words
+        with counts.
 
     Raises
     ------
@@ -66,12 +87,14 @@ class TextSettings:
     min_df: int | float = 5
     max_df: int | float = 0.25
     max_features: int | None = None
+    normalize: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in ("text", "counts"):
             raise InputError(f"must be 'text' or 'counts', got {self.kind!r}", parameter="kind")
-        if not isinstance(self.lowercase, bool):
-            raise InputError(f"must be True or False, got {self.lowercase!r}", parameter="lowercase")
+        for name in ("lowercase", "normalize"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"must be True or False, got {getattr(self, name)!r}", parameter=name)
         _check_token_pattern(self.token_pattern)
         # users and JSON spell a value in several ways; equal settings must compare equal
         object.__setattr__(self, "ngrams", _ngrams(self.ngrams))
@@ -85,16 +108,21 @@ class TextSettings:
                     parameter="max_features",
                 )
             object.__setattr__(self, "max_features", int(self.max_features))
-        if self.kind == "counts" and (self.ngrams != (1, 1) or self.token_pattern != DEFAULT_TOKEN_PATTERN):
-            raise InputError(
-                "are for texts, these documents are words with counts",
-                parameter=("ngrams", "token_pattern"),
-                remedy="drop them",
-            )
+        if self.kind == "counts":
+            defaults = (DEFAULT_TOKEN_PATTERN, EARLIER_TOKEN_PATTERN)
+            if self.ngrams != (1, 1) or self.token_pattern not in defaults:
+                raise InputError(
+                    "are for texts, these documents are words with counts",
+                    parameter=("ngrams", "token_pattern"),
+                    remedy="drop them",
+                )
+            # neither is of use, and equal settings must compare equal
+            object.__setattr__(self, "token_pattern", EARLIER_TOKEN_PATTERN)
+            object.__setattr__(self, "normalize", False)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a JSON object."""
-        return {
+        data = {
             "kind": self.kind,
             "lowercase": self.lowercase,
             "token_pattern": self.token_pattern,
@@ -104,6 +132,8 @@ class TextSettings:
             "max_df": _frequency_to_json(self.max_df),
             "max_features": self.max_features,
         }
+        added = {name: getattr(self, name) for name in ABSENT}
+        return data | {name: value for name, value in added.items() if value != ABSENT[name]}
 
     @classmethod
     def from_json(cls, data: object, where: str = "file") -> TextSettings:
@@ -117,7 +147,8 @@ class TextSettings:
         if not isinstance(data, Mapping):
             raise FormatError(f"text settings must be a JSON object, got {data!r:.60}", place=where)
         try:
-            values = {field.name: data[field.name] for field in fields(cls)}
+            known = {**ABSENT, **data}
+            values = {field.name: known[field.name] for field in fields(cls)}
             for name in ("min_df", "max_df"):
                 values[name] = _frequency_from_json(name, values[name])
             return cls(**values)
@@ -130,8 +161,8 @@ class TextSettings:
 class Analyzer:
     """Callable that turns one document into the counts of its terms, before any vocabulary.
 
-    Tokenising is scikit-learn's, so that a corpus has the terms that `CountVectorizer` would find. A pickle holds only the
-    settings.
+    Tokenising is scikit-learn's, so that a corpus has the terms that `CountVectorizer` would find, but for words with marks.
+    A pickle holds only the settings.
     """
 
     def __init__(self, settings: TextSettings) -> None:
@@ -169,11 +200,32 @@ class Analyzer:
         settings = self.settings
         if settings.kind == "text" and not _looks_around(settings.token_pattern):
             return [term for term in terms if term not in self._analyze(term)]
-        lowercase = settings.kind == "text" and settings.lowercase
-        return [term for term in terms if term in self._stop_words or (lowercase and term != term.lower())]
+        is_text = settings.kind == "text"
+        return [
+            term for term in terms if term in self._stop_words or (is_text and term != self._prepared(term))
+        ]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Analyzer, (self.settings,)
+
+    def _prepared(self, text: str) -> str:
+        """The text as its tokens are written."""
+        if self.settings.lowercase:
+            text = text.lower()
+        if self.settings.normalize and not text.isascii():
+            if self.settings.lowercase:
+                text = DOTTED_I.sub("i", text)
+            text = unicodedata.normalize("NFC", text)
+        return text
+
+    @cached_property
+    def _tokens(self) -> Callable[[str], list[str]]:
+        pattern = self.settings.token_pattern
+        find: Callable[[str], list[str]] = re.compile(expanded(pattern)).findall
+        if pattern != DEFAULT_TOKEN_PATTERN:
+            return find
+        find_plain: Callable[[str], list[str]] = PLAIN_TOKEN.findall
+        return lambda text: find(text) if _may_hold_marks(text) else find_plain(text)
 
     @cached_property
     def _analyze(self) -> Callable[[str], list[str]]:
@@ -188,14 +240,72 @@ class Analyzer:
         from sklearn.feature_extraction.text import CountVectorizer
 
         settings = self.settings
-        return CountVectorizer(
-            lowercase=settings.lowercase,
-            token_pattern=settings.token_pattern,
-            ngram_range=settings.ngrams,
-            stop_words=list(settings.stop_words)
-            if isinstance(settings.stop_words, tuple)
-            else settings.stop_words,
+        stop_words: str | list[str] | None = (
+            list(settings.stop_words) if isinstance(settings.stop_words, tuple) else settings.stop_words
         )
+        if isinstance(stop_words, list) and settings.normalize:
+            stop_words = [unicodedata.normalize("NFC", word) for word in stop_words]
+        return CountVectorizer(
+            preprocessor=self._prepared,
+            tokenizer=self._tokens,
+            token_pattern=None,
+            ngram_range=settings.ngrams,
+            stop_words=stop_words,
+        )
+
+
+def expanded(pattern: str) -> str:
+    r"""A token pattern with the marks in place of ``\p{M}``, which Python does not know."""
+    if MARKS not in pattern:
+        return pattern
+    parts, inside = [], False
+    for part in re.findall(r"\\p\{M\}|\\.|\[\^?\]?|.", pattern, re.DOTALL):
+        if part == MARKS:
+            parts.append(_marks() if inside else f"[{_marks()}]")
+            continue
+        if not inside:
+            inside = part.startswith("[")
+        elif part.endswith("]") and part[0] != "\\":
+            inside = False
+        parts.append(part)
+    return "".join(parts)
+
+
+@cache
+def _mark_ranges() -> list[tuple[int, int]]:
+    """First and last of each range of combining marks that are part of words."""
+    last, *rest = LAST_MARKS
+    ranges: list[tuple[int, int]] = []
+    for code in (*range(last), *range(*rest)):
+        if unicodedata.category(chr(code)) in ("Mn", "Mc") and code not in VARIATION_SELECTORS:
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1] = (ranges[-1][0], code)
+            else:
+                ranges.append((code, code))
+    return ranges
+
+
+def _marks() -> str:
+    """The marks, for a class of characters."""
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in _mark_ranges())
+
+
+@cache
+def _units_of_marks() -> NDArray[np.bool_]:
+    """Units of UTF-16 that are a mark or joiner, or half of a character that may be one."""
+    units = np.zeros(1 << 16, dtype=np.bool_)
+    for first, last in (*_mark_ranges(), *((ord(joiner), ord(joiner)) for joiner in JOINERS)):
+        units[first : last + 1] = True
+    units[0xD800:0xE000] = True
+    return units
+
+
+def _may_hold_marks(text: str) -> bool:
+    """False for a text without marks and joiners."""
+    if text.isascii():
+        return False
+    units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype="<u2")
+    return bool(_units_of_marks()[units].any())
 
 
 def count_documents(
@@ -304,7 +414,7 @@ def _check_token_pattern(pattern: object) -> None:
     if not isinstance(pattern, str):
         raise InputError(f"must be a regular expression, got {pattern!r}", parameter="token_pattern")
     try:
-        groups = re.compile(pattern).groups
+        groups = re.compile(expanded(pattern)).groups
     except re.error as error:
         raise InputError(
             f"must be a regular expression, got {pattern!r}: {error}", parameter="token_pattern"
@@ -319,7 +429,7 @@ def _check_token_pattern(pattern: object) -> None:
 
 def _looks_around(pattern: str) -> bool:
     """True if what a token pattern takes depends on the text around it, or is a part of what it matches."""
-    return re.compile(pattern).groups > 0 or re.search(r"\(\?<?[=!]|\\B", pattern) is not None
+    return re.compile(expanded(pattern)).groups > 0 or re.search(r"\(\?<?[=!]|\\B", pattern) is not None
 
 
 def _ngrams(value: object) -> tuple[int, int]:

@@ -49,7 +49,7 @@ __all__ = [
 RESPONSE = "response"
 """Column of the response of a matrix."""
 
-TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind"}
+TEXT_SETTINGS = frozenset(f.name for f in fields(TextSettings)) - {"kind", "normalize"}
 """Keywords that say how the texts of a bag are counted."""
 
 ROLES = ("covariates", "weight", "exposure", "trials", "event")

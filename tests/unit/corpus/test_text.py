@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections import Counter
 
 import numpy as np
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dslda.corpus.text import Analyzer, TextSettings, count_documents
+from dslda.corpus.text import (
+    ABSENT,
+    DEFAULT_TOKEN_PATTERN,
+    EARLIER_TOKEN_PATTERN,
+    Analyzer,
+    TextSettings,
+    count_documents,
+    expanded,
+)
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
 
@@ -79,7 +88,7 @@ def test_setting_out_of_its_domain_is_refused_by_name(wrong, message):
         TextSettings(**wrong)
 
 
-@pytest.mark.parametrize("name", list(TextSettings().to_json()))
+@pytest.mark.parametrize("name", [name for name in TextSettings().to_json() if name not in ABSENT])
 def test_missing_or_wrong_field_of_json_is_named(name):
     data = TextSettings().to_json()
     with pytest.raises(FormatError, match=f"here: text settings: field '{name}' is missing"):
@@ -111,7 +120,9 @@ def test_terms_are_those_of_count_vectorizer(settings):
     oracle = CountVectorizer(
         lowercase=settings.lowercase,
         ngram_range=settings.ngrams,
-        token_pattern=settings.token_pattern,
+        token_pattern=EARLIER_TOKEN_PATTERN
+        if settings.token_pattern == DEFAULT_TOKEN_PATTERN
+        else settings.token_pattern,
         stop_words=list(settings.stop_words)
         if isinstance(settings.stop_words, tuple)
         else settings.stop_words,
@@ -227,3 +238,78 @@ def test_masked_counts_are_no_counts():
     with pytest.raises(InputError) as error:
         count_documents([(["a", "b"], masked)], Vocabulary(["a"]), TextSettings(kind="counts"))
     assert (error.value.parameter, error.value.place) == ("counts", "document 0")
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("हिन्दी की किताब, क्षत्रिय।", ["हिन्दी", "की", "किताब", "क्षत्रिय"]),
+        ("தமிழ் நீ வா", ["தமிழ்", "நீ", "வா"]),
+        ("مُحَمَّدٌ كِتَاب", ["مُحَمَّدٌ", "كِتَاب"]),
+        ("שָׁלוֹם", ["שָׁלוֹם"]),
+        ("cafe\u0301 café CAFE\u0301 CAFÉ", ["café"] * 4),
+        ("x\u0304y x\u0304", ["x\u0304y", "x\u0304"]),
+        ("می\u200cخواهم کتاب\u200c \u200cما", ["می\u200cخواهم", "کتاب", "ما"]),  # noqa: RUF001
+        ("क्\u200dष क्\u200cष", ["क्\u200dष", "क्\u200cष"]),
+        ("İstanbul'da I\u0307stanbul i\u0307stanbul istanbul", ["istanbul", "da", *["istanbul"] * 3]),
+        ("\u0301lone marks \u0301\u0301", ["lone", "marks"]),
+        ("1\ufe0f\u20e3 key ❤\ufe0f heart\ufe0f", ["key", "heart"]),
+        ("\U00011013\U00011038 \U0001f600 a b", ["\U00011013\U00011038"]),
+        ("ΌΔΟΣ ὈΔΌΣ", ["όδος", "ὀδός"]),
+    ],
+)
+def test_a_word_keeps_its_marks_and_joiners(text: str, terms: list[str]) -> None:
+    assert Analyzer(TextSettings())(text) == Counter(terms)
+
+
+@given(st.text("aéÉ\u0301\u0307iİıI\u200c\u200dकी\U00011013\U00011038\ud800 ❤\ufe0f1_'.", max_size=12))  # noqa: RUF001
+def test_tokens_are_those_of_the_pattern_whatever_path_finds_them(text: str) -> None:
+    analyze = Analyzer(TextSettings())
+    through_the_pattern = Analyzer(TextSettings(token_pattern=f"(?:{DEFAULT_TOKEN_PATTERN})"))
+    assert analyze(text) == through_the_pattern(text)
+    for term in analyze(text):
+        assert list(analyze(term)) == [term]
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S", "Z", "Cc"], max_codepoint=0x2FF), max_size=30))
+def test_without_marks_the_tokens_are_those_of_earlier_releases(text: str) -> None:
+    earlier = TextSettings(token_pattern=EARLIER_TOKEN_PATTERN, normalize=False)
+    if "İ" not in text:
+        assert Analyzer(TextSettings())(text) == Analyzer(earlier)(text)
+
+
+def test_capitals_keep_their_dot_where_texts_are_not_lower_cased() -> None:
+    analyze = Analyzer(TextSettings(lowercase=False))
+    assert list(analyze("İstanbul I\u0307stanbul")) == ["İstanbul"]
+
+
+def test_stop_words_match_however_their_accents_are_written() -> None:
+    assert list(Analyzer(TextSettings(stop_words=["cafe\u0301"]))("Café noir")) == ["noir"]
+
+
+def test_settings_of_earlier_releases_keep_their_tokens() -> None:
+    data = TextSettings().to_json() | {"token_pattern": EARLIER_TOKEN_PATTERN}
+    del data["normalize"]
+    settings = TextSettings.from_json(data)
+    assert not settings.normalize
+    assert settings.to_json() == data
+    text = "İstanbul हिन्दी cafe\u0301"
+    oracle = CountVectorizer().build_analyzer()
+    assert Analyzer(settings)(text) == Counter(oracle(text))
+    assert TextSettings(kind="counts").to_json() == data | {"kind": "counts"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"[\w\p{M}'-]+", "की don't x\u0304", ["की", "don't", "x\u0304"]),
+        (r"\w\p{M}*", "कीa\u0304b", ["की", "a\u0304", "b"]),
+        (r"[^\p{M}]+", "कa\u0304b", ["कa", "b"]),
+        (r"[]\p{M}]+", "]\u0304b", ["]\u0304"]),
+        (r"\[\p{M}", "[\u0304", ["[\u0304"]),
+        (r"[\]\p{M}]", "]", ["]"]),
+    ],
+)
+def test_a_pattern_may_name_marks(pattern: str, text: str, found: list[str]) -> None:
+    assert re.findall(expanded(pattern), text) == found
+    assert TextSettings(token_pattern=pattern).token_pattern == pattern
