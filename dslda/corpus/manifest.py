@@ -119,11 +119,21 @@ class AppendedGroup:
 
 
 class Place(NamedTuple):
-    """Position of a partition in the arrays: path of the group ("" for the store itself), row, and number of rows."""
+    """Position of a partition in the arrays.
+
+    Attributes
+    ----------
+    group : str
+        Path of the group, "" for the store itself.
+    row, n_rows : int
+    n_values : int
+        Length of the longest row of the group, identifiers aside.
+    """
 
     group: str
     row: int
     n_rows: int
+    n_values: int = 0
 
 
 FIRST_ROW = Place("", 0, 1)
@@ -205,7 +215,13 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
         """The place of each partition, in order."""
         n_first = len(self.partitions) - sum(group.n_partitions for group in self.appended)
         groups = [("", n_first), *((group.path, group.n_partitions) for group in self.appended)]
-        return [Place(path, row, n_rows) for path, n_rows in groups for row in range(n_rows)]
+        places, first = [], 0
+        for path, n_rows in groups:
+            rows = self.partitions[first : first + n_rows]
+            n_values = max(max(info.nnz, info.n_documents + 1) for info in rows)
+            places += [Place(path, row, n_rows, n_values) for row in range(n_rows)]
+            first += n_rows
+        return places
 
     @property
     def content_hash(self) -> str:

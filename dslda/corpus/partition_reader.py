@@ -22,6 +22,10 @@ from dslda.storage.zarr_arrays import DAMAGE, checksum
 
 __all__ = ["PartitionReader", "StoredArrays"]
 
+SMALL_CHUNK_BYTES = 64 << 20
+ROOM_BYTES = 512
+"""Larger chunks may have this many bytes for each value of the longest row: padding, or a long identifier each."""
+
 BYTES = re.compile(r"b(['\"])(?:\\.|(?!\1).)*\1")
 REMEDY_OR_REOPEN = (*REMEDY, "open it again where it was written anew since it was opened")
 
@@ -154,23 +158,33 @@ class StoredArrays:
         return f"{self._place.group}/{name}".lstrip("/")
 
     def _read(self, name: str, shape: tuple[int | None, int], selection: tuple[Any, ...]) -> NDArray[Any]:
-        import zarr
+        from dslda.storage.bounded_chunks import MAX_CHUNKS, MAX_UNSTORED_BYTES, missing_chunk, open_array
 
         dtype, _ = ARRAYS[name.split("/")[0]]
         try:
-            array = zarr.open_array(self._store, path=self._path(name), mode="r", zarr_format=3)
+            array = open_array(self._store, self._path(name))
             fits = len(array.shape) == len(selection) and array.shape[-1] >= shape[1]
             # checked before reading, which would allocate whatever size somebody wrote there
-            small = math.prod(array.chunks) * array.dtype.itemsize <= MAX_CHUNK_BYTES
+            n_values = max(self._place.n_values, shape[1])
+            limit = min(max(SMALL_CHUNK_BYTES, ROOM_BYTES * n_values), MAX_CHUNK_BYTES)
+            small = math.prod(array.chunks) * array.dtype.itemsize <= limit
+            small = small and shape[1] <= MAX_CHUNKS * array.chunks[-1]
             if array.dtype != dtype or not (fits and small) or shape[0] not in (None, array.shape[0]):
                 raise self.damaged(
                     f"array {name} must be {dtype} with room for {shape[1]} values a row, got {array.dtype} of shape "
                     f"{array.shape} in chunks of {array.chunks}",
                     REMEDY_OR_REOPEN,
                 )
+            if shape[1] * array.dtype.itemsize > MAX_UNSTORED_BYTES:
+                row = selection[0] if len(selection) > 1 else None
+                missing = missing_chunk(self._location, self._path(name), array, row)
+                if missing is not None:
+                    raise self.damaged(f"the chunk {missing} is missing")
             return np.asarray(array[selection])
         except FileNotFoundError as error:
             raise self.damaged(f"the array {name} is missing") from error
+        except MemoryError as error:
+            raise self.damaged(f"array {name} of {shape[1]:,} values does not fit into memory") from error
         except DAMAGE as error:
             # bytes of a codec's checksums as hexadecimal digits
             reason = BYTES.sub(lambda match: f"0x{ast.literal_eval(match[0]).hex()}", str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -110,17 +111,25 @@ def read_arrays(
     FormatError
         One is missing, damaged, or not as described.
     """
-    import zarr
+    from dslda.storage.bounded_chunks import MAX_CHUNKS, MAX_UNSTORED_BYTES, missing_chunk, open_array
 
     store = location.store(read_only=True)
     arrays: dict[str, NDArray[Any]] = {}
+    n_bytes = sum(8 * math.prod(entry.shape) for entry in described.values())
+    unstored = 0
     for name, entry in described.items():
         try:
-            stored = zarr.open_array(store, path=name, mode="r", zarr_format=3)
+            stored = open_array(store, name)
             # checked before reading, which would allocate whatever size somebody wrote there
             intact = stored.shape == entry.shape and stored.dtype.name == entry.dtype
             # a chunk is unpacked as a whole, however little of it the array needs
             intact = intact and all(map(int.__le__, stored.chunks, (max(side, 1) for side in entry.shape)))
+            intact = intact and stored.nchunks <= MAX_CHUNKS
+            if intact and n_bytes > MAX_UNSTORED_BYTES:
+                missing = missing_chunk(location, name, stored)
+                unstored += 0 if missing is None else stored.nbytes
+                if unstored > MAX_UNSTORED_BYTES:
+                    raise damaged(location.url, name, f"lacks its chunk {missing}", remedy)
             array = np.asarray(stored[...]) if intact else np.zeros(0)
             intact = intact and checksum(array) == entry.checksum
         except (*DAMAGE, FileNotFoundError) as error:
