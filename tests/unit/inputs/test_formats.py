@@ -13,6 +13,7 @@ import tracemalloc
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -33,6 +34,7 @@ from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.formats.text_files import TextFile
 from dslda.inputs.streams import InputFile, Lines, read_blocks, read_text
 from tests.helpers.errors import refused
+from tests.helpers.measured import measured
 
 COMPRESS = {
     "": bytes,
@@ -332,6 +334,60 @@ def test_parquet_rows_beyond_the_limit_are_refused_before_they_are_unpacked(tmp_
     assert texts(ParquetRows(file), Fields(text="y")) == [1.0, 2.0, 3.0]
     monkeypatch.setattr(parquet, "MAX_LINE_BYTES", 3 << 20)
     assert list(map(len, texts(ParquetRows(file)))) == [2 << 20] * 3
+
+
+PARQUET_BOMBS = {
+    # 100 rows of one text of 70 MB, and 50 rows of lists of three texts of 30 MB: dictionaries store each once
+    "text": lambda: {"text": pa.array(["word " * (14 << 20)]).dictionary_encode().take([0] * 100)},
+    "words": lambda: {
+        "words": pa.ListArray.from_arrays(
+            pa.array(range(0, 153, 3), pa.int32()),
+            pa.array(["word " * (6 << 20)]).dictionary_encode().take([0] * 150),
+        ),
+        "counts": pa.array([[1, 1, 1]] * 50),
+    },
+    # one page of 320 MB, and a list of 100 million equal words
+    "page": lambda: {"text": pa.array(["w " * (1 << 20)] * 160)},
+    "items": lambda: {
+        "words": pa.ListArray.from_arrays(
+            pa.array([0, 10**8], pa.int32()),
+            pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**8, np.int8)), pa.array(["a"])),
+        ),
+        "counts": pa.array([[1]], pa.list_(pa.int32())),
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux counts it")
+@pytest.mark.parametrize("kind", PARQUET_BOMBS)
+def test_a_small_parquet_file_that_unpacks_to_gigabytes_is_one_line_in_little_memory(tmp_path, kind):
+    path = tmp_path / "a.parquet"
+    options = {
+        "use_dictionary": kind != "page",
+        "dictionary_pagesize_limit": 1 << 30,
+        "data_page_size": 1 << 30,
+    }
+    pq.write_table(pa.table(PARQUET_BOMBS[kind]()), path, compression="zstd", store_schema=False, **options)
+    assert path.stat().st_size < 1 << 17
+    fields = ["--text", "text"] if kind in ("text", "page") else ["--words", "words", "--counts", "counts"]
+    run = measured("-m", "dslda", "ingest", str(path), *fields, "--out", str(tmp_path / "a.corpus"))
+    assert (run.code, run.stderr.count("\n")) == (2, 1), run.stderr
+    assert run.stderr.startswith(f"dslda: error: {path}")
+    assert run.peak < 700
+
+
+def test_texts_that_parquet_stores_once_come_in_every_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "MAX_LINE_BYTES", 1 << 20)
+    values = ["x" * (300 << 10), "y", None, "x" * (300 << 10)] * 5
+    table = pa.table(
+        {"text": values, "words": [["a", "b"], [], None, ["a"]] * 5, "counts": [[1, 2], [], None, [3]] * 5}
+    )
+    pq.write_table(table, tmp_path / "a.parquet", dictionary_pagesize_limit=1 << 30)
+    file = InputFile(str(tmp_path / "a.parquet"), 1)
+    assert texts(ParquetRows(file, 1, 18)) == values[1:18]
+    words = Fields(words="words", counts="counts")
+    assert [row["words"] for _, row in ParquetRows(file, 3, 6).records(words)] == [["a"], ["a", "b"], []]
 
 
 @pytest.mark.parametrize("row_group_size", [7, 1000])
