@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from typing import NamedTuple
 
 from tests.helpers.processes import ROOT
+
+# a process begins with the memory of the one that starts it in its count, so a small one stands between
+LAUNCHER = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
+"""
 
 
 class Run(NamedTuple):
@@ -21,14 +27,12 @@ class Run(NamedTuple):
 
 def measured(*arguments: str) -> Run:
     """Run Python with these arguments, in a process of its own."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        errors.seek(0)
-        return Run(process.returncode, errors.read().decode(), usage.ru_maxrss >> 10)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", LAUNCHER, sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    code, peak = done.stdout.split()[-2:]
+    return Run(int(code), done.stderr, int(peak))
