@@ -6,9 +6,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["check_keywords", "first_few", "number_name", "number_of", "stage_in_words", "suggesting_keywords"]
+__all__ = [
+    "check_keywords",
+    "first_few",
+    "number_name",
+    "number_of",
+    "short_repr",
+    "stage_in_words",
+    "suggesting_keywords",
+]
+
+SHOWN_CHARACTERS = 60
+SHOWN_ITEMS = 3
 
 _STAGES = {
     "scan": "scanning",
@@ -16,6 +28,7 @@ _STAGES = {
     "write": "writing",
     "verify": "verifying",
     "score": "scoring",
+    "predict": "predicting",
     "check": "checking",
 }
 
@@ -36,6 +49,34 @@ def first_few(names: Sequence[str], n: int) -> str:
 def number_name(value: float) -> str:
     """The name of a class or level that is a number: all its digits, and no point if it is whole."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def short_repr(value: Any) -> str:
+    """The fields of an object of a dataclass or struct, for its ``__repr__``: shapes of arrays, a few of many items."""
+    names = getattr(value, "__struct_fields__", None) or value.__dataclass_fields__
+    fields = ", ".join(f"{name}={_shortened(getattr(value, name))}" for name in names)
+    return f"{type(value).__name__}({fields})"
+
+
+def _shortened(value: Any) -> str:
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"<{value.dtype} {list(value.shape)}>"
+    if hasattr(value, "__dataclass_fields__") or hasattr(value, "__struct_fields__"):
+        return f"<{type(value).__name__}>"
+    if isinstance(value, Mapping):
+        items = [f"{name!r}: {_shortened(item)}" for name, item in islice(value.items(), SHOWN_ITEMS)]
+        return f"{{{_few(items, len(value))}}}"
+    if isinstance(value, (tuple, list)):
+        begin, end = "()" if isinstance(value, tuple) else "[]"
+        comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
+        return f"{begin}{_few(list(map(_shortened, value[:SHOWN_ITEMS])), len(value))}{comma}{end}"
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
+
+
+def _few(first: Sequence[str], n: int) -> str:
+    """The first items, and the number of all if there are more."""
+    return ", ".join(first) + (f", ... {n:,} in all" if n > len(first) else "")
 
 
 def stage_in_words(stage: str) -> str:

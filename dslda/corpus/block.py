@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.exceptions import InputError
+from dslda.wording import short_repr
 
 __all__ = ["DocumentBlock", "borders", "document_mask"]
 
@@ -45,6 +46,8 @@ class DocumentBlock:
     covariates: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     weight: NDArray[np.float64] | None = None
     doc_id: tuple[str, ...] | None = None
+
+    __repr__ = short_repr
 
     @property
     def n_documents(self) -> int:

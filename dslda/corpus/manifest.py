@@ -24,6 +24,7 @@ from dslda.storage.typed_json import (
     json_sha256,
     with_checksum,
 )
+from dslda.wording import short_repr
 
 __all__ = [
     "APPENDED",
@@ -190,6 +191,8 @@ class Manifest(_SharedFields, frozen=True, kw_only=True):
     covariates: Mapping[str, ResponseSummary]
     levels: Mapping[str, tuple[str, ...]]
     orders: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+    __repr__ = short_repr
 
     @property
     def n_documents(self) -> int:

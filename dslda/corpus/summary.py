@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dslda.exceptions import InputError
 from dslda.storage.typed_json import Count
+from dslda.wording import short_repr
 
 __all__ = ["DISTINCT_LIMIT", "ResponseSummary", "StoredSummary", "merged_moments", "new_share", "oov_share"]
 
@@ -61,6 +62,8 @@ class ResponseSummary:
     whole: bool = True
     distinct: tuple[float, ...] | None = ()
     counts: tuple[int, ...] | None = ()
+
+    __repr__ = short_repr
 
     @classmethod
     def of(cls, values: ArrayLike) -> ResponseSummary:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.wording import short_repr
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -54,6 +56,8 @@ class ClothingReviews:
     vocabulary: tuple[str, ...]
     responses: dict[str, NDArray[np.float64]]
     department: tuple[str | None, ...]
+
+    __repr__ = short_repr
 
 
 def load_clothing() -> ClothingReviews:

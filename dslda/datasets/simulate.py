@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.block import DocumentBlock
 from dslda.exceptions import InputError
+from dslda.wording import short_repr
 
 __all__ = ["SimulatedCorpus", "simulate_corpus"]
 
@@ -40,6 +41,8 @@ class SimulatedCorpus:
     coefficients: NDArray[np.float64]
     topic_proportions: NDArray[np.float64]
     topic_shares: NDArray[np.float64]
+
+    __repr__ = short_repr
 
 
 def simulate_corpus(

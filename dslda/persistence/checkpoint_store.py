@@ -33,6 +33,7 @@ from dslda.storage.typed_json import (
     with_checksum,
 )
 from dslda.storage.zarr_arrays import StoredArray, damaged, entries, read_arrays, write_array
+from dslda.wording import short_repr
 
 __all__ = ["ENCODING_TYPE", "CheckpointRecord", "CheckpointStore", "read_checkpoint"]
 
@@ -64,6 +65,8 @@ class CheckpointRecord:
     parameters: Mapping[str, NDArray[np.float64]]
     trace: Mapping[str, NDArray[np.float64]]
     fit: Mapping[str, Any]
+
+    __repr__ = short_repr
 
     @property
     def n_iterations(self) -> int:

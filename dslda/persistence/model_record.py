@@ -16,7 +16,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.storage.typed_json import Count, Share
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
-from dslda.wording import number_name, number_of
+from dslda.wording import number_name, number_of, short_repr
 
 if TYPE_CHECKING:
     from dslda.families.base import Family
@@ -136,6 +136,8 @@ class Reference:
     residuals: NDArray[np.float64] | None = None
     classes: tuple[str, ...] = ()
     of_training: bool = True
+
+    __repr__ = short_repr
 
     @property
     def in_words(self) -> str:
@@ -258,6 +260,8 @@ class ModelRecord:
     pearson: NDArray[np.float64] | None = None
     reference: Reference | None = None
     checksum: str | None = None
+
+    __repr__ = short_repr
 
     @property
     def family(self) -> Family:

@@ -17,6 +17,7 @@ from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
 from dslda.prediction.record_counting import CountedBlock, no_documents
 from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
+from dslda.wording import short_repr
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,6 +91,8 @@ class Predictions:
     topic_proportions: NDArray[np.float64]
     probabilities: NDArray[np.float64] | None = None
     classes: tuple[str, ...] = ()
+
+    __repr__ = short_repr
 
     def columns(self) -> dict[str, Any]:
         """The columns of :meth:`table` without the topics."""

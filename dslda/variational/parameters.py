@@ -11,6 +11,7 @@ import numpy as np
 from dslda.exceptions import InputError
 from dslda.families.base import Array, Family, ResponseMoments
 from dslda.settings import SETTINGS, Granularity, TopicEstimation
+from dslda.wording import short_repr
 
 __all__ = ["FitSpec", "Parameters", "Scaling", "initial_parameters"]
 
@@ -64,6 +65,8 @@ class Parameters:
     delta: Array
     zeta: Array = field(default_factory=lambda: np.zeros(0))
     concentration: Array | None = None
+
+    __repr__ = short_repr
 
     @property
     def n_topics(self) -> int:
