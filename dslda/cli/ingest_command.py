@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslda.cli.logs import logging_to_stderr, stage_progress
+from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import (
     COUNT,
     FREQUENCY,
@@ -68,7 +68,10 @@ Examples:
 @click.option("--max-df", type=FREQUENCY, help="Drop terms in more documents.  [default: 0.25]")
 @click.option("--max-features", type=COUNT, metavar="N", help="Keep the N most frequent terms.")
 @click.option(
-    "--stop-words", metavar="english|FILE", help="Drop scikit-learn's English list, or the words of a file."
+    "--stop-words",
+    metavar="english|FILE",
+    help="Drop scikit-learn's English list, or the words of a file. "
+    "Topics are easier to read; predictions may be a little worse.",
 )
 @click.option(
     "--token-pattern", metavar="RE", help="Regular expression of a token.  [default: 2 or more letters]"
@@ -111,6 +114,7 @@ def command(
     """
     with logging_to_stderr(json_logs=json_logs):
         from dslda.cli.standard_input import STDIN, check_open
+        from dslda.cluster.stage_progress import log_tenths
         from dslda.corpus.store import open_corpus
         from dslda.corpus.writer import check_corpus_output
         from dslda.ingestion.ingest import ingest
@@ -119,20 +123,19 @@ def command(
             check_open(session)
         check_corpus_output(out, overwrite=overwrite, append=append)
         n_before = open_corpus(out).n_documents if append else 0
-        with stage_progress(json_logs=json_logs) as progress:
-            corpus = ingest(
-                [STDIN if path == "-" else path for path in inputs],
-                out,
-                covariates=names_in(covariates),
-                categorical=names_in(categorical),
-                stop_words=_stop_words(stop_words),
-                vocabulary=vocabulary_from(vocabulary),
-                overwrite=overwrite,
-                append=append,
-                client=chosen_client(cluster),
-                progress=progress,
-                **settings,
-            )
+        corpus = ingest(
+            [STDIN if path == "-" else path for path in inputs],
+            out,
+            covariates=names_in(covariates),
+            categorical=names_in(categorical),
+            stop_words=_stop_words(stop_words),
+            vocabulary=vocabulary_from(vocabulary),
+            overwrite=overwrite,
+            append=append,
+            client=chosen_client(cluster),
+            progress=log_tenths if json_logs else None,
+            **settings,
+        )
     new = (
         f"{number_of(corpus.n_documents - n_before, 'document')} appended by this run, now " if append else ""
     )

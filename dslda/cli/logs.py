@@ -9,16 +9,15 @@ import math
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from dslda.exceptions import DsldaError, DsldaWarning, Note, Words
-from dslda.wording import stage_in_words
 
-__all__ = ["log_line", "logging_to_stderr", "option_words", "shown", "stage_progress"]
+__all__ = ["log_line", "logging_to_stderr", "option_words", "shown"]
 
 COUNTERPARTS = {
     "open_corpus()": "dslda info",
@@ -27,8 +26,6 @@ COUNTERPARTS = {
     "dslda.families.registry.register()": "--family MODULE:CLASS",
 }
 """Commands and options that replace functions of Python."""
-
-LOGGED_STEPS = 10
 
 SILENT = ("asyncio", "distributed.gc")
 """Loggers that tell users nothing, and not as JSON: of connections that a signal cuts, and of garbage collection."""
@@ -153,35 +150,3 @@ def logging_to_stderr(*, json_logs: bool) -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)  # not the attribute: loggers below cache whether they are enabled
         logger.propagate = propagate
-
-
-@contextmanager
-def stage_progress(*, json_logs: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """The progress of ingestion or scoring: a bar on a terminal, elsewhere a log line for every tenth of a stage."""
-    if json_logs or not sys.stderr.isatty():
-        yield _log_tenths
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage_in_words(stage), total=total)
-            bars.update(tasks[stage], completed=done, total=total)
-
-        yield show
-
-
-def _log_tenths(stage: str, done: int, total: int) -> None:
-    if total >= LOGGED_STEPS and done * LOGGED_STEPS // total > (done - 1) * LOGGED_STEPS // total:
-        logging.getLogger("dslda.engine").info(
-            "%s: %d of %d tasks",
-            stage_in_words(stage),
-            done,
-            total,
-            extra={"stage": stage, "done": done, "of": total},
-        )

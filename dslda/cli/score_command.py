@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslda.cli.logs import logging_to_stderr, stage_progress
+from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import (
     OUTPUT,
     chosen_client,
@@ -132,11 +132,12 @@ def command(
     64 MB of text and on all cores beyond, unless --workers or --scheduler says where.
     """
     with logging_to_stderr(json_logs=json_logs):
+        from dslda.cluster.stage_progress import log_tenths, stage_progress
         from dslda.scoring.score import score
 
         model = model_path if family is None else load_own_model(model_path, family)
         with contextlib.ExitStack() as shown:
-            progress = shown.enter_context(stage_progress(json_logs=json_logs))
+            progress = shown.enter_context(stage_progress(log_tenths if json_logs else None))
 
             def tell(run: ScoringRun) -> None:
                 shown.close()  # a bar would swallow the line

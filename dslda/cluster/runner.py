@@ -15,13 +15,11 @@ from weakref import WeakKeyDictionary
 from dslda.cluster.client import spread
 from dslda.cluster.health import Awaited, PatientWait
 from dslda.cluster.scheduler_watch import no_scheduler, reporting_loss
+from dslda.cluster.stage_progress import Progress
 from dslda.exceptions import DsldaError, EngineError, FormatError, InputError, OutputError
 from dslda.wording import stage_in_words
 
-__all__ = ["DaskRunner", "Progress", "Runner", "SerialRunner", "merge_in_tree"]
-
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""Receives the stage, such as "read", the number of tasks done, and the number of all tasks."""
+__all__ = ["DaskRunner", "Runner", "SerialRunner", "merge_in_tree"]
 
 Handle: TypeAlias = Any
 """A value in this process, a future on Dask."""

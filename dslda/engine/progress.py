@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
+from dslda.cluster.stage_progress import NotebookLine, in_notebook
 from dslda.engine.em import IterationRecord, remaining_iterations
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
@@ -198,7 +199,7 @@ class NotebookProgress(_TraceProgress):
     def __init__(self) -> None:
         super().__init__()
         self._displayed = -math.inf
-        self._handle: Any = None
+        self._line = NotebookLine()
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         super().started(n_documents, n_partitions, spec)
@@ -219,7 +220,7 @@ class NotebookProgress(_TraceProgress):
         if self._trace:
             last = self._trace[-1]
             count, change = number_of(last.iteration, "iteration"), _change(last, ".1e")
-            self._display(f"EM: {count}, ELBO {last.elbo:.6g}{change}")
+            self._line.show(f"EM: {count}, ELBO {last.elbo:.6g}{change}")
 
     def _show(self) -> None:
         if time.monotonic() - self._displayed < self.EVERY_SECONDS:
@@ -227,29 +228,14 @@ class NotebookProgress(_TraceProgress):
         self._displayed = time.monotonic()
         number = min(len(self._trace) + 1, self._spec.max_iter)
         state = f"; {self._state()}" if self._trace else ""
-        self._display(f"EM iteration {number}: {self._done:,}/{self._n_documents:,} documents{state}")
-
-    def _display(self, line: str) -> None:
-        from IPython.display import display
-
-        data = {"text/plain": line}
-        if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
+        self._line.show(f"EM iteration {number}: {self._done:,}/{self._n_documents:,} documents{state}")
 
 
 def default_progress() -> FitProgress:
     """A line in a notebook, a bar where standard error is a terminal, log lines otherwise."""
-    if _in_notebook():
+    if in_notebook():
         return NotebookProgress()
     return TerminalProgress() if sys.stderr is not None and sys.stderr.isatty() else LogProgress()
-
-
-def _in_notebook() -> bool:
-    # a notebook always has IPython imported
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return getattr(shell, "kernel", None) is not None
 
 
 @contextmanager

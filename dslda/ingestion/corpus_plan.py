@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dslda.cluster.runner import DaskRunner, Progress, Runner, merge_in_tree
+from dslda.cluster.runner import DaskRunner, Runner, merge_in_tree
+from dslda.cluster.stage_progress import Progress
 from dslda.corpus.block import DocumentBlock
 from dslda.corpus.levels import UNKNOWN, LevelIndex, merge_levels, one_of_each_boolean
 from dslda.corpus.partition_writer import PartitionWriter, WrittenPartition

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslda.cluster.client import ClientLater, check_client
 from dslda.cluster.opening import cluster
-from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
+from dslda.cluster.runner import DaskRunner, Runner, SerialRunner
+from dslda.cluster.stage_progress import Progress, stage_progress
 from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.corpus.partitioning import choose_partition_tokens
 from dslda.corpus.store import Corpus, open_corpus
@@ -162,6 +163,8 @@ def ingest(
         started and closed here. Dask bags and DataFrames use the active client if there is one, or else this process.
     progress : callable, optional
         Called with a stage ("scan", "read", "write"), tasks done and tasks in all.
+        By default work of more than two seconds shows a bar on a terminal and a line in a notebook; elsewhere the log
+        ``dslda.engine`` gets a line for every tenth of a stage.
 
     Returns
     -------
@@ -342,11 +345,11 @@ def _complete(
 @contextlib.contextmanager
 def _runner(client: Client | ClientLater | None, progress: Progress | None) -> Iterator[Runner]:
     """A runner in this process or on the workers of a client; its tasks are cancelled when anything fails."""
-    if client is None:
-        yield SerialRunner(progress)
-        return
-    with cluster(client) as workers:
-        runner = DaskRunner(workers, progress)
+    with stage_progress(progress) as shown, contextlib.ExitStack() as stack:
+        if client is None:
+            yield SerialRunner(shown)
+            return
+        runner = DaskRunner(stack.enter_context(cluster(client)), shown)
         try:
             yield runner
         except BaseException:

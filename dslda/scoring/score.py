@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster, default_workers, worker_per_core
-from dslda.cluster.runner import DaskRunner, Progress, Runner, SerialRunner
+from dslda.cluster.runner import DaskRunner, Runner, SerialRunner
+from dslda.cluster.stage_progress import Progress, stage_progress
 from dslda.exceptions import DsldaError, EngineError, InputChangedError, InputError, Note
 from dslda.inputs.files import check_first_records, listed
 from dslda.inputs.reading import ReadingRules
@@ -158,6 +159,8 @@ def score(
         workers can open the inputs, or else on one worker process per core, started and closed here.
     progress : callable, optional
         Called with the stage ("verify", "scan", "score", "check"), the tasks done, and all tasks.
+        By default work of more than two seconds shows a bar on a terminal and a line in a notebook; elsewhere the log
+        ``dslda.engine`` gets a line for every tenth of a stage.
     tell : callable, optional
         Called with the run when everything is written, before logs and metrics say that it is complete; if the call raises,
         they do not.
@@ -441,13 +444,14 @@ def _runner(job: Job, client: Client | ClientLater | None, progress: Progress | 
 
             # compile once, into numba's cache, instead of in each worker
             kernel_of(job.model.family, labelled=False)
-        runner: Runner = SerialRunner(progress)
+        shown = stack.enter_context(stage_progress(progress))
+        runner: Runner = SerialRunner(shown)
         if client is not None:
             from dslda.engine.dask.plugin import register
 
             connected = stack.enter_context(cluster(client))
             register(connected, job.model.family, labelled=False)
-            runner = DaskRunner(connected, progress)
+            runner = DaskRunner(connected, shown)
         try:
             yield runner
         except BaseException:
