@@ -16,6 +16,7 @@ __all__ = [
     "Topic",
     "class_coefficients",
     "class_topics",
+    "coefficient_covariance",
     "covariate_coefficients",
     "topic_coefficients",
     "topics_with_words",
@@ -175,6 +176,16 @@ def covariate_coefficients(record: ModelRecord) -> tuple[CovariateCoefficient, .
                 CovariateCoefficient(column.name, level, float(value * factor), float(error * factor), name)
             )
     return tuple(coefficients)
+
+
+def coefficient_covariance(record: ModelRecord) -> NDArray[np.float64]:
+    """See :meth:`dslda.model.Model.coefficient_covariance`."""
+    scale, n_topics = _scale(record), record.parameters.n_topics
+    factors = np.array([scale] * n_topics + [scale / column.scale for column in record.design.covariates])
+    if record.covariance is None:
+        classes = record.parameters.eta.shape[1:]
+        return np.full((*classes, len(factors), len(factors)), np.nan)
+    return record.covariance * np.outer(factors, factors)
 
 
 def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dslda.cluster.stage_progress import stage_progress
 from dslda.coefficients import (
     Coefficient,
     CovariateCoefficient,
     Topic,
     class_coefficients,
     class_topics,
+    coefficient_covariance,
     covariate_coefficients,
     topic_coefficients,
     topics_with_words,
@@ -225,6 +227,30 @@ class Model:
     def covariate_coefficients(self) -> tuple[CovariateCoefficient, ...]:
         """Coefficients of the covariates, per unit of each covariate, in their order."""
         return covariate_coefficients(self.record)
+
+    def coefficient_covariance(self) -> NDArray[np.float64]:
+        """Covariance of the coefficients of topics, then of covariates, in the order of their numbers.
+
+        The square roots of the diagonal are the standard errors that :meth:`coefficients` and
+        :meth:`covariate_coefficients` report, with the same caveats. The coefficients of two topics are correlated, so the
+        standard error of their difference needs the covariance.
+
+        Returns
+        -------
+        ndarray of float64, shape (K + P, K + P), or (C, K + P, K + P) for a response of classes
+            In the units of the coefficients. P counts each level of a categorical covariate but the first. NaN where the
+            model has no standard errors.
+
+        Examples
+        --------
+        The standard error of the difference between topics 3 and 5, and for a response of classes between their log odds
+        of the class ``model.classes[c]``:
+
+        >>> covariance = model.coefficient_covariance()  # doctest: +SKIP
+        >>> (covariance[3, 3] + covariance[5, 5] - 2 * covariance[3, 5]) ** 0.5  # doctest: +SKIP
+        >>> (covariance[c, 3, 3] + covariance[c, 5, 5] - 2 * covariance[c, 3, 5]) ** 0.5  # doctest: +SKIP
+        """
+        return coefficient_covariance(self.record)
 
     def topics(self, top: int = 10) -> tuple[Topic, ...]:
         """Topics with their most probable words, ordered by coefficient from low to high.
@@ -546,7 +572,12 @@ class Model:
 
     def _reported(self, data: Any, **options: Unpack[PredictOptions]) -> list[Predictions]:
         """Predictions, with a warning about documents that have none."""
-        parts = list(self._predictions(data, **options))
+        parts: list[Predictions] = []
+        with stage_progress() as progress:
+            for part in self._predictions(data, **options):
+                parts.append(part)
+                n_done = sum(len(each.doc_id) for each in parts)
+                progress("predict", n_done, max(_number_of_documents(data) or 0, n_done))
         flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
         if without:
@@ -568,6 +599,14 @@ class Model:
     def _predictions(self, data: Any, **options: Unpack[PredictOptions]) -> Iterator[Predictions]:
         for counted, doc_id in self._counted(data, **options):
             yield predict_block(self.scoring_record, counted, doc_id)
+
+
+def _number_of_documents(data: Any) -> int | None:
+    """Number of documents to predict, of which a choice may take fewer; None if they have to be read to be known."""
+    if isinstance(data, Corpus):
+        return data.n_documents
+    shape = getattr(data, "shape", None)
+    return int(shape[0]) if shape else len(data) if isinstance(data, Sized) else None
 
 
 def _chosen(data: Any, options: PredictOptions, n_predicted: int) -> NDArray[np.bool_]:
