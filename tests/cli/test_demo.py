@@ -12,7 +12,9 @@ import pytest
 
 from dslda.cli.demo_command import _program
 from dslda.corpus.store import open_corpus
+from dslda.corpus.text import TextSettings
 from dslda.model import load_model
+from dslda.settings import SETTINGS
 
 Dslda = Callable[..., Any]
 
@@ -27,14 +29,17 @@ def test_demo_trains_compares_and_leaves_a_model_to_go_on_with(
     assert done.code == 0, done.err
     for line in done.err.splitlines():
         json.loads(line)
-    # its settings are not the defaults of dslda train
-    assert "reviews with --topics 8 --rho 2 --alpha 0.5 --tol 0.0003; " in done.out
-    for name in ("dslda, 8 topics", "LDA, then ridge", "lasso on word frequencies", "ridge on TF-IDF"):
+    for name in ("dslda, 20 topics", "LDA, then ridge", "lasso on word frequencies", "ridge on TF-IDF"):
         assert name in done.out
     model = load_model(tmp_path / "demo" / "clothing.model")
     corpus = open_corpus(tmp_path / "demo" / "clothing.corpus")
     assert model.record.corpus_hash == corpus.content_hash
     assert model.training.n_documents == 480
+    # its settings are the defaults of dslda train and dslda ingest
+    defaults = {name: setting.default for name, setting in SETTINGS.items() if hasattr(model.spec, name)}
+    assert {name: getattr(model.spec, name) for name in defaults} == defaults
+    assert TextSettings().min_df <= corpus.vocabulary.document_frequency.min()
+    assert corpus.vocabulary.document_frequency.max() <= TextSettings().max_df * 600
     for topic in model.topics(top=3):
         assert ", ".join(topic.words) in done.out
     assert f"The mean of rating in training is {model.response_summary.mean:.4g}." in done.out
