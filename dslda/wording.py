@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 __all__ = [
     "check_keywords",
+    "error_in_words",
     "first_few",
     "number_name",
     "number_of",
@@ -44,6 +45,12 @@ def number_of(n: int, noun: str, plural: str | None = None) -> str:
 def first_few(names: Sequence[str], n: int) -> str:
     """Up to `n` of the names, and dots for the rest: ``a, b, ...``."""
     return ", ".join(names[:n]) + (", ..." if len(names) > n else "")
+
+
+def error_in_words(error: BaseException) -> str:
+    """An error of code that is not ours, in one line: ``ValueError: too long``."""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def number_name(value: float) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
 from dslda.cli.options import Command
 from dslda.exceptions import InputError
+from dslda.user_modules import import_named
 
 if TYPE_CHECKING:
     from dslda.families.base import Family
@@ -31,15 +29,12 @@ def own_family_option(command: Command) -> Command:
 def named_family(name: str) -> str | Family:
     """The family that the user names: the name itself for one of dslda's, an instance for MODULE:CLASS.
 
-    The module is imported as ``python -c`` would: from the current directory, or installed. Only what the user names is
-    imported, never what a file says.
-
     Raises
     ------
     InputError
         The module or class does not exist, importing it fails, or it is no family.
     """
-    module_name, colon, class_name = name.partition(":")
+    module_name, colon, _ = name.partition(":")
     if not colon:
         return name
     from dslda.families.base import Family
@@ -47,26 +42,7 @@ def named_family(name: str) -> str | Family:
     from dslda.families.registry import register
 
     example = "write MODULE:CLASS, such as waits:Exponential for the class Exponential in waits.py"
-    if not (module_name and class_name) or module_name.startswith("."):
-        raise InputError(
-            f"must name a module and a class in it, got {name!r}", parameter="family", remedy=example
-        )
-    if os.getcwd() not in sys.path:
-        # first, and for the workers that this process starts too
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = import_module(module_name)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]:
-            raise InputError(
-                f"{name}: there must be a module {error.name!r} in the current directory or installed, got none",
-                parameter="family",
-                remedy=example,
-            ) from None
-        raise InputError(
-            f"{name}: importing {module_name} failed with {type(error).__name__}: {error}", parameter="family"
-        ) from error
-    family = getattr(module, class_name, None)
+    family = import_named(name, parameter="family", kind="class", example=example)
     if isinstance(family, type) and issubclass(family, Family) and family is not Family:
         if missing := missing_members(family):
             raise InputError(
