@@ -26,6 +26,7 @@ from dslda.coefficients import (
     topics_with_words,
 )
 from dslda.corpus.block import document_mask
+from dslda.corpus.own_analyzer import AnalyzerFunction, analyzer_name, check_as_stored
 from dslda.corpus.store import Corpus
 from dslda.evaluation.metrics import predictive_r2, root_mean_squared_error
 from dslda.exceptions import DataWarning, InputError, warn
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
     from dslda.families.base import Family
 
-__all__ = ["Coefficient", "CovariateCoefficient", "Model", "Topic", "load_model"]
+__all__ = ["Coefficient", "CovariateCoefficient", "Model", "Topic", "check_analyzer", "load_model"]
 
 
 class Model:
@@ -617,13 +618,22 @@ def _chosen(data: Any, options: PredictOptions, n_predicted: int) -> NDArray[np.
     return document_mask(documents, data.n_documents)
 
 
-def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Model:
+def load_model(
+    path: str | os.PathLike[str],
+    *,
+    analyzer: str | AnalyzerFunction | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Model:
     """Load a model directory and check it against its checksums.
 
     Parameters
     ----------
     path : str or path
         Local directory or fsspec URL.
+    analyzer : str or callable, optional
+        Function that cuts the texts of the model into words, or its name, "module:function", if it is your own. The model
+        holds the name only, and nothing is imported that you do not name, so that a model someone sends you runs no code.
+        Without it the model has its topics and predicts counts, but no texts.
     storage_options : mapping, optional
         For the fsspec file system.
 
@@ -634,8 +644,18 @@ def load_model(path: str | os.PathLike[str], *, storage_options: Mapping[str, An
     Raises
     ------
     InputError
-        There is nothing at `path`.
+        There is nothing at `path`; or `analyzer` cannot be used, or is not that of the model.
     FormatError
         It is no model, or is damaged or of a version that this release cannot read.
     """
-    return Model(read_model(path, storage_options=storage_options))
+    record = read_model(path, storage_options=storage_options)
+    check_analyzer(analyzer, record)
+    return Model(record)
+
+
+def check_analyzer(analyzer: str | AnalyzerFunction | None, record: ModelRecord) -> None:
+    """Make the analyzer that the user names known to this process; it must be that of the model."""
+    if analyzer is not None:
+        settings = record.text_settings
+        stored = None if settings is None else settings.analyzer
+        check_as_stored(analyzer_name(analyzer), stored, "the model")

@@ -247,6 +247,10 @@ def _text_settings(settings: TextSettings) -> str:
     values = asdict(settings) | {"ngrams": "-".join(map(str, settings.ngrams))}
     if isinstance(settings.stop_words, tuple):
         values["stop_words"] = _listed(settings.stop_words)
+    if settings.analyzer is not None:
+        from dslda.corpus.text import DONE_BY_ANALYZER
+
+        values = {name: value for name, value in values.items() if name not in DONE_BY_ANALYZER}
     return _stated(values, "ingest")
 
 

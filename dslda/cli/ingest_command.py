@@ -8,6 +8,7 @@ import click
 
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import (
+    ANALYZER,
     COUNT,
     FREQUENCY,
     NGRAMS,
@@ -37,6 +38,7 @@ Examples:
   dslda ingest 'year=*/part-*.parquet' --out all.corpus --text body --id key --response price --response views
   dslda ingest bills.csv --out bills.corpus --text summary --response policy_area --categorical policy_area
   dslda ingest export.csv --out export.corpus --text comment --separator ';' --encoding cp1252
+  dslda ingest artikel.jsonl --out artikel.corpus --text text --analyzer words:lemmas
   dslda ingest counted.jsonl --out counted.corpus --words words --counts counts --response score --max-df 1.0
   dslda ingest docs.dat --format ldac --vocabulary vocab.txt --out docs.corpus
   dslda ingest letters/ --format text --out letters.corpus
@@ -78,6 +80,11 @@ Examples:
 )
 @click.option("--ngrams", type=NGRAMS, help="Lengths of n-grams, such as 1-2.  [default: 1-1]")
 @click.option("--lowercase/--no-lowercase", default=None, help="Lower-case the texts.  [default: lowercase]")
+@click.option(
+    "--analyzer",
+    metavar=ANALYZER,
+    help="Function of your own that makes terms of a text as it is; workers must be able to import it.",
+)
 @click.option("--partition-tokens", type=COUNT, metavar="N", help="Approximate tokens of a partition.")
 @click.option("--overwrite", is_flag=True, help="Replace a corpus at --out.")
 @click.option(

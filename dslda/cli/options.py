@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dslda.corpus.vocabulary import Vocabulary
 
 __all__ = [
+    "ANALYZER",
     "COUNT",
     "FREQUENCY",
     "NGRAMS",
@@ -94,6 +95,7 @@ class _Output(click.ParamType):
         return str(value)
 
 
+ANALYZER = "MODULE:FUNCTION"
 COUNT = _Count()
 FREQUENCY = _Frequency()
 NGRAMS = _Ngrams()
@@ -212,6 +214,9 @@ def reading_options(*, without_id: str, vocabulary: str) -> Callable[[Command], 
 
 def new_documents_options(command: Command) -> Command:
     """Add the options of the documents that a model predicts."""
+    command = click.option(
+        "--analyzer", metavar=ANALYZER, help="Analyzer of the model's texts, if it is your own."
+    )(command)
     return reading_options(
         without_id="as in training, else numbers",
         vocabulary="Corpus, model or file (a term a line) with the terms of an input that holds their positions.",

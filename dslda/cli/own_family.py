@@ -70,19 +70,19 @@ def named_family(name: str) -> str | Family:
     return family
 
 
-def load_own_model(path: str, family: str | None) -> Model:
-    """Load a model, whose family may be the one that the user names.
+def load_own_model(path: str, family: str | None, analyzer: str | None = None) -> Model:
+    """Load a model, whose family and analyzer may be those that the user names.
 
     Raises
     ------
     InputError
-        The model has another family, or an unknown one.
+        The model has another family or analyzer, or an unknown family.
     """
     from dslda.families.registry import FAMILIES
     from dslda.model import load_model
 
     own = None if family is None else named_family(family)
-    model = load_model(path)
+    model = load_model(path, analyzer=analyzer)
     if own is not None:
         name = own if isinstance(own, str) else own.name
         if name != model.spec.family:

@@ -79,6 +79,7 @@ def command(
     overwrite: bool,
     with_topics: bool,
     realign: bool,
+    analyzer: str | None,
     family: str | None,
     json_logs: bool,
     **reading: Any,
@@ -97,7 +98,7 @@ def command(
             _check_output(out, input_path, overwrite=overwrite)
         elif "stdout" in session.closed:
             raise InputError("predictions need an output, got a closed stdout; give --out FILE")
-        model = load_own_model(model_path, family)
+        model = load_own_model(model_path, family, analyzer)
         tables: Iterable[pa.Table]
         if input_path == "-" and _is_streamed(session, format):
             tables = _of_stdin(model, format, reading)
@@ -133,9 +134,11 @@ def _is_streamed(session: Session, format: str) -> bool:
 def _of_stdin(model: Model, format: str, reading: Mapping[str, Any]) -> Iterator[pa.Table]:
     """Score tables of the documents on standard input, as they come."""
     from dslda.cli.standard_input import lines_of_text, records_on_stdin
+    from dslda.corpus.text import Analyzer
     from dslda.inputs.formats.text_files import TextFile
     from dslda.prediction.columns import wanted_columns
     from dslda.prediction.file_predictions import predict_files
+    from dslda.prediction.record_counting import settings_of_texts
 
     if format not in ("auto", "text"):
         return predict_files(model.scoring_record, records_on_stdin(format), **reading)
@@ -152,6 +155,7 @@ def _of_stdin(model: Model, format: str, reading: Mapping[str, Any]) -> Iterator
             f"- reads only lines of text, but the model also needs {', '.join(map(repr, needed))} of each document",
             remedy="give --format jsonl or csv, or a file (JSON lines, CSV or Parquet), with these fields",
         )
+    Analyzer(settings_of_texts(model.record)).ready()
     return model.score_tables(lines_of_text(rules, check=format != "text"))
 
 

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import repeat
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias, TypeGuard
@@ -17,11 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import MAX_COUNT, DocumentBlock
+from dslda.corpus.own_analyzer import allow, analyzer_name, check_name, function_of, is_known, terms_of
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import FormatError, InputError
 from dslda.wording import short_repr
 
-__all__ = ["Analyzer", "Document", "TextSettings", "count_documents"]
+__all__ = [
+    "DONE_BY_ANALYZER",
+    "Analyzer",
+    "Document",
+    "TextSettings",
+    "chosen_settings",
+    "count_documents",
+    "refuse_beside_analyzer",
+]
 
 DEFAULT_TOKEN_PATTERN = r"\w[\w\p{M}\u200c\u200d]*[\w\p{M}]"
 """Two or more letters, digits or marks, with zero-width joiners between them as in words of Persian and Hindi."""
@@ -37,8 +46,11 @@ VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 """Marks that make an emoji of a digit, and no part of a word."""
 LAST_MARKS = (0x1F000, 0xE0100, 0xE01F0)
 """Marks are below the first of these characters, and between the others."""
-ABSENT: Mapping[str, Any] = {"normalize": False}
+ABSENT: Mapping[str, Any] = {"normalize": False, "analyzer": None}
 """Values of fields that the JSON leaves out, as earlier releases did."""
+
+DONE_BY_ANALYZER = ("lowercase", "token_pattern", "ngrams", "stop_words", "normalize")
+"""Settings without a use beside an analyzer of the user's own."""
 
 Document: TypeAlias = str | tuple[Sequence[str], Sequence[int]]
 """A text, or words, which may repeat, and a count for each."""
@@ -55,7 +67,7 @@ class TextSettings:
         counts.
     lowercase : bool
         Lower-case texts before tokenising.
-    token_pattern : str
+    token_pattern : str, or None with an `analyzer`
         Regular expression of a token; the default takes words of two or more letters, digits or marks, such as the vowels of
         Hindi and the points of Arabic. With one capturing group, the group is the token. Beside Python's syntax, ``\\p{M}``
         stands for any mark.
@@ -74,6 +86,9 @@ class TextSettings:
         Compose characters before tokenising (NFC), so that an accent is the same as a mark of its own; and where texts are
         lower-cased, leave no dot on an i, as the Turkish İ does. False for texts that earlier releases counted, and for words
         with counts.
+    analyzer : str or None
+        Name of the user's own function, MODULE:FUNCTION, that takes a text as it is and returns its terms, in place of all
+        that `lowercase`, `token_pattern`, `ngrams`, `stop_words` and `normalize` do.
 
     Raises
     ------
@@ -83,13 +98,14 @@ class TextSettings:
 
     kind: Literal["text", "counts"] = "text"
     lowercase: bool = True
-    token_pattern: str = DEFAULT_TOKEN_PATTERN
+    token_pattern: str | None = DEFAULT_TOKEN_PATTERN
     ngrams: tuple[int, int] = (1, 1)
     stop_words: str | tuple[str, ...] | None = None
     min_df: int | float = 5
     max_df: int | float = 0.25
     max_features: int | None = None
     normalize: bool = True
+    analyzer: str | None = None
 
     __repr__ = short_repr
 
@@ -99,7 +115,8 @@ class TextSettings:
         for name in ("lowercase", "normalize"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"must be True or False, got {getattr(self, name)!r}", parameter=name)
-        _check_token_pattern(self.token_pattern)
+        if self.analyzer is None:
+            _check_token_pattern(self.token_pattern)
         # users and JSON spell a value in several ways; equal settings must compare equal
         object.__setattr__(self, "ngrams", _ngrams(self.ngrams))
         object.__setattr__(self, "stop_words", _stop_words(self.stop_words))
@@ -112,6 +129,8 @@ class TextSettings:
                     parameter="max_features",
                 )
             object.__setattr__(self, "max_features", int(self.max_features))
+        if self.analyzer is not None:
+            self._leave_to_analyzer()
         if self.kind == "counts":
             defaults = (DEFAULT_TOKEN_PATTERN, EARLIER_TOKEN_PATTERN)
             if self.ngrams != (1, 1) or self.token_pattern not in defaults:
@@ -123,6 +142,28 @@ class TextSettings:
             # neither is of use, and equal settings must compare equal
             object.__setattr__(self, "token_pattern", EARLIER_TOKEN_PATTERN)
             object.__setattr__(self, "normalize", False)
+
+    def _leave_to_analyzer(self) -> None:
+        check_name(self.analyzer)
+        if self.kind == "counts":
+            raise InputError(
+                "is for texts, these documents are words with counts", parameter="analyzer", remedy="drop it"
+            )
+        refuse_beside_analyzer(
+            {
+                "token_pattern": None if self.token_pattern == DEFAULT_TOKEN_PATTERN else self.token_pattern,
+                "ngrams": None if self.ngrams == (1, 1) else self.ngrams,
+                "stop_words": self.stop_words,
+            }
+        )
+        # equal settings must compare equal; and releases that know no analyzer refuse a file without a pattern
+        for name, value in (("lowercase", False), ("token_pattern", None), ("normalize", False)):
+            object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # who receives the settings of a user who has named the analyzer may import it
+        known = self.analyzer is not None and is_known(self.analyzer)
+        return _sent_settings, (known, *(getattr(self, field.name) for field in fields(self)))
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a JSON object."""
@@ -162,6 +203,39 @@ class TextSettings:
             raise FormatError(f"text settings: {error}", place=where) from error
 
 
+def _sent_settings(known: bool, *values: Any) -> TextSettings:
+    settings = TextSettings(*values)
+    if known and settings.analyzer is not None:
+        allow(settings.analyzer)
+    return settings
+
+
+def chosen_settings(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The text settings that a caller chose, without those that are None, and with the name of an analyzer.
+
+    Raises
+    ------
+    InputError
+        The analyzer cannot be used, or others are chosen that it leaves no use for.
+    """
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    if "analyzer" in chosen:
+        refuse_beside_analyzer(chosen)
+        chosen["analyzer"] = analyzer_name(chosen["analyzer"])
+    return chosen
+
+
+def refuse_beside_analyzer(chosen: Mapping[str, Any]) -> None:
+    """Refuse settings that an analyzer of the user's own leaves no use for."""
+    names = tuple(name for name in DONE_BY_ANALYZER if chosen.get(name) is not None)
+    if names:
+        raise InputError(
+            "must be left out beside an analyzer, which gets the text as it is and returns its terms",
+            parameter=names,
+            remedy="do it in the analyzer",
+        )
+
+
 class Analyzer:
     """Callable that turns one document into the counts of its terms, before any vocabulary.
 
@@ -182,7 +256,8 @@ class Analyzer:
         Raises
         ------
         InputError
-            `document` is none, is a text where the settings are for counts, or has counts that are not whole and >= 0.
+            `document` is none, is a text where the settings are for counts, or has counts that are not whole and >= 0; or the
+            user's analyzer fails.
         """
         if isinstance(document, str):
             if self.settings.kind == "counts":
@@ -196,12 +271,26 @@ class Analyzer:
             del counts[word]
         return counts
 
+    def ready(self) -> None:
+        """Import the user's analyzer: an error is no fault of a document then.
+
+        Raises
+        ------
+        InputError
+            It is not known here, or a worker cannot import it.
+        """
+        if self.settings.analyzer is not None:
+            _ = self._analyze
+
     def impossible(self, terms: Iterable[str]) -> list[str]:
         """Those of the terms that no document can have, whatever it says.
 
-        A token pattern that looks beyond its token cannot be tried on a term alone: then letters and stop words decide.
+        A token pattern that looks beyond its token cannot be tried on a term alone: then letters and stop words decide. A
+        user's own analyzer may return any term.
         """
         settings = self.settings
+        if settings.token_pattern is None:
+            return []
         if settings.kind == "text" and not _looks_around(settings.token_pattern):
             return [term for term in terms if term not in self._analyze(term)]
         is_text = settings.kind == "text"
@@ -225,6 +314,7 @@ class Analyzer:
     @cached_property
     def _tokens(self) -> Callable[[str], list[str]]:
         pattern = self.settings.token_pattern
+        assert pattern is not None
         find: Callable[[str], list[str]] = re.compile(expanded(pattern)).findall
         if pattern != DEFAULT_TOKEN_PATTERN:
             return find
@@ -233,11 +323,15 @@ class Analyzer:
 
     @cached_property
     def _analyze(self) -> Callable[[str], list[str]]:
+        if (name := self.settings.analyzer) is not None:
+            return partial(terms_of, name, function_of(name))
         analyze: Callable[[str], list[str]] = self._vectorizer().build_analyzer()
         return analyze
 
     @cached_property
     def _stop_words(self) -> frozenset[str]:
+        if self.settings.stop_words is None:
+            return frozenset()
         return frozenset(self._vectorizer().get_stop_words() or ())
 
     def _vectorizer(self) -> Any:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dslda.corpus.own_analyzer import check_as_stored, function_of
 from dslda.corpus.store import Corpus, open_corpus
-from dslda.corpus.text import TextSettings
+from dslda.corpus.text import TextSettings, refuse_beside_analyzer
 from dslda.corpus.vocabulary import vocabulary_of
 from dslda.exceptions import InputError
 from dslda.ingestion.vocabulary_selection import GivenVocabulary
@@ -175,20 +176,24 @@ def check_appended_fields(corpus: Corpus, fields: Fields, unnamed: str | None) -
 def text_settings_of(
     kind: Literal["text", "counts"], chosen: Mapping[str, Any], *, filtered: bool, old_corpus: Corpus | None
 ) -> TextSettings:
-    """The settings of the caller, with defaults in place of None; or those of the corpus `old_corpus`.
+    """The settings that the caller chose, with defaults for the others; or those of the corpus `old_corpus`.
 
     A vocabulary of the caller is not `filtered`, and the corpus must not say that it was.
     """
-    chosen = {name: value for name, value in chosen.items() if value is not None}
     if old_corpus is None:
         unfiltered = {} if filtered else {"min_df": 1, "max_df": 1.0, "max_features": None}
-        return TextSettings(kind=kind, **(chosen | unfiltered))
+        return TextSettings(kind=kind, **{**chosen, **unfiltered})
     settings = old_corpus.text_settings
     if kind != settings.kind:
         expected = "texts" if settings.kind == "text" else "words with counts"
         raise InputError(
             f"must be {expected}, as those of the corpus that is appended to", parameter="documents"
         )
+    analyzer = chosen.get("analyzer", settings.analyzer)
+    if analyzer is not None:
+        check_as_stored(analyzer, settings.analyzer, "the corpus that is appended to")
+        refuse_beside_analyzer(chosen)
+        function_of(analyzer)  # named by the caller, now or before
     other = replace(settings, **chosen)
     for name in chosen:
         value, stored = getattr(other, name), getattr(settings, name)

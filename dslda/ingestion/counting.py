@@ -112,6 +112,8 @@ def count_chunk(sources: Sequence[Piece], fields: Fields, analyzer: Analyzer) ->
     InputError
         The input cannot be read, or a record breaks a rule; the error names file, line and field.
     """
+    if fields.text is not None:
+        analyzer.ready()
     counts = _Counts(fields, analyzer)
     for source in sources:
         for number, record in source.records(fields):

@@ -16,9 +16,10 @@ from dslda.cluster.opening import cluster
 from dslda.cluster.runner import DaskRunner, Runner, SerialRunner
 from dslda.cluster.stage_progress import Progress, stage_progress
 from dslda.corpus.levels import UNKNOWN, LevelIndex
+from dslda.corpus.own_analyzer import AnalyzerFunction
 from dslda.corpus.partitioning import choose_partition_tokens
 from dslda.corpus.store import Corpus, open_corpus
-from dslda.corpus.text import Analyzer
+from dslda.corpus.text import Analyzer, chosen_settings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.corpus.writer import CorpusAppender, CorpusWriter, check_corpus_output
 from dslda.exceptions import DataWarning, InputError, warn
@@ -83,6 +84,7 @@ def ingest(
     token_pattern: str | None = None,
     ngrams: tuple[int, int] | None = None,
     lowercase: bool | None = None,
+    analyzer: str | AnalyzerFunction | None = None,
     vocabulary: str | os.PathLike[str] | Iterable[str] | Vocabulary | Corpus | None = None,
     partition_tokens: int | None = None,
     overwrite: bool = False,
@@ -138,6 +140,10 @@ def ingest(
         may be several. An append to a corpus of the same format reads by its rules where you leave one out.
     min_df, max_df, max_features, stop_words, token_pattern, ngrams, lowercase
         See :class:`~dslda.corpus.text.TextSettings`, whose defaults replace None.
+    analyzer : str or callable, optional
+        Function of your own that takes a text as it is and returns its terms, or its name, "module:function". It replaces
+        `lowercase`, `token_pattern`, `ngrams` and `stop_words`. Workers import it by its name, and whoever loads a model of
+        this corpus, or appends to it, must name it again.
     vocabulary : path of a corpus or of a file with a term a line, sequence or mapping of str, Vocabulary or Corpus, optional
         Count these terms, in this order, and filter none. A mapping holds their positions, as ``vocabulary_`` of a
         CountVectorizer does. Documents that hold positions of terms need it: a matrix,
@@ -226,15 +232,18 @@ def ingest(
         )
     if isinstance(stop_words, Iterable) and not isinstance(stop_words, str):
         stop_words = tuple(stop_words)
-    text_settings = {
-        "lowercase": lowercase,
-        "token_pattern": token_pattern,
-        "ngrams": ngrams,
-        "stop_words": stop_words,
-        "min_df": min_df,
-        "max_df": max_df,
-        "max_features": max_features,
-    }
+    text_settings = chosen_settings(
+        {
+            "lowercase": lowercase,
+            "token_pattern": token_pattern,
+            "ngrams": ngrams,
+            "stop_words": stop_words,
+            "min_df": min_df,
+            "max_df": max_df,
+            "max_features": max_features,
+            "analyzer": analyzer,
+        }
+    )
     named: dict[str, Any] = {
         "text": text,
         "words": words,

@@ -142,10 +142,12 @@ def select_terms(table: pa.Table, settings: TextSettings, n_documents: int) -> S
     rows = np.flatnonzero(~(rare | frequent))
     if len(rows) == 0:
         if len(table) == 0:
-            words = "token_pattern" if settings.kind == "text" else "words"
+            causes = (
+                "{token_pattern} and {stop_words}" if settings.kind == "text" else "{words} and {stop_words}"
+            )
             raise InputError(
                 f"the vocabulary must have at least one term, but none of {number_of(n_documents, 'document')} has any",
-                remedy=f"look at {{{words}}} and {{stop_words}}",
+                remedy=f"look at {causes if settings.analyzer is None else '{analyzer}'}",
             )
         raise InputError(
             f"leave none of the {number_of(len(table), 'term')} in {number_of(n_documents, 'document')}: "

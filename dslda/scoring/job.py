@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.corpus.own_analyzer import AnalyzerFunction
+from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles, list_files, why_no_file
 from dslda.inputs.pipes import is_pipe
 from dslda.inputs.reading import ReadingRules
-from dslda.model import Model, load_model
+from dslda.model import Model, check_analyzer, load_model
 from dslda.prediction.columns import check_columns
 from dslda.prediction.file_predictions import fields_of_records, input_terms
-from dslda.prediction.record_counting import corpus_alignment
+from dslda.prediction.record_counting import corpus_alignment, settings_of_texts
 from dslda.scoring.part import Scorer
 from dslda.scoring.run_folder import MANIFEST, RunFolder
 from dslda.scoring.scoring_units import Input, partition_inputs, state_of
@@ -65,6 +67,7 @@ class Job:
         inputs: Sequence[Any],
         location: Location,
         *,
+        analyzer: str | AnalyzerFunction | None,
         format: str,
         rules: ReadingRules,
         fields: Mapping[str, str | None],
@@ -90,6 +93,7 @@ class Job:
         refusal = _refusal(RunFolder(location, output_format))
         model = model if isinstance(model, Model) else load_model(model, storage_options=options)
         record = model.record
+        check_analyzer(analyzer, record)
         corpora = _corpora(inputs, options)
         alignments: dict[str, NDArray[np.int32] | None] = {}
         columns: dict[str, tuple[str, ...]] = {}
@@ -108,6 +112,8 @@ class Job:
             _check_apart(files, inputs, location, options)
             terms = input_terms(files, vocabulary, options)
             record_fields = fields_of_records(record, files, terms=None, **fields)
+            if record_fields.text is not None:
+                Analyzer(settings_of_texts(record)).ready()
         settings = {
             "input_format": "corpus" if files is None else files.format,
             "fields": {use: getattr(record_fields, use) for use in ("text", "words", "counts", "id")},

@@ -95,6 +95,8 @@ class FilePart:
         """Score the records, a batch at a time; the tally counts those that are skipped."""
         record = scorer.record
         analyze = Analyzer(settings_of_texts(record))
+        if self.fields.text is not None:
+            analyze.ready()
         fields = (replace(self.fields, terms=scorer.terms),)
         too_frequent = frozenset(record.too_frequent)
 

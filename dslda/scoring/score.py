@@ -15,6 +15,7 @@ from dslda.cluster.client import ClientLater, check_client, check_reach
 from dslda.cluster.opening import cluster, default_workers, worker_per_core
 from dslda.cluster.runner import DaskRunner, Runner, SerialRunner
 from dslda.cluster.stage_progress import Progress, stage_progress
+from dslda.corpus.own_analyzer import AnalyzerFunction
 from dslda.exceptions import DsldaError, EngineError, InputChangedError, InputError, Note
 from dslda.inputs.files import check_first_records, listed
 from dslda.inputs.reading import ReadingRules
@@ -101,6 +102,7 @@ def score(
     words: str | None = None,
     counts: str | None = None,
     id: str | None = None,
+    analyzer: str | AnalyzerFunction | None = None,
     vocabulary: str | os.PathLike[str] | Iterable[str] | Vocabulary | Corpus | None = None,
     topics: Topics = "all",
     output_format: OutputFormat = "parquet",
@@ -134,6 +136,8 @@ def score(
         See :class:`~dslda.inputs.reading.ReadingRules`; `na_values` may be several. They are settings of the run.
     text, words, counts, id : str, optional
         Fields, as in :func:`~dslda.prediction.file_predictions.predict_files`.
+    analyzer : str or callable, optional
+        Analyzer of the model, if it is your own; see :func:`dslda.load_model`.
     vocabulary : path of a corpus or of a file with a term a line, sequence or mapping of str, Vocabulary or Corpus, optional
         Terms of files that hold positions of terms instead of words; a mapping holds the positions of its terms.
     topics : int, "all" or "none"
@@ -200,6 +204,7 @@ def score(
             model,
             inputs,
             location,
+            analyzer=analyzer,
             format=format,
             rules=ReadingRules(encoding, separator, escape, na_values),  # type: ignore[arg-type]  # which checks them
             fields={"text": text, "words": words, "counts": counts, "id": id},

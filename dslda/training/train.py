@@ -205,8 +205,8 @@ def train(
         it). If it is complete, converged or at `max_iter`, it is returned without any work. A model of another fit is
         ignored.
     **text_settings
-        For a bag: `min_df`, `max_df`, `max_features`, `stop_words`, `token_pattern`, `ngrams`, `lowercase` as in
-        :class:`~dslda.corpus.text.TextSettings`.
+        For a bag: `min_df`, `max_df`, `max_features`, `stop_words`, `token_pattern`, `ngrams`, `lowercase`, `analyzer` as in
+        :func:`dslda.ingest`.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from dslda.corpus.levels import (
 )
 from dslda.corpus.store import Corpus
 from dslda.corpus.summary import ResponseSummary
-from dslda.corpus.text import TextSettings
+from dslda.corpus.text import TextSettings, chosen_settings
 from dslda.corpus.vocabulary import Vocabulary, vocabulary_of
 from dslda.engine.data.fit_source import CorpusSource, FitSource, FutureSource, MemorySource
 from dslda.exceptions import InputError
@@ -222,7 +222,7 @@ def training_set_of_bag(
         )
     if text is None and words is None and counts is None:
         text = "text"
-    settings = TextSettings(kind="text" if words is None else "counts", **text_settings)
+    settings = TextSettings(kind="text" if words is None else "counts", **chosen_settings(text_settings))
     vocabulary = None
     if terms is not None:
         vocabulary = vocabulary_of(terms)
