@@ -365,7 +365,7 @@ def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> N
     assert "settings:            --topics 2, --alpha 1/K, --topic-prior 0.01, " in told.out
     assert "--rho 2.0, --granularity term, " in told.out
     assert "--lowercase, --token-pattern " in told.out
-    assert ", --ngrams 1-1, --min-df 2, --max-df 1.0\n" in told.out
+    assert ", --ngrams 1-1, --min-df 2, --max-df 1.0, normalize\n" in told.out
     assert f"out of vocabulary:   {model.training.oov_share:.1%} of the tokens of its corpus" in told.out
     assert "None" not in told.out
     assert "{}" not in told.out
