@@ -222,7 +222,7 @@ def test_stores_of_another_version_are_refused(dslda: Dslda, made: Path, tmp_pat
         ),
         (["predict", "stars.model", "reviews.jsonl", "--out", "/dev/zero", "--overwrite"], "must be a file"),
         (["predict", "stars.model", "other.corpus"], "another vocabulary.*--realign"),
-        (["topics", "stars.model", "--top", "0"], "is not in the range"),
+        (["topics", "stars.model", "--top", "0"], "--top.: must be a whole number of at least 1, got .0."),
         (["info", "reviews.jsonl"], "is a file, and corpora, models and checkpoints are folders"),
         (["info", "nowhere"], "does not exist"),
         *(
