@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> None:
     arrays = counts.indptr.astype(np.int64), counts.indices.astype(np.int32), counts.data.astype(np.int32)
     rows = []
     for n_topics in arguments.topics:
-        spec = FitSpec(n_topics=n_topics)
+        spec = FitSpec(n_topics=n_topics, doc_topic_prior="1/K")
         normal = np.nan
         for name, (family, response) in responses.items():
             parameters = initial_parameters(counts.shape[1], spec=spec, family=family, moments=STANDARDISED)

@@ -110,7 +110,7 @@ def _measure(
     counts: csr_array, y: np.ndarray, n_topics: int, granularity: str, repeats: int
 ) -> dict[str, object]:
     family = get_family("gaussian")
-    spec = FitSpec(n_topics=n_topics, granularity=granularity)
+    spec = FitSpec(n_topics=n_topics, doc_topic_prior="1/K", granularity=granularity)
     indptr, terms, data = (
         counts.indptr.astype(np.int64),
         counts.indices.astype(np.int32),

@@ -168,7 +168,13 @@ METHODS: dict[str, Method] = {
         )
         for name, variance in (("tomotopy", 0.5), ("tomotopy_variance0.1", 0.1))
     },
-    "dslda": Method("dslda, the paper's model (rho = 1, alpha = 1/K)", _dslda, requires="dslda.estimators"),
+    "dslda_defaults": Method("dslda, the defaults", _dslda, requires="dslda.estimators"),
+    "dslda": Method(
+        "dslda, the paper's model (rho = 1, alpha = 1/K)",
+        _dslda,
+        {"doc_topic_prior": "1/K"},
+        requires="dslda.estimators",
+    ),
     "dslda_alpha1": Method(
         "dslda, rho = 1, alpha = 1, tol = 3e-4",
         _dslda,
@@ -176,7 +182,10 @@ METHODS: dict[str, Method] = {
         requires="dslda.estimators",
     ),
     "dslda_rho3": Method(
-        "dslda, rho = 3, alpha = 1/K", _dslda, {"response_weight": 3.0}, requires="dslda.estimators"
+        "dslda, rho = 3, alpha = 1/K",
+        _dslda,
+        {"response_weight": 3.0, "doc_topic_prior": "1/K"},
+        requires="dslda.estimators",
     ),
     **{
         f"dslda{suffix}_variational": Method(
@@ -186,9 +195,9 @@ METHODS: dict[str, Method] = {
             requires="dslda.estimators",
         )
         for suffix, said, options in (
-            ("", "rho = 1, alpha = 1/K", {}),
+            ("", "rho = 1, alpha = 1/K", {"doc_topic_prior": "1/K"}),
             ("_alpha1", "rho = 1, alpha = 1, tol = 3e-4", {"doc_topic_prior": 1.0, "tol": 3e-4}),
-            ("_rho3", "rho = 3, alpha = 1/K", {"response_weight": 3.0}),
+            ("_rho3", "rho = 3, alpha = 1/K", {"response_weight": 3.0, "doc_topic_prior": "1/K"}),
         )
     },
 }

@@ -73,7 +73,7 @@ class Documents:
 # and short documents need a flat Dirichlet (alpha = 1 or 2), many classes need many topics, and counts that words hardly
 # explain need a light response. Cosponsors scatter 50 times as much as a Poisson: a weight of 0.02, its inverse, makes up
 # for that. With a weight of 3 a Poisson predicts worse than the mean, at ten times the cost.
-_TOPICS = {"n_topics": 20, "response_weight": 3.0, "max_iter": 40, "tol": 3e-4}
+_TOPICS = {"n_topics": 20, "response_weight": 3.0, "doc_topic_prior": "1/K", "max_iter": 40, "tol": 3e-4}
 _SMALL = {"n_topics": 30, "doc_topic_prior": 2.0, "max_iter": 40, "tol": 3e-4}
 _SHORT = {"n_topics": 5, "response_weight": 3.0, "doc_topic_prior": 2.0, "max_iter": 40, "tol": 3e-4}
 _FEW_WORDS = {"n_topics": 20, "doc_topic_prior": 1.0, "max_iter": 40, "tol": 3e-4}

@@ -23,7 +23,7 @@ from dslda.exceptions import DataWarning, InputError, warn
 from dslda.inputs.in_memory import summable_counts
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
-from dslda.settings import SETTINGS, Granularity, TopicEstimation
+from dslda.settings import SETTINGS, DocTopicPrior, Granularity, TopicEstimation
 from dslda.training.response import chosen_family
 from dslda.training.train import DEFAULTS, train
 from dslda.training.training_set import ClassWeight
@@ -183,9 +183,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
     n_topics : int, default 20
     family : str or Family, default "gaussian"
         Distribution of the response: a family of numbers in docs/families.md, such as "poisson", or your own.
-    doc_topic_prior : float, None, "auto" or "asymmetric", default None
-        Symmetric Dirichlet parameter of the topic proportions, the paper's alpha; None is 1 / n_topics. "auto"
-        estimates one number, "asymmetric" one for each topic.
+    doc_topic_prior : float, "auto", "asymmetric", "1/K" or None, default "auto"
+        Dirichlet parameter of the topic proportions, the paper's alpha. "auto" estimates one number, "asymmetric" one
+        for each topic; "1/K" and None are 1 / n_topics.
     topic_prior : float, default 0.01
         Pseudo-count of every term in every topic; 0 is the paper's maximum likelihood.
     topic_estimation : {"map", "variational"}, default "map"
@@ -260,7 +260,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         n_topics: int = DEFAULTS.n_topics,
         *,
         family: str | Family = DEFAULTS.family,
-        doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.doc_topic_prior,
+        doc_topic_prior: DocTopicPrior = DEFAULTS.doc_topic_prior,
         topic_prior: float = DEFAULTS.topic_prior,
         topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
         response_weight: float = DEFAULTS.response_weight,
@@ -430,7 +430,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         n_topics: int = DEFAULTS.n_topics,
         *,
         family: Literal["auto", "binomial", "categorical", "ordinal"] = "auto",
-        doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.doc_topic_prior,
+        doc_topic_prior: DocTopicPrior = DEFAULTS.doc_topic_prior,
         topic_prior: float = DEFAULTS.topic_prior,
         topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
         response_weight: float = DEFAULTS.response_weight,

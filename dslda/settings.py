@@ -13,8 +13,18 @@ from typing import Any, Literal, TypeAlias
 
 from dslda.exceptions import InputError
 
-__all__ = ["OTHER_NAMES", "SETTINGS", "Granularity", "Setting", "TopicEstimation", "stored", "unstored"]
+__all__ = [
+    "OTHER_NAMES",
+    "SETTINGS",
+    "DocTopicPrior",
+    "Granularity",
+    "Setting",
+    "TopicEstimation",
+    "stored",
+    "unstored",
+]
 
+DocTopicPrior: TypeAlias = float | Literal["auto", "asymmetric", "1/K"] | None
 Granularity: TypeAlias = Literal["token", "term"]
 TopicEstimation: TypeAlias = Literal["map", "variational"]
 
@@ -81,7 +91,7 @@ class Setting:
         else:
             domain = f"a number from {self.lowest:g} to {self.highest:g}"
             domain += f", or {' or '.join(names)}" if names else ""
-            domain += f" ({self.none} if left out)" if self.none is not None else ""
+            domain += f" ({self.none} if left out)" if self.none is not None and self.default is None else ""
         raise InputError(f"must be {domain}, got {value!r}", parameter=self.name, remedy=self.beyond or ())
 
 
@@ -97,14 +107,14 @@ _TABLE = (
     ),
     Setting(
         name="doc_topic_prior",
-        default=None,
+        default="auto",
         lowest=1e-10,
         highest=1e6,
         beyond="beyond that every document has one topic, or all have the same topics",
-        choices=("auto", "asymmetric"),
+        choices=("auto", "asymmetric", "1/K"),
         none="1/K",
-        help="Dirichlet parameter of the topic proportions: a number, or estimated, one for all topics (auto) or one for "
-        "each (asymmetric).",
+        help="Dirichlet parameter of the topic proportions: a number, 1/K as in the paper, or estimated, one for all topics "
+        "(auto) or one for each (asymmetric).",
         option="alpha",
         key="alpha",
     ),

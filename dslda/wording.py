@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 __all__ = [
+    "alpha_in_words",
     "check_keywords",
     "error_in_words",
     "first_few",
@@ -84,6 +85,14 @@ def _shortened(value: Any) -> str:
 def _few(first: Sequence[str], n: int) -> str:
     """The first items, and the number of all if there are more."""
     return ", ".join(first) + (f", ... {n:,} in all" if n > len(first) else "")
+
+
+def alpha_in_words(alpha: Sequence[float]) -> str:
+    """The Dirichlet parameter of the topic proportions: ``0.94 for each topic``, ``0.12 to 1.4, 8.2 in all``."""
+    lowest, highest = min(alpha), max(alpha)
+    if lowest == highest:
+        return f"{lowest:.3g} for each topic"
+    return f"{lowest:.3g} to {highest:.3g}, {sum(alpha):.3g} in all"
 
 
 def stage_in_words(stage: str) -> str:

@@ -13,7 +13,7 @@ from dslda.cli.logs import option_words
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.exceptions import FormatError
 from dslda.settings import SETTINGS, unstored
-from dslda.wording import number_of
+from dslda.wording import alpha_in_words, number_of
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
@@ -97,6 +97,7 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     from dslda.report.model_tables import covariate_name, pearson_words, raising_words, threshold_words
+    from dslda.variational.topics import near_equal_topics
 
     training = model.training
     yield "model", path
@@ -106,7 +107,11 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     classes = model.record.classes
     values = _response(model.response_summary, numbers=classes is None, needed=design.columns)
     yield "response", f"{model.response or 'not named'}: {values}"
-    yield "topics", model.n_topics
+    alike = near_equal_topics(model.record.parameters.topics, model.record.prevalence)
+    near_equal = f" ({len(alike)} of them nearly the same as another one)" if alike else ""
+    yield "topics", f"{model.n_topics}{near_equal}"
+    estimated = ", estimated" if model.spec.estimates_alpha else ""
+    yield "alpha", alpha_in_words(model.doc_topic_prior.tolist()) + estimated
     yield "terms", f"{model.n_terms:,}"
     if model.thresholds is not None:
         yield "levels", _levels(model)

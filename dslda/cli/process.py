@@ -27,6 +27,12 @@ STREAMS = (("stdin", "r", "strict"), ("stdout", "w", "surrogateescape"), ("stder
 GIVE_UP_AT = 3
 
 
+DROPPING = frozenset({"__del__", "_gc_callback"})
+"""Functions that garbage collection calls, the second one of distributed's scheduler."""
+AGAIN_AFTER = 0.01
+"""Seconds until an interrupt comes again."""
+
+
 class Interrupted(Exception):
     """Ctrl-C or SIGTERM was handled, and everything that could be saved is saved."""
 
@@ -74,6 +80,12 @@ class Session:
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            # Python drops what is raised here, and the interrupt would be lost: it comes again a little later
+            if frame.f_code.co_name in DROPPING:
+                threading.Timer(AGAIN_AFTER, signal.raise_signal, [number]).start()
+                return
+            frame = frame.f_back
         self.signals.append(number)
         if not self.hold or len(self.signals) >= GIVE_UP_AT:
             raise KeyboardInterrupt

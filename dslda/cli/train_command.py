@@ -26,17 +26,13 @@ __all__ = ["command"]
 
 
 class _Number(click.ParamType):
-    """A number, or one of the names that a setting takes: ``1/K|X|auto|asymmetric``."""
+    """A number, or one of the names that a setting takes: ``X|auto|asymmetric|1/K``."""
 
     def __init__(self, setting: Setting) -> None:
-        self.name = "|".join(filter(None, [setting.none, "X", *setting.choices]))
+        self.name = "|".join(["X", *setting.choices])
         self._setting = setting
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | str | None:
-        if value is None or value == self._setting.none:
-            return None
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
         if value in self._setting.choices:
             return str(value)
         try:
@@ -59,7 +55,7 @@ def settings_options(command: Command) -> Command:
             setting.name,
             type=kind,
             metavar=None if setting.choices else metavar,
-            default=setting.none if setting.choices and setting.default is None else setting.default,
+            default=setting.default,
             show_default=setting.default is not None or bool(setting.choices),
             help=setting.help,
         )(command)

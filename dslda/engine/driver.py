@@ -154,7 +154,7 @@ def iterate(
     next iteration; `after_m_step` then receives the position. Errors are those of :func:`fit`.
     """
     position = start
-    state = EMState.after(start.trace)
+    state = EMState.after(start.trace, spec)
     m_step_seconds = 0.0
     while True:
         parameters = position.parameters
@@ -167,7 +167,7 @@ def iterate(
                 f"the ELBO must be finite, got {elbo} in iteration {state.iteration + 1}: functions of the family are "
                 "not, for some response and predictor"
             )
-        state = state.advance(elbo)
+        state = state.advance(elbo, spec)
         seconds = time.perf_counter() - began + m_step_seconds
         record = IterationRecord(
             iteration=state.iteration,
@@ -186,7 +186,8 @@ def iterate(
         trace = (*position.trace, record)
         yield FitResult(parameters, statistics, trace, converged=False, interrupted=True), state
         began = time.perf_counter()
-        position = Position(m_step(parameters, statistics, family=family, spec=spec), trace)
+        new = m_step(parameters, statistics, family=family, spec=spec, topics_have_parted=state.has_parted)
+        position = Position(new, trace)
         m_step_seconds = time.perf_counter() - began
         if after_m_step is not None:
             after_m_step(position)

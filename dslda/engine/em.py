@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ __all__ = [
 
 FITTED_CHANGES, LEAST_CHANGES = 10, 4
 """Relative changes that an estimate of the remaining iterations uses, or half of all if that is more; and the fewest."""
+
+PARTED = 1e-3
+"""Relative change of the ELBO below which topics have parted, and the estimate of alpha begins."""
 
 SMOOTHED_ESTIMATES, LARGEST_FACTOR = 100, 1.4
 """Estimates that one smoothed estimate follows, and the factor by which it moves at most in an iteration
@@ -92,22 +95,36 @@ class EMState:
     previous_change: float = math.nan
     #: largest change since the third iteration; the first change only brings topics to the frequencies of terms
     largest_change: float = 0.0
+    #: iterations since the topics parted, 0 before; see :meth:`has_parted`
+    since_parted: int = 0
 
     @classmethod
-    def after(cls, trace: Sequence[IterationRecord]) -> EMState:
+    def after(cls, trace: Sequence[IterationRecord], spec: FitSpec) -> EMState:
         """The state after the iterations of a trace."""
         state = cls()
         for record in trace:
-            state = state.advance(record.elbo)
+            state = state.advance(record.elbo, spec)
         return state
 
-    def advance(self, elbo: float) -> EMState:
+    def advance(self, elbo: float, spec: FitSpec) -> EMState:
         """The state after one more iteration that ended with `elbo`."""
         difference = abs(elbo - self.elbo)
         # an ELBO of exactly 0 is no divisor: any change from it is infinite
         change = difference / abs(self.elbo) if self.elbo != 0.0 else (0.0 if difference == 0.0 else math.inf)
         largest = max(self.largest_change, change) if self.iteration >= 2 else 0.0
-        return EMState(self.iteration + 1, elbo, change, self.relative_change, largest)
+        state = EMState(self.iteration + 1, elbo, change, self.relative_change, largest)
+        parted = self.has_parted or state.has_settled(PARTED) or state.has_settled(spec.tol)
+        return replace(state, since_parted=self.since_parted + 1 if parted else 0)
+
+    @property
+    def has_parted(self) -> bool:
+        """True once the topics have left the plateau on which EM starts, so that alpha can be estimated.
+
+        On the plateau all documents have the same proportions. That is what a large alpha says, which in turn keeps the
+        topics from parting: estimated from the first iteration, alpha rises to 90 and all topics become one (movie reviews,
+        K = 20).
+        """
+        return self.since_parted > 0
 
     def has_settled(self, tol: float) -> bool:
         """True if the last two relative changes are below `tol`, do not grow, and have come down.
@@ -125,7 +142,9 @@ class EMState:
 
         Convergence comes first: a fit that converges in its last iteration, or as a user stops it, is not cut short.
         """
-        if self.has_settled(spec.tol):
+        # an estimate of alpha moves the ELBO once more
+        is_estimated = not spec.estimates_alpha or self.since_parted > 2
+        if is_estimated and self.has_settled(spec.tol):
             return Decision.CONVERGED
         if self.iteration >= spec.max_iter:
             return Decision.ITERATION_CAP

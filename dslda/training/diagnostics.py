@@ -15,10 +15,12 @@ from dslda.engine.driver import FitResult
 from dslda.engine.executor import single_threaded_blas
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError, warn
 from dslda.families.base import Family
+from dslda.persistence.model_record import ModelRecord
 from dslda.variational.design import Design
-from dslda.variational.parameters import FitSpec
+from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics, has_pearson
-from dslda.wording import number_of
+from dslda.variational.topics import near_equal_topics
+from dslda.wording import alpha_in_words, first_few, number_of
 
 __all__ = [
     "base_predictor",
@@ -26,8 +28,10 @@ __all__ = [
     "covariance_of",
     "covariance_of_classes",
     "pearson_of",
+    "report_alpha",
     "report_convergence",
     "report_entangled",
+    "report_near_equal",
     "report_scatter",
     "report_separation",
 ]
@@ -35,6 +39,8 @@ __all__ = [
 logger = logging.getLogger("dslda.training")
 
 MANY_UNCONVERGED = 0.01
+MOST_LISTED = 10
+"""Most topics that a warning lists."""
 FARTHEST = 2.0**40
 """Largest linear predictor of the search for one with a given mean."""
 ENTANGLED = 1e-10
@@ -86,6 +92,31 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
             warn(ConvergenceWarning(message, remedy="raise {max_sweeps} or {sweep_tol}"))
         else:
             logger.info("%s", message)
+
+
+def report_alpha(parameters: Parameters, spec: FitSpec) -> None:
+    """Say what an estimated alpha has become."""
+    if spec.estimates_alpha:
+        logger.info("alpha was estimated: %s", alpha_in_words(parameters.alpha.tolist()))
+
+
+def report_near_equal(record: ModelRecord) -> None:
+    """Say where topics are nearly the same, so that their coefficients mean little.
+
+    A fit that was cut short may still be on the plateau where all are, and is told to go on.
+    """
+    topics, n_topics = near_equal_topics(record.parameters.topics, record.prevalence), record.spec.n_topics
+    if not topics:
+        return
+    which = "all" if len(topics) == n_topics else f"{len(topics)} of {n_topics}"
+    message = (
+        f"{which} topics have nearly the words of another one ({first_few([*map(str, topics)], MOST_LISTED)}): their "
+        "coefficients cannot be told apart"
+    )
+    if record.training.converged:
+        warn(DataWarning(message, remedy="choose fewer topics, or a fixed {doc_topic_prior}"))
+    else:
+        logger.info("%s", message)
 
 
 def report_separation(

@@ -31,8 +31,10 @@ from dslda.training.diagnostics import (
     covariance_of,
     covariance_of_classes,
     pearson_of,
+    report_alpha,
     report_convergence,
     report_entangled,
+    report_near_equal,
     report_scatter,
     report_separation,
 )
@@ -141,6 +143,7 @@ def fitted_model(
         statistics = result.statistics
         check_learned(statistics, response)
         report_convergence(result, spec)
+        report_alpha(result.parameters, spec)
         report_separation(
             statistics, fitted_family, response, rate=model.rate, class_weight=design.class_weight
         )
@@ -149,6 +152,7 @@ def fitted_model(
         report_entangled(statistics.information, design)
         covariance = _covariance(executor, result, fitted_family, spec, pearson)
         record = _record(training_set, model, spec, roles, result, pearson, covariance)
+        report_near_equal(record)
         # here too, since documents of a bag live on the workers
         reference, held_out = training_reference(record, source)
         training = replace(record.training, held_out=held_out)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -23,7 +23,7 @@ from dslda.families.categorical import Categorical
 from dslda.ingestion.document_sources import check_is_of_records, is_dask_collection
 from dslda.inputs.in_memory import is_table
 from dslda.model import Model
-from dslda.settings import Granularity, TopicEstimation
+from dslda.settings import DocTopicPrior, Granularity, TopicEstimation
 from dslda.storage.location import is_in_memory
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.training.fitting import fitted_model
@@ -73,7 +73,7 @@ def train(
     class_weight: ClassWeight | None = None,
     levels: Iterable[str | float] | None = None,
     ridge: float | None = DEFAULTS.ridge,
-    doc_topic_prior: float | Literal["auto", "asymmetric"] | None = DEFAULTS.doc_topic_prior,
+    doc_topic_prior: DocTopicPrior = DEFAULTS.doc_topic_prior,
     topic_prior: float = DEFAULTS.topic_prior,
     topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
     response_weight: float = DEFAULTS.response_weight,
@@ -146,9 +146,10 @@ def train(
     ridge : float, optional
         Precision of a Gaussian prior on the coefficients: of topics around their mean, of covariates around 0. By default the
         family's: 0 where coefficients cannot run away, as those of separable classes do.
-    doc_topic_prior : float, None, "auto" or "asymmetric"
-        Symmetric Dirichlet parameter of the topic proportions (the paper's alpha), 1e-10 to 1e6; None is 1 / n_topics.
-        "auto" estimates one number for all topics, "asymmetric" one for each.
+    doc_topic_prior : float, "auto", "asymmetric", "1/K" or None, default "auto"
+        Dirichlet parameter of the topic proportions (the paper's alpha): a number from 1e-10 to 1e6, the paper's fixed
+        1 / n_topics (also as None), or an estimate, one number for all topics ("auto") or one for each ("asymmetric"). Too
+        small a number biases the coefficients and makes their standard errors too small: docs/model.md.
     topic_prior : float
         Pseudo-count of every term in every topic, at most 1e6; 0 is the paper's maximum likelihood. With `topic_estimation`
         "variational" it must be at least 0.005.

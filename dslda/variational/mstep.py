@@ -8,7 +8,7 @@ from scipy import linalg, special
 from dslda.families.base import Array, Family
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
-from dslda.variational.topics import topic_divergence
+from dslda.variational.topics import are_near_equal, topic_divergence
 
 __all__ = ["m_step", "objective", "prior_precision", "topic_log_prior", "update_alpha"]
 
@@ -24,7 +24,12 @@ _ALPHA_TOLERANCE = 1e-10
 # numbers below the smallest double are 0, even if the caller makes numpy raise
 @np.errstate(under="ignore")
 def m_step(
-    parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
+    parameters: Parameters,
+    statistics: SufficientStatistics,
+    *,
+    family: Family,
+    spec: FitSpec,
+    topics_have_parted: bool = True,
 ) -> Parameters:
     """Raise the expected complete log-likelihood.
 
@@ -32,7 +37,7 @@ def m_step(
     prior's pseudo-counts); or q(beta_k), the Dirichlet whose parameters are these sums before they are normalised. eta and
     zeta: one scoring step H^-1 g, which for the Gaussian is the paper's closed form (E[X'X])^-1 E[X]'y (eq. 17); for others
     the step is damped so that it ascends wherever l is log-concave and of exponential type (docs/model.md, section 3).
-    delta: the family's update (eq. 18 for the Gaussian).
+    delta: the family's update (eq. 18 for the Gaussian). alpha: where it is estimated, once the topics have parted.
 
     `parameters` are those of the E-step, `statistics` its sums over all documents.
     """
@@ -47,9 +52,14 @@ def m_step(
             # scaled responses have variance 1
             delta = np.concatenate([[max(delta[0], spec.dispersion_floor)], delta[1:]])
     alpha = parameters.alpha
-    if spec.doc_topic_prior in ("auto", "asymmetric"):
+    # of near-equal topics documents have equal shares, which asks for a large alpha, which keeps the topics equal
+    if spec.estimates_alpha and topics_have_parted and not are_near_equal(topics):
         alpha = update_alpha(
-            alpha, statistics.log_theta, statistics.log_theta_weight, symmetric=spec.doc_topic_prior == "auto"
+            alpha,
+            statistics.log_theta,
+            statistics.log_theta_weight,
+            symmetric=spec.doc_topic_prior == "auto",
+            n_words=float(statistics.topic_counts.sum()),
         )
     concentration = totals if spec.topic_estimation == "variational" else None
     return Parameters(topics, alpha, eta, delta, zeta, concentration)
@@ -160,14 +170,17 @@ def _solve(information: Array, score: Array) -> Array:
     return step
 
 
-def update_alpha(alpha: Array, log_theta: Array, weight: float, *, symmetric: bool) -> Array:
+def update_alpha(
+    alpha: Array, log_theta: Array, weight: float, *, symmetric: bool, n_words: float = np.inf
+) -> Array:
     """Maximise weight (log Gamma(sum alpha) - sum log Gamma(alpha_k)) + sum (alpha_k - 1) log_theta_k.
 
     Newton's method with the linear-time inverse of Blei, Ng and Jordan (2003, appendix A.4.2), on log alpha, so that alpha
     stays above 0; a step that does not ascend is halved.
 
     The search starts at `alpha`. `log_theta` is the sum of E[log theta] over documents, `weight` the sum of their weights; 0
-    leaves alpha unchanged. With `symmetric`, all entries stay equal.
+    leaves alpha unchanged. With `symmetric`, all entries stay equal. The sum of alpha counts for a document as
+    that many words do. It stays at or below their mean number, `n_words` / `weight`, so that documents can still differ.
     """
     # a single topic has all of every document, whatever alpha is
     if not weight > 0.0 or len(alpha) == 1:
@@ -196,6 +209,11 @@ def update_alpha(alpha: Array, log_theta: Array, weight: float, *, symmetric: bo
         if moved < _ALPHA_TOLERANCE:
             break
     new_alpha: Array = np.exp(logs)
+    most = n_words / weight
+    if new_alpha.sum() > most:
+        # the objective is concave in alpha, so it also rises up to the border, on the way from a start within
+        start = alpha * min(most / alpha.sum(), 1.0)
+        new_alpha = start + (new_alpha - start) * (most - start.sum()) / (new_alpha.sum() - start.sum())
     return new_alpha
 
 

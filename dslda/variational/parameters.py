@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dslda.exceptions import InputError
 from dslda.families.base import Array, Family, ResponseMoments
-from dslda.settings import SETTINGS, Granularity, TopicEstimation
+from dslda.settings import SETTINGS, DocTopicPrior, Granularity, TopicEstimation
 from dslda.wording import short_repr
 
 __all__ = ["FitSpec", "Parameters", "Scaling", "initial_parameters"]
@@ -22,6 +22,8 @@ _PERTURBATION = 0.01
 # Dirichlet parameter of a term in every topic, for topics that are distributions: so far above 1 that exp(E[log beta]) has
 # the perturbation of the means. (With counts of 0.1, digamma would turn 1% into 10%.)
 _CERTAINTY = 100.0
+# start of an estimated alpha: all topic proportions are equally likely
+_FLAT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,8 @@ class FitSpec:
         Name of the response family.
     family_options : mapping
         Options of the family, as plain values.
-    doc_topic_prior : float, None, "auto" or "asymmetric"
-        None means 1/K, as in the paper's study; "auto" and "asymmetric" start there.
+    doc_topic_prior : float, "auto", "asymmetric", "1/K" or None
+        "1/K" is the fixed one of the paper's study, and None means the same. "auto" and "asymmetric" start at 1.
     topic_prior : float
         Pseudo-count added to every expected topic-word count in the M-step. With `topic_estimation` "map", beta is the
         posterior mode under a symmetric Dirichlet(1 + topic_prior), and 0 is the paper's maximum likelihood. With
@@ -117,7 +119,7 @@ class FitSpec:
     n_topics: int = SETTINGS["n_topics"].default
     family: str = "gaussian"
     family_options: Mapping[str, Any] = field(default_factory=dict)
-    doc_topic_prior: float | Literal["auto", "asymmetric"] | None = SETTINGS["doc_topic_prior"].default
+    doc_topic_prior: DocTopicPrior = SETTINGS["doc_topic_prior"].default
     topic_prior: float = SETTINGS["topic_prior"].default
     topic_estimation: TopicEstimation = SETTINGS["topic_estimation"].default
     response_weight: float = SETTINGS["response_weight"].default
@@ -133,6 +135,8 @@ class FitSpec:
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
             setting.check(getattr(self, name))
+        if self.doc_topic_prior == "1/K":
+            object.__setattr__(self, "doc_topic_prior", None)
         if self.topic_estimation == "variational" and self.topic_prior < LEAST_VARIATIONAL_PRIOR:
             raise InputError(
                 f"must be at least {LEAST_VARIATIONAL_PRIOR} for variational topics, "
@@ -140,6 +144,11 @@ class FitSpec:
                 parameter="topic_prior",
                 remedy="below that a term is all but impossible in topics that lack it",
             )
+
+    @property
+    def estimates_alpha(self) -> bool:
+        # a single topic has all of every document, whatever alpha is
+        return self.doc_topic_prior in ("auto", "asymmetric") and self.n_topics > 1
 
 
 def initial_parameters(
@@ -158,10 +167,12 @@ def initial_parameters(
     topics *= _PERTURBATION
     topics += 1.0
     topics /= topics.sum(axis=0)
-    alpha = np.full(
-        spec.n_topics,
-        spec.doc_topic_prior if isinstance(spec.doc_topic_prior, (int, float)) else 1.0 / spec.n_topics,
-    )
+    entry = spec.doc_topic_prior
+    if entry is None:
+        entry = 1.0 / spec.n_topics
+    elif isinstance(entry, str):
+        entry = _FLAT
+    alpha = np.full(spec.n_topics, float(entry))
     concentration = None
     if spec.topic_estimation == "variational":
         concentration = np.full(spec.n_topics, _CERTAINTY * n_terms)

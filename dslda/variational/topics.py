@@ -10,6 +10,7 @@ points.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,14 @@ from scipy import special
 from dslda.families.base import Array
 from dslda.variational.parameters import Parameters
 
-__all__ = ["in_e_step", "topic_divergence"]
+__all__ = ["NEAR_EQUAL", "are_near_equal", "in_e_step", "near_equal_topics", "topic_divergence"]
+
+NEAR_EQUAL = 0.95
+"""Affinity above which two topics are nearly the same. (Movie reviews: at most 0.85 for the topics of a fit, 0.999 for those
+that never parted.)"""
+_EMPTY = 0.01
+"""Share of an even prevalence below which a topic is empty: variational topics that documents do not need are alike."""
+_BLOCK_NUMBERS = 1 << 22
 
 
 def in_e_step(parameters: Parameters) -> Parameters:
@@ -60,3 +68,35 @@ def _expected_logs(
     known = np.where(concentration > 0.0, concentration, 1.0)
     n_known, total = expected_logs(topics, concentration, special.digamma(known), topic_prior, weights)
     return int(n_known), float(total)
+
+
+def _affinities(topics: Array) -> Array:
+    """Hellinger affinity of each pair of topics, sum of sqrt(beta_kv beta_lv), shape (K, K): 1 if equal, 0 if disjoint."""
+    affinities = np.zeros((topics.shape[1], topics.shape[1]))
+    for roots in _roots(topics):
+        affinities += roots.T @ roots
+    return affinities
+
+
+def near_equal_topics(topics: Array, prevalence: Array | None) -> list[int]:
+    """Numbers of the topics that are nearly the same as another one; those that hardly any word belongs to are left out."""
+    n_topics = topics.shape[1]
+    used = np.arange(n_topics) if prevalence is None else np.flatnonzero(prevalence > _EMPTY / n_topics)
+    affinities = _affinities(topics[:, used])
+    np.fill_diagonal(affinities, 0.0)
+    twins: list[int] = used[(affinities > NEAR_EQUAL).any(axis=1)].tolist()
+    return twins
+
+
+def are_near_equal(topics: Array) -> bool:
+    """True if the affinity of two topics is above `NEAR_EQUAL` on average; a pass over K x V numbers."""
+    n_topics = topics.shape[1]
+    all_pairs = sum(float(np.square(roots.sum(axis=1)).sum()) for roots in _roots(topics))
+    return bool(all_pairs - n_topics > NEAR_EQUAL * n_topics * (n_topics - 1))
+
+
+def _roots(topics: Array) -> Iterator[Array]:
+    """The square roots of some rows at a time, since a copy of the topics may take gigabytes."""
+    step = max(_BLOCK_NUMBERS // topics.shape[1], 1)
+    for start in range(0, len(topics), step):
+        yield np.sqrt(topics[start : start + step])

@@ -91,5 +91,5 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--out",
         str(folder / "stars.model"),
     ]
-    assert run([*train, "--topics", "2", "--rho", "2"]) == 0
+    assert run([*train, "--topics", "2", "--rho", "2", "--alpha", "1/K"]) == 0
     return folder

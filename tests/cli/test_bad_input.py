@@ -118,7 +118,7 @@ TRAIN = {
     ),
     "alpha is a word": (
         ["reviews.corpus", "--response", "stars", "--alpha", "some"],
-        "must be one of 1/K\\|X\\|auto\\|asymmetric",
+        "must be one of X\\|auto\\|asymmetric\\|1/K",
     ),
     "unknown family": (
         ["reviews.corpus", "--response", "stars", "--family", "probit"],

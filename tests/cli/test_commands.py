@@ -446,6 +446,7 @@ def test_topics_are_a_table_with_its_caption_on_a_terminal(made: Path) -> None:
     assert "takes the topics as known: it is a lower bound." in shown
 
 
+@pytest.mark.filterwarnings("ignore:.*have nearly the words")
 @pytest.mark.parametrize(("floor", "at_floor"), [(1.0, True), (1e-12, False)])
 def test_a_dispersion_at_its_floor_is_said(made: Path, dslda: Dslda, floor: float, at_floor: bool) -> None:
     model = train(open_corpus(made / "reviews.corpus"), response="age", n_topics=2, dispersion_floor=floor)

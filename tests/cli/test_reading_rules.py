@@ -76,7 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     with pytest.warns(DataWarning, match="lack a covariate"):
         model = library.train(
-            corpus, response="stars", covariates=["age", "size"], n_topics=2, max_iter=50, seed=0
+            corpus, response="stars", covariates=["age", "size"], n_topics=2, max_iter=200, seed=0
         )
     model.save(path / "stars.model")
     return path

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from dslda.cli.process import Session
 from dslda.cli.train_command import _save
 from dslda.exceptions import OutputError
 from dslda.model import load_model
@@ -237,3 +238,25 @@ def test_the_garbage_collection_of_dask_is_nothing_for_users(capsys: pytest.Capt
         distributed.gc.logger.warning("full garbage collections took 31%% CPU time recently")
     assert not capsys.readouterr().err
     assert distributed.gc.logger.level == level
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_an_interrupt_during_garbage_collection_is_not_lost() -> None:
+    """Python drops what such a function raises; distributed's scheduler has one, in the process of a local cluster."""
+    came = []
+
+    class Collected:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.05)
+            came.append("collected")
+
+    session = Session(json_logs=False)
+    with session.handling_interrupts():
+        one = Collected()
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            del one
+            assert came == ["collected"]
+            time.sleep(5.0)
+    assert session.signals == [signal.SIGTERM]
+    assert session.exit_code == 143

@@ -49,6 +49,7 @@ class ThisProcess(LocalCluster):  # type: ignore[misc]
             super().scale(n)
 
 
+@pytest.mark.filterwarnings("ignore:.*have nearly the words")
 def test_the_model_has_intervals_and_tells_drift_from_documents_held_out(
     slurm: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,10 +177,12 @@ def fit_in_a_loop(
     while True:
         statistics = e_step(*documents.arrays, parameters, family=family, spec=spec)
         trace.append(objective(statistics, parameters, family=family, spec=spec))
-        state = state.advance(trace[-1])
+        state = state.advance(trace[-1], spec)
         if state.decide(spec) is not Decision.CONTINUE:
             return parameters, trace
-        parameters = m_step(parameters, statistics, family=family, spec=spec)
+        parameters = m_step(
+            parameters, statistics, family=family, spec=spec, topics_have_parted=state.has_parted
+        )
 
 
 def moments_of(y: NDArray[np.float64]) -> ResponseMoments:

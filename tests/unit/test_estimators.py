@@ -282,6 +282,7 @@ def test_covariates_that_cannot_be_used_are_refused(
             use(change(table))
 
 
+@pytest.mark.filterwarnings("ignore:.*have nearly the words")
 def test_covariates_that_predict_does_not_know_are_refused() -> None:
     counts, y, table = with_covariates()
     fitted = SLDARegressor(n_topics=2, tol=1e-2).fit(counts, y, covariates=table)

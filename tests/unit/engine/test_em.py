@@ -18,7 +18,7 @@ from dslda.variational.parameters import FitSpec
 def after(elbos: Iterable[float]) -> EMState:
     state = EMState()
     for elbo in elbos:
-        state = state.advance(elbo)
+        state = state.advance(elbo, FitSpec())
     return state
 
 
@@ -52,19 +52,40 @@ def test_change_is_relative_to_the_iteration_before() -> None:
 
 
 def test_converges_when_two_changes_are_small_and_do_not_grow() -> None:
-    spec = FitSpec(tol=1e-2)
+    spec = FitSpec(tol=1e-2, doc_topic_prior="1/K")
     assert after([-3.0, -2.0, -1.9, -1.89]).decide(spec) is Decision.CONTINUE
     assert after([-3.0, -2.0, -1.9, -1.89, -1.885]).decide(spec) is Decision.CONVERGED
 
 
 def test_changes_that_were_never_large_must_have_fallen_to_a_tenth() -> None:
-    spec = FitSpec(tol=1e-2)
+    spec = FitSpec(tol=1e-2, doc_topic_prior="1/K")
     assert after([-3.0, -2.0, -1.99, -1.985]).decide(spec) is Decision.CONTINUE
     assert after([-3.0, -2.0, -1.99, -1.985, -1.9841]).decide(spec) is Decision.CONVERGED
 
 
 def test_nothing_to_learn_is_convergence() -> None:
-    assert after([-3.0, -2.0, -2.0, -2.0]).decide(FitSpec()) is Decision.CONVERGED
+    assert after([-3.0, -2.0, -2.0, -2.0]).decide(FitSpec(doc_topic_prior="1/K")) is Decision.CONVERGED
+
+
+def test_alpha_is_estimated_once_the_topics_have_parted_and_then_em_must_settle_again() -> None:
+    spec = FitSpec()
+    elbos = [-3.0, -2.0, -1.95, -1.949, -1.9485]
+    assert not after(elbos[:-1]).has_parted
+    assert after(elbos).has_parted
+    # a plateau after a large change: alpha has moved in one iteration of these only
+    still = [*elbos, -1.9485, -1.9485]
+    assert after(still[:-1]).decide(spec) is Decision.CONTINUE
+    assert after(still).decide(spec) is Decision.CONVERGED
+    # whatever comes later
+    assert after([*elbos, -1.5, -1.2, -1.0]).has_parted
+    # where the ELBO settles at a tolerance that is larger, or has no large change at all
+    state = EMState()
+    for elbo in (-3.0, -2.0, -1.9, -1.89, -1.885):
+        state = state.advance(elbo, FitSpec(tol=1e-2))
+    assert state.has_parted
+    assert state.decide(FitSpec(tol=1e-2)) is Decision.CONTINUE
+    # one topic has no alpha to estimate
+    assert after([-3.0, -2.0, -2.0, -2.0]).decide(FitSpec(n_topics=1)) is Decision.CONVERGED
 
 
 def test_does_not_stop_where_a_change_on_the_plateau_falls_by_chance() -> None:
@@ -144,8 +165,8 @@ def test_remaining_iterations_never_pass_the_cap() -> None:
 def test_a_state_is_found_again_from_its_trace() -> None:
     elbos = [-100.0, -50.0 - 1e-9, -49.99]
     trace = [dataclasses.replace(record(i + 1, math.nan), elbo=elbo) for i, elbo in enumerate(elbos)]
-    assert EMState.after(trace) == after(elbos)
-    assert EMState.after([]).iteration == 0
+    assert EMState.after(trace, FitSpec()) == after(elbos)
+    assert EMState.after([], FitSpec()).iteration == 0
 
 
 @pytest.mark.parametrize(

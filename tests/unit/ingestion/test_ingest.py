@@ -555,7 +555,7 @@ def test_what_is_in_memory_is_for_this_process_alone_however_it_is_named(tmp_pat
     refused = "must be where workers can open it; it is in the memory of this process"
     with pytest.raises(InputError, match=refused):
         dslda.train(corpus, n_topics=2, client=later)
-    model = dslda.train(corpus, n_topics=2, max_iter=5, tol=1.0)
+    model = dslda.train(corpus, n_topics=2, doc_topic_prior="1/K", max_iter=5, tol=1.0)
     with pytest.raises(InputError, match=refused):
         dslda.score(model, corpus, tmp_path / "scores", client=later)
 

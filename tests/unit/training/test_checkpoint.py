@@ -156,7 +156,7 @@ def test_a_matrix_has_checkpoints_too(data: dict[str, Any], tmp_path: Path, asse
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "n_topics": ({"n_topics": 4}, r"n_topics 3 then, 4 now;"),
-    "alpha": ({"doc_topic_prior": 0.5}, r"doc_topic_prior \(alpha\) 1/K then, 0.5 now"),
+    "alpha": ({"doc_topic_prior": 0.5}, r"doc_topic_prior \(alpha\) 'auto' then, 0.5 now"),
     "rho": ({"response_weight": 2.0}, r"response_weight \(rho\) 1.0 then, 2.0 now"),
     "topic_prior": ({"topic_prior": 0.0}, "topic_prior 0.01 then, 0.0 now"),
     "granularity": ({"granularity": "token"}, "granularity 'term' then, 'token' now"),

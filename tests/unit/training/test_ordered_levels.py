@@ -303,6 +303,7 @@ def test_a_model_of_before_has_the_base_rate_of_before(
     assert_allclose(loaded.predict_proba(counts * 0).sum(axis=1), 1.0)
 
 
+@pytest.mark.filterwarnings("ignore:.*have nearly the words")
 def test_documents_kept_from_training_are_judged_by_names(corpus: Corpus, caplog: Any) -> None:
     caplog.set_level("INFO")
     model = train(corpus, hold_out=0.3, **SETTINGS)
@@ -322,6 +323,7 @@ def test_documents_kept_from_training_are_judged_by_names(corpus: Corpus, caplog
         ),
         hold_out=0.3,
         levels=[1, 2, 3],
+        doc_topic_prior="1/K",
         **SETTINGS,
     )
     assert numbers.training.held_out is not None

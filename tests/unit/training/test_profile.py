@@ -196,6 +196,7 @@ def test_unknown_words_are_compared_with_those_of_the_corpus(
     assert {"the", "it"} <= {each["word"] for each in found["new_words"]["words"]}
 
 
+@pytest.mark.filterwarnings("ignore:.*have nearly the words")
 def test_intervals_come_from_documents_kept_from_training_and_cover_what_they_say(
     corpus: Corpus, model: Model, tmp_path: Path
 ) -> None:

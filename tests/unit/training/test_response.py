@@ -721,6 +721,7 @@ def test_a_class_that_is_very_rare_is_not_told_apart_by_its_base_rate(family: st
     assert not [str(w.message) for w in caught if "perfectly" in str(w.message)]
 
 
+@pytest.mark.filterwarnings("ignore:.*have nearly the words")
 @pytest.mark.parametrize("family", ["gaussian", Poisson(dispersion="pearson"), "categorical"])
 def test_covariates_that_cannot_be_told_apart_are_warned_of(family: str | Family) -> None:
     counts, age, party, _ = with_covariates()

@@ -69,19 +69,25 @@ def test_symmetric_alpha_is_the_best_of_the_equal_ones(start: list[float]) -> No
     starts=st.lists(st.floats(-23.0, 13.0), min_size=8, max_size=8),
     weight=st.sampled_from([1e-3, 1.0, 1e7]),
     symmetric=st.booleans(),
+    most=st.sampled_from([np.inf, 1.5, 1.0, 0.3]),
 )
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_the_objective_never_falls_and_alpha_stays_where_the_e_step_is_finite(
-    n_topics: int, means: list[float], starts: list[float], weight: float, symmetric: bool
+    n_topics: int, means: list[float], starts: list[float], weight: float, symmetric: bool, most: float
 ) -> None:
-    """Also for sums beyond those of any documents."""
+    """Also for sums beyond those of any documents, and if the sum of alpha is bounded by `most` times its start."""
     alpha = np.exp(np.array(starts[:n_topics]))
     if symmetric:
         alpha[:] = alpha[0]
     log_theta = weight * np.array(means[:n_topics])
     with np.errstate(all="raise", under="ignore"):
-        estimate = update_alpha(alpha, log_theta, weight, symmetric=symmetric)
-    assert np.all((estimate >= 0.999e-10) & (estimate <= 1.001e6))
+        estimate = update_alpha(
+            alpha, log_theta, weight, symmetric=symmetric, n_words=most * alpha.sum() * weight
+        )
+    assert np.all((estimate >= 0.299e-10) & (estimate <= 1.001e6))
+    assert n_topics == 1 or estimate.sum() <= most * alpha.sum() * (1 + 1e-12)
+    if most < 1.0:  # the start was beyond the bound
+        return
     before, after = (log_likelihood(a, log_theta, weight) for a in (alpha, estimate))
     rounding = weight * (special.gammaln(alpha).sum() + special.gammaln(alpha.sum()))
     assert after >= before - 1e-12 * (abs(before) + abs(rounding))

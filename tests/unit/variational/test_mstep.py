@@ -90,7 +90,7 @@ def test_topics_are_normalised_counts_and_unseen_terms_stay_unknown(
     rng = np.random.default_rng(1)
     parameters = random_parameters(rng, 12, 3)
     documents = random_documents(rng, 10, 20)
-    spec = FitSpec(n_topics=3, topic_prior=topic_prior)
+    spec = FitSpec(n_topics=3, doc_topic_prior="1/K", topic_prior=topic_prior)
     statistics = e_step(*documents.arrays, parameters, family=gaussian, spec=spec)
     new = m_step(parameters, statistics, family=gaussian, spec=spec)
     smoothed = statistics.topic_counts[:10] + topic_prior

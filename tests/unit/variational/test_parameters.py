@@ -90,7 +90,7 @@ def test_a_range_is_told_with_its_reason_and_the_name_that_users_know() -> None:
     )
     with pytest.raises(
         InputError,
-        match=r"doc_topic_prior must be .*, or 'auto' or 'asymmetric' \(1/K if left out\), got 0; beyond that",
+        match=r"doc_topic_prior must be .*, or 'auto' or 'asymmetric' or '1/K', got 0; beyond that",
     ):
         FitSpec(doc_topic_prior=0)
 
@@ -112,9 +112,17 @@ def test_starting_values_are_a_function_of_vocabulary_size_and_settings() -> Non
     assert_allclose(start.topics, 1 / 200, rtol=0.011)
     assert len(np.unique(start.topics)) > 900
     assert_allclose(start.eta, [-1, -0.5, 0, 0.5, 1])
-    assert_allclose(start.alpha, 0.2)
+    assert_allclose(start.alpha, 1.0)
     assert start.delta == 1.0
     assert (start.n_terms, start.n_topics) == (200, 5)
+
+
+def test_the_fixed_alpha_of_the_paper_has_a_name() -> None:
+    for name in ("1/K", None):
+        spec = FitSpec(n_topics=5, doc_topic_prior=name)
+        assert spec == FitSpec(n_topics=5, doc_topic_prior=None)
+        start = initial_parameters(200, spec=spec, family=Gaussian(), moments=STANDARDISED)
+        assert_allclose(start.alpha, 0.2)
 
 
 def test_starting_values_of_one_topic_and_a_given_alpha() -> None:

@@ -211,6 +211,7 @@ def test_it_is_saved_and_an_earlier_model_says_that_it_lacks_it(
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*have nearly the words")
 def test_as_many_coefficients_as_documents_leave_it_unknown() -> None:
     counts, y = drawn(1.0)
     with pytest.warns(DataWarning, match="topics for 3 documents"):

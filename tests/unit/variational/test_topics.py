@@ -146,7 +146,7 @@ def test_topics_that_the_data_do_not_need_are_emptied(gaussian: Family) -> None:
     train, test = documents.take(range(100)), documents.take(range(100, 400))
     in_three, r2 = {}, {}
     for how in ("map", "variational"):
-        spec = FitSpec(n_topics=8, topic_prior=0.1, topic_estimation=how)
+        spec = FitSpec(n_topics=8, doc_topic_prior="1/K", topic_prior=0.1, topic_estimation=how)
         parameters, _ = fit_in_a_loop(train, 2000, family=gaussian, spec=spec)
         words = np.sort(
             e_step(*train.arrays, parameters, family=gaussian, spec=spec).topic_counts.sum(axis=0)
