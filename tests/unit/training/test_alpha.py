@@ -35,7 +35,7 @@ def covered(model: dslda.Model, corpus: SimulatedCorpus) -> np.ndarray:
 
 
 def test_intervals_cover_where_documents_mix_topics_and_where_they_do_not() -> None:
-    """The paper's 1/K covers a fifth where documents mix topics; estimated from the first iteration, alpha went to 80 here."""
+    """The paper's 1/K covers a fifth where documents mix topics; estimated from the first iteration, it went to 80."""
     shares: dict[tuple[float, Any], list[float]] = {}
     for seed in range(4):
         for true in (1.0, 0.2):
