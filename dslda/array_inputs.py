@@ -13,7 +13,7 @@ from dslda.corpus.block import MAX_COUNT, DocumentBlock
 from dslda.exceptions import InputError
 from dslda.ingestion.counting import number_value
 from dslda.inputs.fields import is_missing, plain_value
-from dslda.inputs.in_memory import summable_counts
+from dslda.inputs.in_memory import computed, summable_counts
 
 __all__ = ["matrix_block", "response_array"]
 
@@ -34,7 +34,7 @@ def matrix_block(matrix: Any, *, name: str = "the matrix") -> DocumentBlock:
     from scipy import sparse
 
     # the blocks of a Dask array may be sparse, which numpy does not put together
-    matrix = matrix.compute() if hasattr(matrix, "dask") else matrix
+    matrix = computed(matrix)
     matrix = summable_counts(matrix, name)
     if not sparse.issparse(matrix):
         array = np.asarray(matrix)

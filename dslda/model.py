@@ -606,6 +606,8 @@ def _number_of_documents(data: Any) -> int | None:
     """Number of documents to predict, of which a choice may take fewer; None if they have to be read to be known."""
     if isinstance(data, Corpus):
         return data.n_documents
+    if hasattr(data, "dask"):
+        return None  # its length may take as long as its documents
     shape = getattr(data, "shape", None)
     return int(shape[0]) if shape else len(data) if isinstance(data, Sized) else None
 

@@ -22,6 +22,7 @@ __all__ = [
     "categories_of_dtypes",
     "categories_of_table",
     "columns_of_table",
+    "computed",
     "is_ordered",
     "is_table",
     "records_in_memory",
@@ -109,6 +110,11 @@ def summable_counts(matrix: Any, name: str = "the matrix") -> Any:
     ):
         return matrix.astype(np.result_type(matrix.dtype, np.int64), copy=False)
     return matrix
+
+
+def computed(value: Any) -> Any:
+    """What a collection of Dask holds, brought into this process; any other value as it is."""
+    return value.compute() if hasattr(value, "dask") and hasattr(value, "compute") else value
 
 
 def is_table(value: Any) -> bool:

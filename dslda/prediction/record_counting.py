@@ -21,7 +21,7 @@ from dslda.corpus.vocabulary import vocabulary_of
 from dslda.exceptions import InputError, VocabularyMismatchError
 from dslda.ingestion.counting import identifier_value
 from dslda.inputs.fields import DocumentFields, is_missing
-from dslda.inputs.in_memory import records_in_memory
+from dslda.inputs.in_memory import computed, records_in_memory
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import check_columns, columns_of_arrays, columns_of_corpus, columns_of_records
 
@@ -111,6 +111,7 @@ def counted_documents(
         raise InputError(
             "must be left out: it chooses among the documents of a corpus", parameter="documents"
         )
+    data = computed(data)
     is_matrix = getattr(data, "ndim", 0) == 2  # one of scipy's is a mapping too
     if isinstance(data, (str, bytes, Mapping)) and not is_matrix:
         raise InputError(

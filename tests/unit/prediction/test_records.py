@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import dask.bag
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.testing import assert_array_equal
 
 import dslda
 from dslda.cli.options import names_in
@@ -326,3 +328,27 @@ def test_covariates_may_have_blanks_and_commas_in_their_names(name: str) -> None
     corpus = ingested(rows, covariates=name)
     model = dslda.train(corpus, covariates=name, n_topics=2, max_iter=2)
     np.testing.assert_array_equal(model.predict(rows), model.predict(corpus))
+
+
+def test_collections_of_dask_are_predicted_as_what_they_hold() -> None:
+    frame = pd.DataFrame(
+        {
+            "text": ["good fine nice"] * 20 + ["bad poor ugly"] * 20,
+            "y": np.repeat([1.0, 0.0], 20),
+            "age": np.arange(40),
+        }
+    )
+    corpus = dslda.ingest(frame, text="text", response="y", covariates="age", min_df=1, max_df=1.0)
+    model = dslda.train(corpus, n_topics=2, covariates="age", doc_topic_prior="1/K")
+    expected = model.predict(frame)
+    lazy = dd.from_pandas(frame, npartitions=3)
+    with dask.config.set(scheduler="synchronous"):
+        assert_array_equal(model.predict(lazy), expected)
+        assert_array_equal(model.predict(lazy["text"], covariates={"age": frame["age"]}), expected)
+        assert_array_equal(model.predict(dask.delayed(frame)), expected)
+        assert_array_equal(
+            model.predict(dask.bag.from_sequence(frame.to_dict("records"), npartitions=2)), expected
+        )
+        assert model.score(lazy) == model.score(frame)
+        with pytest.raises(InputError, match=r"must have the field 'text'.*got '0', 'y', 'age'"):
+            model.predict(lazy.rename(columns={"text": 0}))
