@@ -81,6 +81,8 @@ class _SLDA(TransformerMixin, BaseEstimator):
         random_state, seed = settings.pop("random_state"), settings.pop("seed")
         if isinstance(seed, str) and seed == "deprecated":
             return settings | {"seed": _drawn_seed(random_state)}
+        if random_state != 0:
+            raise InputError("must be left out beside random_state", parameter="seed")
         warn(
             FutureWarning(
                 "seed has become random_state, and will be refused by the next release; write "

@@ -97,6 +97,7 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     from dslda.report.model_tables import covariate_name, pearson_words, raising_words, threshold_words
+    from dslda.variational.parameters import alpha_has_moved
     from dslda.variational.topics import near_equal_topics
 
     training = model.training
@@ -110,7 +111,8 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     alike = near_equal_topics(model.record.parameters.topics, model.record.prevalence)
     near_equal = f" ({len(alike)} of them nearly the same as another one)" if alike else ""
     yield "topics", f"{model.n_topics}{near_equal}"
-    estimated = ", estimated" if model.spec.estimates_alpha else ""
+    moved = alpha_has_moved(model.record.parameters)
+    estimated = (", estimated" if moved else ", not yet estimated") if model.spec.estimates_alpha else ""
     yield "alpha", alpha_in_words(model.doc_topic_prior.tolist()) + estimated
     yield "terms", f"{model.n_terms:,}"
     if model.thresholds is not None:

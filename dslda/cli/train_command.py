@@ -47,14 +47,17 @@ def settings_options(command: Command) -> Command:
         if setting.option == "":
             continue
         kind: Any = int if setting.whole else float
-        metavar = "N" if setting.whole else "X"
-        if setting.choices:
-            kind = click.Choice(setting.choices) if setting.lowest is None else _Number(setting)
+        metavar: str | None = "N" if setting.whole else "X"
+        if setting.choices and setting.lowest is None:
+            kind, metavar = click.Choice(setting.choices), None
+        elif setting.choices:
+            kind = _Number(setting)
+            metavar = kind.name
         command = click.option(
             f"--{setting.option or setting.name.replace('_', '-')}",
             setting.name,
             type=kind,
-            metavar=None if setting.choices else metavar,
+            metavar=metavar,
             default=setting.default,
             show_default=setting.default is not None or bool(setting.choices),
             help=setting.help,

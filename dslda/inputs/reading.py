@@ -9,9 +9,11 @@ from typing import Any
 
 from dslda.exceptions import InputError
 
-__all__ = ["UTF_8", "ReadingRules"]
+__all__ = ["NO_CHARACTER", "UTF_8", "ReadingRules"]
 
 UTF_8 = "utf-8"
+NO_CHARACTER = "dslda.no_character"
+"""Name of the error handler of streams for bytes that are no character of their encoding."""
 TAB = r"\t"
 """A tab as shells and other programs let users write it."""
 QUOTE = '"'
@@ -102,7 +104,8 @@ def _encoding(name: object) -> str:
         # base64 and zip are codecs too; "undefined" refuses everything
         if not getattr(codec, "_is_text_encoding", True) or codec.incrementaldecoder is None:
             raise LookupError
-        codec.incrementaldecoder().decode(b"", True)
+        # punycode takes no handler of errors
+        codec.incrementaldecoder(NO_CHARACTER).decode(b"", True)
     except (LookupError, ValueError):
         raise InputError(
             f"must be an encoding that Python knows, such as cp1252, utf-16 or shift_jis, got {name!r:.40}",

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import IO, Any
 
 from dslda.exceptions import InputError
-from dslda.inputs.reading import UTF_8, ReadingRules
+from dslda.inputs.reading import NO_CHARACTER, UTF_8, ReadingRules
 from dslda.storage.location import chain_parts, is_of_file_system, reason_of
 
 __all__ = [
@@ -75,8 +75,6 @@ LINE_ENDS = "lines must end with a line feed, not with a carriage return alone: 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARK = b"\xff\xfe"
 """Its two bytes in either order."""
-NO_CHARACTER = "dslda.no_character"
-"""Name of the error handler that puts :data:`WRONG_BYTE` in place of bytes that are no character of their encoding."""
 WRONG_BYTE = b"\xff"
 """A byte that UTF-8 never has, so that its line is refused."""
 
@@ -234,11 +232,14 @@ def read_blocks(file: InputFile, start: int = 0) -> Iterator[bytes]:
         compression = file.compression
         blocks = _stored(raw) if compression is None else _decompressed(raw, file, compression)
         position = 0
-        for block in in_utf8(blocks, file.encoding):
-            end = position + len(block)
-            if end > start:
-                yield block[max(start - position, 0) :]
-            position = end
+        try:
+            for block in in_utf8(blocks, file.encoding):
+                end = position + len(block)
+                if end > start:
+                    yield block[max(start - position, 0) :]
+                position = end
+        except InputError as error:
+            raise error.at(file.name) from None
 
 
 def in_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
@@ -248,7 +249,14 @@ def in_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         return
     decoder = codecs.getincrementaldecoder(encoding)(NO_CHARACTER)
     for block, final in chain(((block, False) for block in blocks), [(b"", True)]):
-        if encoded := decoder.decode(block, final).encode(UTF_8, NO_CHARACTER):
+        try:
+            text = decoder.decode(block, final)
+        except UnicodeError:  # what the handler of errors cannot mend
+            raise InputError(
+                f"does not begin with the byte order mark of {encoding}",
+                remedy=f"name the order ({encoding}-le or {encoding}-be) or another encoding with {{encoding=}}",
+            ) from None
+        if encoded := text.encode(UTF_8, NO_CHARACTER):
             yield encoded
 
 

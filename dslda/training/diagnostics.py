@@ -17,7 +17,7 @@ from dslda.exceptions import ConvergenceWarning, DataWarning, InputError, warn
 from dslda.families.base import Family
 from dslda.persistence.model_record import ModelRecord
 from dslda.variational.design import Design
-from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.parameters import FitSpec, Parameters, alpha_has_moved
 from dslda.variational.statistics import SufficientStatistics, has_pearson
 from dslda.variational.topics import near_equal_topics
 from dslda.wording import alpha_in_words, first_few, number_of
@@ -97,7 +97,12 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
 def report_alpha(parameters: Parameters, spec: FitSpec) -> None:
     """Say what an estimated alpha has become."""
     if spec.estimates_alpha:
-        logger.info("alpha was estimated: %s", alpha_in_words(parameters.alpha.tolist()))
+        said = (
+            "alpha was estimated"
+            if alpha_has_moved(parameters)
+            else "the topics have not parted, and alpha stays"
+        )
+        logger.info("%s: %s", said, alpha_in_words(parameters.alpha.tolist()))
 
 
 def report_near_equal(record: ModelRecord) -> None:

@@ -13,7 +13,7 @@ from dslda.families.base import Array, Family, ResponseMoments
 from dslda.settings import SETTINGS, DocTopicPrior, Granularity, TopicEstimation
 from dslda.wording import short_repr
 
-__all__ = ["FitSpec", "Parameters", "Scaling", "initial_parameters"]
+__all__ = ["FitSpec", "Parameters", "Scaling", "alpha_has_moved", "initial_parameters"]
 
 LEAST_VARIATIONAL_PRIOR = 0.005
 """exp(digamma(0.005)) is 1e-87. The E-step treats weights below 1e-100 as 0, so every term stays known to every topic."""
@@ -149,6 +149,11 @@ class FitSpec:
     def estimates_alpha(self) -> bool:
         # a single topic has all of every document, whatever alpha is
         return self.doc_topic_prior in ("auto", "asymmetric") and self.n_topics > 1
+
+
+def alpha_has_moved(parameters: Parameters) -> bool:
+    """False if an estimate of alpha is still at its start, because the topics have not parted."""
+    return bool((parameters.alpha != _FLAT).any())
 
 
 def initial_parameters(

@@ -268,3 +268,27 @@ def test_standard_input_may_be_in_another_encoding(made: Path, encoding: str) ->
     assert wrong.returncode == 2
     assert b"stdin, line 2: not UTF-8" in wrong.stderr
     assert b"--encoding cp1252" in wrong.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_file_without_the_byte_order_mark_that_its_encoding_needs_is_one_line(
+    dslda: Dslda, tmp_path: Path, encoding: str
+) -> None:
+    (tmp_path / "plain.csv").write_text("text,y\nfine,1\npoor,2\n")
+    out = tmp_path / "c"
+    told = dslda("ingest", tmp_path / "plain.csv", "--text", "text", "--out", out, "--encoding", encoding)
+    assert told.code == 2
+    assert told.error.startswith(f"{tmp_path}/plain.csv: does not begin with the byte order mark")
+    assert f"{encoding}-le" in told.error
+    assert "--encoding" in told.error
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("encoding", ["punycode", "idna"])
+def test_codecs_that_mend_no_errors_are_no_encodings(dslda: Dslda, tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "plain.csv").write_text("text,y\nfine,1\npoor,2\n")
+    told = dslda(
+        "ingest", tmp_path / "plain.csv", "--text", "text", "--out", tmp_path / "c", "--encoding", encoding
+    )
+    assert told.code == 2
+    assert "--encoding must be an encoding that Python knows" in told.error

@@ -87,4 +87,4 @@ def test_info_shows_alpha_and_near_equal_topics(tmp_path: Path, capsys: pytest.C
     assert run(["info", str(tmp_path / "alike.model")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "topics: 3 (3 of them nearly the same as another one)" in shown
-    assert "alpha: 1 for each topic, estimated" in shown
+    assert "alpha: 1 for each topic, not yet estimated" in shown
