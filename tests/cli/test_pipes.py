@@ -49,7 +49,6 @@ def source(made: Path) -> Path:
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        (f"cat {{in}}/r.jsonl | {INGEST} -", "stdin"),
         (f"{INGEST} - < {{in}}/r.jsonl.gz", "stdin"),
         (f"cat {{in}}/r.jsonl.xz | {INGEST} /dev/stdin", "stdin"),
         (f"cat {{in}}/r.csv | gzip | {INGEST} - --format csv", "stdin"),
@@ -122,7 +121,6 @@ def test_a_pipe_that_cannot_be_used_is_one_line(
 @pytest.mark.parametrize(
     "line",
     [
-        "cat {in}/r.jsonl.gz | $D predict {made}/stars.model - --format jsonl",
         "cat {in}/r.parquet | $D predict {made}/stars.model - --format parquet",
         "$D predict {made}/stars.model <(cat {in}/r.jsonl.xz)",
         "gzip < {in}/r.csv | $D predict {made}/stars.model - --format csv",
