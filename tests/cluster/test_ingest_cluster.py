@@ -182,6 +182,8 @@ def test_workers_of_ones_own_without_the_certificates_that_are_required_are_refu
     lines, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("dslda.ingestion.ingest.IN_PROCESS_BYTES", 0)
+    # no client of another test is active
+    monkeypatch.setattr("distributed.client._global_clients", {})
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:100]))
     with (
         dask.config.set({"distributed.comm.require-encryption": True}),
