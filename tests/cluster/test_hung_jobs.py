@@ -104,6 +104,7 @@ def test_a_worker_that_is_stopped_while_it_scores_costs_no_row(
     assert not psutil.pid_exists(pid)
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_stopped_while_it_reads_changes_no_bit_of_the_corpus(
     texts: Path,
     two_programs: Client,

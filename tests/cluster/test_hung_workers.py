@@ -241,6 +241,7 @@ def test_a_partition_that_takes_long_is_waited_for(
     assert both(two_programs) == workers
 
 
+@pytest.mark.soak
 def test_workers_and_nannies_that_are_stopped_are_left_out_and_named_when_none_is_left(
     problem: Any,
     expected: str,
