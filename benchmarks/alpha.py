@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -129,38 +129,36 @@ def _simulated(
         )
         for seed in range(n_corpora)
     ]
+    blocks = [corpus.block for corpus in drawn]
+    counts = [csr_array((b.counts, b.terms, b.indptr), shape=(N_DOCUMENTS, N_TERMS)) for b in blocks]
 
     def work() -> dict[str, float]:
-        covered, slopes, errors, sizes, estimates, iterations = [], [], [], [], [], []
+        rows = []
         start = cpu_seconds()
-        for corpus in drawn:
-            block = corpus.block
-            counts = csr_array((block.counts, block.terms, block.indptr), shape=(N_DOCUMENTS, N_TERMS))
-            model = _fit(counts, corpus.y, N_TOPICS, alpha)
-            rows = {row.topic: row for row in model.coefficients()}
+        for corpus, matrix in zip(drawn, counts, strict=True):
+            model = _fit(matrix, corpus.y, N_TOPICS, alpha)
+            topics = {row.topic: row for row in model.coefficients()}
             # the assignment of fitted topics to true ones with the least distance in all
             distances = np.abs(corpus.topics[:, None, : model.n_terms] - model.topic_word[None]).sum(axis=2)
-            _, fitted = linear_sum_assignment(distances)
-            estimate = np.array([rows[k].coefficient for k in fitted])
-            error = np.array([rows[k].standard_error for k in fitted])
-            off = estimate - corpus.coefficients
-            covered.append(np.mean(np.abs(off) <= QUANTILE * error))
-            slopes.append(estimate @ corpus.coefficients / (corpus.coefficients @ corpus.coefficients))
-            errors.append(np.abs(off).max())
-            sizes.append(np.median(error))
-            estimates.append(model.doc_topic_prior.mean())
-            iterations.append(model.training.n_iterations)
-        return {
-            "covered": float(np.mean(covered)),
-            "slope": float(np.mean(slopes)),
-            "farthest": float(np.max(errors)),
-            "error": float(np.mean(sizes)),
-            "estimate": float(np.mean(estimates)),
-            "iterations": float(np.mean(iterations)),
-            "seconds": (cpu_seconds() - start) / n_corpora,
-        }
+            fitted = [topics[k] for k in linear_sum_assignment(distances)[1]]
+            estimate = np.array([topic.coefficient for topic in fitted])
+            error = np.array([topic.standard_error for topic in fitted])
+            off = np.abs(estimate - corpus.coefficients)
+            rows.append(
+                {
+                    "covered": np.mean(off <= QUANTILE * error),
+                    "slope": estimate @ corpus.coefficients / (corpus.coefficients @ corpus.coefficients),
+                    "farthest": off.max(),
+                    "error": np.median(error),
+                    "estimate": model.doc_topic_prior.mean(),
+                    "iterations": model.training.n_iterations,
+                }
+            )
+        means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+        farthest = float(max(row["farthest"] for row in rows))
+        return means | {"farthest": farthest, "seconds": (cpu_seconds() - start) / n_corpora}
 
-    _fit(*_small(drawn[0]), 2, alpha)  # compiles
+    _fit(counts[0][:50], drawn[0].y[:50], 2, alpha)  # compiles
     return work
 
 
@@ -194,12 +192,6 @@ def _real(corpus: str, n_topics: int, alpha: float | str, n_seeds: int) -> Calla
 
     _fit(counts[train[:50]], y[train[:50]], 2, alpha)  # compiles
     return work
-
-
-def _small(corpus: Any) -> Sequence[Any]:
-    block = corpus.block
-    counts = csr_array((block.counts, block.terms, block.indptr), shape=(N_DOCUMENTS, N_TERMS))
-    return counts[:50], corpus.y[:50]
 
 
 def _fit(counts: Any, y: Any, n_topics: int, alpha: float | str, seed: int = 0) -> Any:
