@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 
 import dask.bag
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import dslda
 from tests.helpers.errors import refused
@@ -25,11 +26,8 @@ ALL = {"min_df": 1, "max_df": 1.0}
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+def client(processes: Callable[[int], AbstractContextManager[Client]]) -> Iterator[Client]:
+    with processes(2) as client:
         yield client
 
 

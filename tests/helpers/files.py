@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import lzma
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zstandard
 
-__all__ = ["TOPIC_WORDS", "contents", "json_lines", "topic_records", "write_records"]
+__all__ = ["COMPRESS", "TOPIC_WORDS", "contents", "json_lines", "topic_records", "write_records"]
 
 TOPIC_WORDS = [[f"{topic}{i}" for i in range(12)] for topic in "abc"]
+
+COMPRESS: Mapping[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstandard.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+"""What makes a file of each ending that is read compressed."""
 
 
 def contents(folder: Path) -> dict[str, bytes]:

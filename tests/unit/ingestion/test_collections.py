@@ -14,9 +14,9 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.exceptions import DataWarning, InputError
 from dslda.ingestion.corpus_plan import blocks_from_bag
-from dslda.ingestion.document_sources import is_dask_collection
 from dslda.ingestion.ingest import ingest
 from dslda.inputs.fields import Fields
+from dslda.inputs.in_memory import is_dask_collection
 from dslda.training.train import train
 from tests.helpers.files import write_records
 

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import bz2
 import csv
 import gzip
 import io
 import json
-import lzma
 import os
 import re
 import sys
@@ -17,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,15 +31,9 @@ from dslda.inputs.formats.parquet import ParquetRows
 from dslda.inputs.formats.text_files import TextFile
 from dslda.inputs.streams import InputFile, Lines, read_blocks, read_text
 from tests.helpers.errors import refused
+from tests.helpers.files import COMPRESS
 from tests.helpers.measured import measured
 
-COMPRESS = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".zst": zstandard.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
 ENDINGS = tuple(COMPRESS)
 FIELDS = Fields(text="text")
 

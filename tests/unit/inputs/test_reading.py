@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
 import gzip
 import io
 import json
-import lzma
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,14 +21,7 @@ from dslda.inputs.formats import FORMATS
 from dslda.inputs.reading import ReadingRules
 from dslda.inputs.streams import InputFile, Lines, read_text
 from tests.helpers.errors import refused
-
-COMPRESS = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".zst": zstandard.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
+from tests.helpers.files import COMPRESS
 
 TEXTS = {
     "cp1252": "größe café “naïve” € straße",
