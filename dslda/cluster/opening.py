@@ -191,7 +191,7 @@ def default_workers(
     paths : sequence of str
         The inputs, which all workers must be able to open.
     """
-    return None if _in_task() or _beside_task() else active_workers(paths) or ClientLater(start, here=True)
+    return None if _is_held_by_task() else active_workers(paths) or ClientLater(start, here=True)
 
 
 def active_workers(paths: Sequence[str] = ()) -> ClientLater | None:
@@ -199,7 +199,7 @@ def active_workers(paths: Sequence[str] = ()) -> ClientLater | None:
 
     Inside a task of Dask it is None, since that task may hold the only thread of the workers.
     """
-    if "distributed" not in sys.modules or _in_task() or _beside_task():
+    if "distributed" not in sys.modules or _is_held_by_task():
         return None
     from distributed import default_client
 
@@ -246,13 +246,16 @@ def _in_task() -> bool:
     return True
 
 
-def _beside_task() -> bool:
-    """True while a worker in this process runs a task, which may wait for this thread with the only thread of the workers."""
+def _is_held_by_task() -> bool:
+    """True in a task of Dask, and while a worker in this process runs one.
+
+    The task may wait for this thread, with the only thread of the workers.
+    """
     if "distributed" not in sys.modules:
         return False
     from distributed import Worker
 
-    return any(worker.state.executing for worker in list(Worker._instances))
+    return _in_task() or any(worker.state.executing for worker in list(Worker._instances))
 
 
 def _apart_from_tasks() -> AbstractContextManager[Any]:
