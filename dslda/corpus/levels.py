@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dslda.exceptions import InputError
 from dslda.inputs.fields import is_missing, plain_value
+from dslda.inputs.in_memory import categories_of_dtypes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,9 +160,7 @@ def ordered_categories(column: Any) -> tuple[str, ...] | None:
     None too for numbers that rise: they say their order themselves.
     """
     dtype = getattr(column, "dtype", column)
-    if not getattr(dtype, "ordered", False) or not hasattr(dtype, "categories"):
-        return None
-    categories = dtype.categories.tolist()
+    categories = categories_of_dtypes({"": dtype}).get("", [])
     if len(categories) < 2 or (has_number_categories(dtype) and categories == sorted(categories)):
         return None
     return level_order(categories)
