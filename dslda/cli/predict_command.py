@@ -134,11 +134,10 @@ def _is_streamed(session: Session, format: str) -> bool:
 def _of_stdin(model: Model, format: str, reading: Mapping[str, Any]) -> Iterator[pa.Table]:
     """Score tables of the documents on standard input, as they come."""
     from dslda.cli.standard_input import lines_of_text, records_on_stdin
-    from dslda.corpus.text import Analyzer
     from dslda.inputs.formats.text_files import TextFile
     from dslda.prediction.columns import wanted_columns
     from dslda.prediction.file_predictions import predict_files
-    from dslda.prediction.record_counting import settings_of_texts
+    from dslda.prediction.record_counting import check_analyzer_is_ready
 
     if format not in ("auto", "text"):
         return predict_files(model.scoring_record, records_on_stdin(format), **reading)
@@ -155,7 +154,7 @@ def _of_stdin(model: Model, format: str, reading: Mapping[str, Any]) -> Iterator
             f"- reads only lines of text, but the model also needs {', '.join(map(repr, needed))} of each document",
             remedy="give --format jsonl or csv, or a file (JSON lines, CSV or Parquet), with these fields",
         )
-    Analyzer(settings_of_texts(model.record)).ready()
+    check_analyzer_is_ready(model.record)
     return model.score_tables(lines_of_text(rules, check=format != "text"))
 
 

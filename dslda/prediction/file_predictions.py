@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
 from dslda.ingestion.arguments import given_vocabulary
 from dslda.inputs.fields import Fields, Record
@@ -18,7 +17,11 @@ from dslda.inputs.reading import ReadingRules
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import wanted_columns
 from dslda.prediction.predict import predict_block
-from dslda.prediction.record_counting import BATCH_DOCUMENTS, blocks_of_documents, settings_of_texts
+from dslda.prediction.record_counting import (
+    BATCH_DOCUMENTS,
+    blocks_of_documents,
+    check_analyzer_is_ready,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +90,7 @@ def predict_files(
     fields = fields_of_records(record, files, text=text, words=words, counts=counts, id=id, terms=terms)
     check_first_records(files, fields)
     if fields.text is not None:
-        Analyzer(settings_of_texts(record)).ready()
+        check_analyzer_is_ready(record)
     return _tables(record, files, fields)
 
 

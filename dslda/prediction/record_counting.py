@@ -31,6 +31,7 @@ __all__ = [
     "PredictOptions",
     "aligned_block",
     "blocks_of_documents",
+    "check_analyzer_is_ready",
     "chosen_blocks",
     "corpus_alignment",
     "count_batch",
@@ -195,6 +196,17 @@ def settings_of_texts(record: ModelRecord) -> TextSettings:
             ),
         )
     return record.text_settings
+
+
+def check_analyzer_is_ready(record: ModelRecord) -> None:
+    """Import the analyzer of a model of texts before the first document, whose fault an error would seem.
+
+    Raises
+    ------
+    InputError
+        As :meth:`~dslda.corpus.text.Analyzer.ready`, and for a model without terms.
+    """
+    Analyzer(settings_of_texts(record)).ready()
 
 
 def _identifier(document: Any, name: str | None, position: int) -> str:

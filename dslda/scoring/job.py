@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.own_analyzer import AnalyzerFunction
-from dslda.corpus.text import Analyzer
 from dslda.exceptions import InputError
 from dslda.inputs.fields import Fields
 from dslda.inputs.files import InputFiles, list_files, why_no_file
@@ -22,7 +21,7 @@ from dslda.inputs.reading import ReadingRules
 from dslda.model import Model, check_analyzer, load_model
 from dslda.prediction.columns import check_columns
 from dslda.prediction.file_predictions import fields_of_records, input_terms
-from dslda.prediction.record_counting import corpus_alignment, settings_of_texts
+from dslda.prediction.record_counting import check_analyzer_is_ready, corpus_alignment
 from dslda.scoring.part import Scorer
 from dslda.scoring.run_folder import MANIFEST, RunFolder
 from dslda.scoring.scoring_units import Input, partition_inputs, state_of
@@ -113,7 +112,7 @@ class Job:
             terms = input_terms(files, vocabulary, options)
             record_fields = fields_of_records(record, files, terms=None, **fields)
             if record_fields.text is not None:
-                Analyzer(settings_of_texts(record)).ready()
+                check_analyzer_is_ready(record)
         settings = {
             "input_format": "corpus" if files is None else files.format,
             "fields": {use: getattr(record_fields, use) for use in ("text", "words", "counts", "id")},
