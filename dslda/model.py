@@ -31,6 +31,7 @@ from dslda.corpus.store import Corpus
 from dslda.evaluation.metrics import predictive_r2, root_mean_squared_error
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.counting import identifier_value
+from dslda.inputs.in_memory import computed, is_dask_collection
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.model_store import model_checksum, read_model, write_model
 from dslda.prediction.predict import (
@@ -486,8 +487,8 @@ class Model:
             if isinstance(data, Corpus) and self.response is not None:
                 y = responses_of_corpus(data, self.response, options.get("documents"))
             else:
-                if isinstance(data, Iterator):
-                    data = list(data)
+                # read once for the responses and the predictions
+                data = list(data) if isinstance(data, Iterator) else computed(data)
                 y = responses_of_records(data, self.response, names=self.record.classes is not None)
         predicted = self.predict(data, **options)
         chosen = _chosen(data, options, len(predicted))
@@ -574,11 +575,12 @@ class Model:
     def _reported(self, data: Any, **options: Unpack[PredictOptions]) -> list[Predictions]:
         """Predictions, with a warning about documents that have none."""
         parts: list[Predictions] = []
+        n_done, n_documents = 0, _number_of_documents(data)
         with stage_progress() as progress:
             for part in self._predictions(data, **options):
                 parts.append(part)
-                n_done = sum(len(each.doc_id) for each in parts)
-                progress("predict", n_done, max(_number_of_documents(data) or 0, n_done))
+                n_done += len(part.doc_id)
+                progress("predict", n_done, max(n_documents, n_done))
         flags = [pair for part in parts for pair in zip(part.doc_id, part.flag, strict=True)]
         without = [i for i, flag in flags if flag in WITHOUT_PREDICTION]
         if without:
@@ -602,14 +604,14 @@ class Model:
             yield predict_block(self.scoring_record, counted, doc_id)
 
 
-def _number_of_documents(data: Any) -> int | None:
-    """Number of documents to predict, of which a choice may take fewer; None if they have to be read to be known."""
+def _number_of_documents(data: Any) -> int:
+    """Number of documents to predict, of which a choice may take fewer; 0 if they have to be read to be known."""
     if isinstance(data, Corpus):
         return data.n_documents
-    if hasattr(data, "dask"):
-        return None  # its length may take as long as its documents
+    if is_dask_collection(data):
+        return 0  # its length may take as long as its documents
     shape = getattr(data, "shape", None)
-    return int(shape[0]) if shape else len(data) if isinstance(data, Sized) else None
+    return int(shape[0]) if shape else len(data) if isinstance(data, Sized) else 0
 
 
 def _chosen(data: Any, options: PredictOptions, n_predicted: int) -> NDArray[np.bool_]:

@@ -37,6 +37,7 @@ from dslda.inputs.in_memory import (
     categories_of_dtypes,
     categories_of_table,
     columns_of_table,
+    is_dask_collection,
     records_in_memory,
 )
 from dslda.inputs.reading import ReadingRules
@@ -52,7 +53,6 @@ __all__ = [
     "check_is_of_records",
     "count_collection",
     "document_source",
-    "is_dask_collection",
     "with_orders",
 ]
 
@@ -260,13 +260,6 @@ def with_orders(
         if name in names or numbers is None or list(numbers) != sorted(numbers):
             orders[name] = order
     return replace(fields, categorical=tuple(names)), orders
-
-
-def is_dask_collection(value: object) -> bool:
-    """True for a collection of Dask, such as a bag or DataFrame."""
-    # compare names of modules, so that Dask need not be loaded to say no
-    modules = {base.__module__.partition(".")[0] for base in type(value).__mro__}
-    return "dask" in modules and hasattr(value, "to_delayed")
 
 
 def check_fields(collection: Any, fields: Fields) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "categories_of_table",
     "columns_of_table",
     "computed",
+    "is_dask_collection",
     "is_ordered",
     "is_table",
     "records_in_memory",
@@ -112,9 +113,16 @@ def summable_counts(matrix: Any, name: str = "the matrix") -> Any:
     return matrix
 
 
+def is_dask_collection(value: Any) -> bool:
+    """True for a collection of Dask, such as a bag or DataFrame, and for one of its delayed objects."""
+    # compare names of modules, so that Dask need not be loaded to say no
+    modules = {base.__module__.partition(".")[0] for base in type(value).__mro__}
+    return "dask" in modules and hasattr(value, "to_delayed")
+
+
 def computed(value: Any) -> Any:
     """What a collection of Dask holds, brought into this process; any other value as it is."""
-    return value.compute() if hasattr(value, "dask") and hasattr(value, "compute") else value
+    return value.compute() if is_dask_collection(value) else value
 
 
 def is_table(value: Any) -> bool:

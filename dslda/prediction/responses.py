@@ -12,7 +12,7 @@ from dslda.corpus.levels import UNKNOWN, LevelIndex
 from dslda.exceptions import InputError
 from dslda.ingestion.counting import number_value
 from dslda.inputs.fields import is_missing, plain_value
-from dslda.inputs.in_memory import computed, records_in_memory
+from dslda.inputs.in_memory import records_in_memory
 from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.record_counting import chosen_blocks
 from dslda.wording import first_few
@@ -93,7 +93,6 @@ def responses_of_records(documents: Any, response: str | None, *, names: bool) -
 
     Numbers are read as ingestion does, unless they may be `names`.
     """
-    documents = computed(documents)
     in_memory = records_in_memory(documents)
     documents = documents if in_memory is None else in_memory
     # a mapping is one document, which predict refuses with advice

@@ -20,8 +20,8 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import check_share
 from dslda.exceptions import InputError
 from dslda.families.categorical import Categorical
-from dslda.ingestion.document_sources import check_is_of_records, is_dask_collection
-from dslda.inputs.in_memory import is_table
+from dslda.ingestion.document_sources import check_is_of_records
+from dslda.inputs.in_memory import is_dask_collection, is_table
 from dslda.model import Model
 from dslda.settings import DocTopicPrior, Granularity, TopicEstimation
 from dslda.storage.location import is_in_memory
