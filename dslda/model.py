@@ -611,7 +611,9 @@ def _number_of_documents(data: Any) -> int:
     if is_dask_collection(data):
         return 0  # its length may take as long as its documents
     shape = getattr(data, "shape", None)
-    return int(shape[0]) if shape else len(data) if isinstance(data, Sized) else 0
+    if shape is not None:
+        return int(shape[0]) if shape else 0  # an array without an axis is refused where documents are read
+    return len(data) if isinstance(data, Sized) else 0
 
 
 def _chosen(data: Any, options: PredictOptions, n_predicted: int) -> NDArray[np.bool_]:

@@ -37,7 +37,7 @@ class JsonLines(LinePiece):
         except (ValueError, RecursionError) as error:
             reason, remedy = str(error), ""
             if isinstance(error, json.JSONDecodeError):  # its line is that of the record
-                reason = f"{error.msg} at column {error.colno}"
+                reason = f"{error.msg.removesuffix(' at')} at column {error.colno}"
             if "set_int_max_str_digits" in reason:  # the advice is for authors of Python
                 reason = f"a whole number must have at most {sys.get_int_max_str_digits():,} digits"
             elif number == 1 and line.lstrip().startswith("["):

@@ -698,6 +698,11 @@ def test_an_input_that_cannot_be_used_is_refused_and_leaves_nothing(tmp_path, re
         ),
         ("a.jsonl", b'{"text": "word"}\n{"text": "w\xe9"}\n', r"a\.jsonl, line 2: not UTF-8"),
         ("a.jsonl", b'{"text": "word"}\ntext\n', r"a\.jsonl, line 2: not JSON: Expecting value at column 1"),
+        (
+            "a.jsonl",
+            b'{"text": "go',
+            r"a\.jsonl, line 1: not JSON: Unterminated string starting at column 10",
+        ),
         ("a.csv", b"text\n", "no documents: the input is empty"),
         ("a.csv", b"", r"no documents: .*a\.csv is empty"),
         ("a.csv", b"title\nx\n", r"a\.csv: has no field 'text' for the text; fields there are: 'title'$"),
