@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from dslda.engine.em import Decision, EMState, IterationRecord, Position
 from dslda.engine.executor import Executor, IterationTimes, single_threaded_blas
+from dslda.engine.passes import E_STEP
 from dslda.engine.progress import FitProgress, default_progress
 from dslda.exceptions import Note
 from dslda.families.answers import asked
@@ -113,7 +114,7 @@ def fit(
             if done:
                 progress.resumed(done)
             for last, state in iterate(
-                lambda parameters, _: executor.run(parameters, on_partition=progress.partition),
+                lambda parameters, _: executor.run(parameters, E_STEP, on_partition=progress.partition),
                 start,
                 family=family,
                 spec=spec,

@@ -1,4 +1,4 @@
-"""Executors, which run the E-step of an iteration: their contract, and the one that needs no cluster."""
+"""Executors, which run a pass over the partitions: their contract, and the one that needs no cluster."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Self
+from typing import Self, TypeVar
 
 from dslda.config import EngineSettings
 from dslda.engine.data.fit_source import FitSource
 from dslda.engine.data.training_view import TrainingBlock
+from dslda.engine.passes import Pass
 from dslda.engine.reduction import number_of_levels, sum_subtree
 from dslda.exceptions import InputError
 from dslda.families.base import Family
-from dslda.variational.parameter_parts import ParameterParts, as_sent, e_step_of_parts
+from dslda.variational.parameter_parts import ParameterParts, as_sent
 from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.sums import Sums
 
 __all__ = [
     "Executor",
@@ -29,9 +30,10 @@ __all__ = [
     "ascending",
     "noting",
     "read_ahead",
-    "run_partition",
     "single_threaded_blas",
 ]
+
+S = TypeVar("S", bound=Sums)
 
 PartitionListener = Callable[[int], None]
 """Receives the number of documents of each finished partition, on a cluster from another thread. A negative number
@@ -51,7 +53,7 @@ class IterationTimes:
 
 
 class Executor(ABC):
-    """Runs the E-step over partitions and adds up their statistics, with the same bits wherever it runs."""
+    """Runs passes over partitions and adds up their sums, with the same bits wherever it runs."""
 
     def __init__(self, source: FitSource, family: Family, spec: FitSpec) -> None:
         self._source = source
@@ -70,21 +72,20 @@ class Executor(ABC):
     def run(
         self,
         parameters: Parameters,
+        work: Pass[S],
         *,
         partitions: Sequence[int] | None = None,
         on_partition: PartitionListener | None = None,
-        joint: bool = False,
-    ) -> tuple[SufficientStatistics, IterationTimes]:
-        """Run one iteration: return the statistics at `parameters`, with a row for every term.
+    ) -> tuple[S, IterationTimes]:
+        """Run one iteration: return the sums of `work` at `parameters`, with a row for every term.
 
         Parameters
         ----------
         parameters : Parameters
+        work : Pass
         partitions : sequence of int, optional
             The partitions to process, in any order; all by default.
         on_partition : callable, optional
-        joint : bool, default False
-            See :func:`~dslda.variational.estep.e_step`.
 
         Raises
         ------
@@ -120,24 +121,24 @@ class SerialExecutor(Executor):
     def run(
         self,
         parameters: Parameters,
+        work: Pass[S],
         *,
         partitions: Sequence[int] | None = None,
         on_partition: PartitionListener | None = None,
-        joint: bool = False,
-    ) -> tuple[SufficientStatistics, IterationTimes]:
+    ) -> tuple[S, IterationTimes]:
         chosen = ascending(partitions, self.n_partitions)
         e_step = 0.0
         parts = ParameterParts(list(as_sent(parameters, 1, float32=self._float32)))
 
-        def leaf(partition: int) -> SufficientStatistics:
+        def leaf(partition: int) -> S:
             nonlocal e_step
             started = time.perf_counter()
             with noting(f"E-step of {self._source.describe(partition)}"):
-                statistics = run_partition(next(blocks), parts, self._family, self._spec, joint=joint)
+                sums = work(next(blocks), parts, self._family, self._spec)
             if on_partition is not None:
-                on_partition(statistics.n_documents)
+                on_partition(sums.n_documents)
             e_step += time.perf_counter() - started
-            return statistics
+            return sums
 
         started = time.perf_counter()
         with single_threaded_blas(), closing(read_ahead(partial(self._load, i) for i in chosen)) as blocks:
@@ -175,23 +176,6 @@ def read_ahead(readers: Iterable[Callable[[], TrainingBlock]]) -> Generator[Trai
             yield block
             block = ahead.result()
         yield block
-
-
-def run_partition(
-    block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec, *, joint: bool = False
-) -> SufficientStatistics:
-    """The E-step of one partition; statistics of few terms have no rows for the others."""
-    return e_step_of_parts(
-        block.indptr,
-        block.terms,
-        block.counts,
-        block.y,
-        parameters,
-        family=family,
-        spec=spec,
-        extras=block.extras,
-        joint=joint,
-    )
 
 
 @contextmanager

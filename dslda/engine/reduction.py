@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import TypeVar
 
-from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.sums import Sums
 
 __all__ = [
     "FAN_IN",
@@ -22,6 +23,8 @@ __all__ = [
     "sum_subtree",
     "task_level",
 ]
+
+S = TypeVar("S", bound=Sums)
 
 FAN_IN = 4
 """Not an option, since results depend on it. Two needs more levels; eight holds more statistics at once."""
@@ -76,9 +79,7 @@ def least_level(leaves: Sequence[int], n_threads: int) -> int:
     return level
 
 
-def sum_subtree(
-    leaf: Callable[[int], SufficientStatistics], leaves: Sequence[int], *, level: int
-) -> SufficientStatistics:
+def sum_subtree(leaf: Callable[[int], S], leaves: Sequence[int], *, level: int) -> S:
     """The sum over the ascending leaves of one node of `level`, depth first, with ``level + 1`` statistics at a time.
 
     `leaf` returns new statistics for a partition, which are changed in place.
@@ -92,7 +93,7 @@ def sum_subtree(
     return total
 
 
-def add_children(children: list[SufficientStatistics]) -> SufficientStatistics:
+def add_children(children: list[S]) -> S:
     """The sum of a node's children, from left to right, without changing them.
 
     Children are results of tasks; if changed, they differ when the sum runs again (a fault of dask-ml's ``_partial_fit``).

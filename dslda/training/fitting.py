@@ -19,6 +19,7 @@ from dslda.engine.data.fit_source import FitSource
 from dslda.engine.driver import FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
+from dslda.engine.passes import EStepPass
 from dslda.exceptions import DataWarning, DsldaError, InputError, Note, warn
 from dslda.families.own import check_answers
 from dslda.model import Model
@@ -213,7 +214,7 @@ def _covariance(
             return None
         logger.info("standard errors take one more pass over the documents")
         try:
-            statistics, _ = executor.run(in_e_step(parameters), joint=True)
+            statistics, _ = executor.run(in_e_step(parameters), EStepPass(joint=True))
         # the fit may have taken days, and is complete without it
         except (DsldaError, OSError, CancelledError) as error:
             logger.warning("no standard errors: the documents could not be read once more (%s)", error)

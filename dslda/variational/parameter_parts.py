@@ -1,24 +1,25 @@
-"""Parameters in parts, and the E-step of a partition on the rows of topics that it needs.
+"""Parameters in parts, and work on the rows of topics that a partition needs.
 
-The vocabulary of a partition is often a small part of V. Its E-step then runs on a table with the topics of its own terms,
+The vocabulary of a partition is often a small part of V. An E-step then runs on a table with the topics of its own terms,
 and its statistics have rows only for these terms. That leaves less memory to zero, hold and send.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.families.base import Array, Family
-from dslda.variational.estep import e_step
-from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.statistics import SufficientStatistics, is_dense
+from dslda.variational.parameters import Parameters
+from dslda.variational.sums import Sums, is_dense
 
-__all__ = ["ParameterParts", "as_sent", "borders", "e_step_of_parts"]
+__all__ = ["ParameterParts", "as_sent", "borders", "on_own_rows"]
+
+S = TypeVar("S", bound=Sums)
 
 
 def borders(n_terms: int, n_parts: int) -> list[int]:
@@ -65,21 +66,15 @@ class ParameterParts:
         return replace(self._parts[0], topics=topics)
 
 
-def e_step_of_parts(
-    indptr: NDArray[np.int64],
+def on_own_rows(
     terms: NDArray[np.int32],
-    counts: NDArray[np.int32],
-    y: Array,
     parameters: ParameterParts,
-    *,
-    family: Family,
-    spec: FitSpec,
-    extras: Array | None = None,
-    joint: bool = False,
-) -> SufficientStatistics:
-    """Run :func:`~dslda.variational.estep.e_step`, with the same bits, on the rows of the terms in the block.
+    work: Callable[[NDArray[np.int32], Parameters], S],
+) -> S:
+    """The sums of a block of these terms, from `work` on the rows of topics that the block needs, with the same bits.
 
-    It uses all rows if the block has most of the vocabulary and the parameters are in one piece.
+    `work` gets the terms as rows of the topics. It gets all rows if the block has most of the vocabulary and the parameters
+    are in one piece.
     """
     occurs = np.zeros(parameters.n_terms, dtype=np.bool_)
     occurs[terms] = True
@@ -87,24 +82,13 @@ def e_step_of_parts(
     occurs[0] |= not len(terms)
     used = np.flatnonzero(occurs)
     if parameters.in_one_piece and is_dense(len(used), parameters.n_terms):
-        whole = parameters.whole()
-        return e_step(indptr, terms, counts, y, whole, family=family, spec=spec, extras=extras, joint=joint)
+        return work(terms, parameters.whole())
     row = np.empty(parameters.n_terms, dtype=np.int32)
     row[used] = np.arange(len(used), dtype=np.int32)
-    statistics = e_step(
-        indptr,
-        row[terms],
-        counts,
-        y,
-        parameters.of_terms(used),
-        family=family,
-        spec=spec,
-        extras=extras,
-        joint=joint,
-    )
+    sums = work(row[terms], parameters.of_terms(used))
     if len(used) < parameters.n_terms:
-        statistics.terms, statistics.n_terms = used, parameters.n_terms
-    return statistics
+        sums.terms, sums.n_terms = used, parameters.n_terms
+    return sums
 
 
 def as_sent(parameters: Parameters, n_parts: int, *, float32: bool) -> Iterator[Parameters]:

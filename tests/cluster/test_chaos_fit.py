@@ -23,6 +23,7 @@ from dslda.engine import reduction
 from dslda.engine.dask import dask_executor
 from dslda.engine.dask.tasks import add_up
 from dslda.engine.executor import SerialExecutor
+from dslda.engine.passes import E_STEP
 from dslda.engine.reduction import MOST_TASKS
 from dslda.exceptions import EngineError
 from dslda.families.base import STANDARDISED
@@ -90,7 +91,7 @@ def test_a_worker_killed_as_some_of_the_partitions_are_worked_on_changes_no_bit(
         problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
     )
     with SerialExecutor(problem.source, problem.family, problem.spec) as executor:
-        undisturbed, _ = executor.run(initial, partitions=SOME)
+        undisturbed, _ = executor.run(initial, E_STEP, partitions=SOME)
     killer = Signaller(worker_pids(two_workers)[:1], signal.SIGKILL, at=3)
     counted: list[int] = []
 
@@ -102,7 +103,7 @@ def test_a_worker_killed_as_some_of_the_partitions_are_worked_on_changes_no_bit(
         dask.config.set({"dslda.engine.resident-fraction": fraction}),
         problem.executor(two_workers) as executor,
     ):
-        statistics, _ = executor.run(initial, partitions=SOME, on_partition=tell)
+        statistics, _ = executor.run(initial, E_STEP, partitions=SOME, on_partition=tell)
     assert killer.left <= 0
     assert sum(counted) == statistics.n_documents == int(problem.source.n_documents[SOME].sum())
     assert statistics.elbo == undisturbed.elbo
@@ -233,10 +234,10 @@ def test_a_partition_that_crashes_its_workers_harms_no_subset_without_it(
         dask.config.set({"dslda.engine.resident-fraction": 1e-9}),
         problem.executor(two_workers, TrappedSource(problem, 7, die)) as executor,
     ):
-        statistics, _ = executor.run(initial, partitions=[6, 8])
+        statistics, _ = executor.run(initial, E_STEP, partitions=[6, 8])
         assert statistics.n_documents == int(problem.source.n_documents[[6, 8]].sum())
         with pytest.raises(EngineError, match=r"^partition 7 \(documents \d+ to \d+\) crashed every worker"):
-            executor.run(initial, partitions=[6, 7, 8])
+            executor.run(initial, E_STEP, partitions=[6, 7, 8])
 
 
 def die_once(died: Path) -> None:

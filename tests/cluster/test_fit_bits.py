@@ -22,6 +22,7 @@ from dslda.engine.dask.events import EventHub
 from dslda.engine.dask.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.data.fit_source import FutureSource, MemorySource
 from dslda.engine.executor import Executor, SerialExecutor
+from dslda.engine.passes import E_STEP
 from dslda.exceptions import ConvergenceWarning, InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.poisson import Poisson
@@ -62,7 +63,7 @@ def test_nothing_of_an_iteration_stays_on_the_cluster(problem: Any, in_process: 
             problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
         )
         for _ in range(2):
-            executor.run(parameters)
+            executor.run(parameters, E_STEP)
             for _ in range(100):
                 if len(scheduler.tasks) == n:
                     break
@@ -231,7 +232,8 @@ def of_partitions(executor: Executor, problem: Any) -> list[str]:
         problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
     )
     return [
-        statistics_digest(executor.run(initial, partitions=partitions)[0]) for partitions in (*SUBSETS, None)
+        statistics_digest(executor.run(initial, E_STEP, partitions=partitions)[0])
+        for partitions in (*SUBSETS, None)
     ]
 
 
@@ -285,7 +287,7 @@ def test_only_the_tasks_of_the_chosen_partitions_run(problem: Any, in_process: C
 
     with problem.executor(in_process) as executor, pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_process, "submit", watched)
-        executor.run(initial, partitions=[12, 3], on_partition=seen.append)
+        executor.run(initial, E_STEP, partitions=[12, 3], on_partition=seen.append)
     assert sorted(seen) == sorted(problem.source.n_documents[[3, 12]])
     assert [key[1:] for key in submitted if key[0].startswith("dslda-estep")] == [(3, 4), (12, 13)]
 
@@ -304,6 +306,7 @@ def test_progress_counts_every_document_once(problem: Any, in_process: Client) -
             initial_parameters(
                 problem.source.n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED
             ),
+            E_STEP,
             on_partition=seen.append,
         )
         assert len(seen) == problem.source.n_partitions

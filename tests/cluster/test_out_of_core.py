@@ -31,6 +31,7 @@ from dslda.engine.dask.worker_memory import (
     working_memory,
 )
 from dslda.engine.data.fit_source import CorpusSource
+from dslda.engine.passes import E_STEP
 from dslda.exceptions import DataWarning, InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.gaussian import Gaussian
@@ -86,7 +87,7 @@ def iterate(client: Client, corpus: Corpus, n_iterations: int) -> None:
     with DaskExecutor(client, source, Gaussian(), SPEC) as executor:
         assert isinstance(executor._partitions, StreamedPartitions)
         for _ in range(n_iterations):
-            statistics, _ = executor.run(parameters)
+            statistics, _ = executor.run(parameters, E_STEP)
             assert statistics.n_documents == corpus.n_documents
 
 

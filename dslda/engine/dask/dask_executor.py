@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 from distributed import KilledWorker
@@ -38,13 +38,14 @@ from dslda.engine.dask.recovery import (
 from dslda.engine.dask.tasks import GroupTask, add_up, nothing, run_group, take_part, try_partition
 from dslda.engine.data.fit_source import FitSource, MemorySource
 from dslda.engine.executor import Executor, IterationTimes, PartitionListener, ascending
+from dslda.engine.passes import Pass
 from dslda.engine.progress import logging_after
 from dslda.engine.reduction import FAN_IN, least_level, nodes, task_level
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import Family
 from dslda.variational.parameter_parts import borders
 from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.sums import Sums, join_parts
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["DaskExecutor"]
 
 logger = logging.getLogger("dslda.engine")
+
+S = TypeVar("S", bound=Sums)
 
 PREPARATION_PATIENCE = 10.0
 """Seconds for the imports of workers; compiling, which is logged, takes longer."""
@@ -115,11 +118,11 @@ class DaskExecutor(Executor):
     def run(
         self,
         parameters: Parameters,
+        work: Pass[S],
         *,
         partitions: Sequence[int] | None = None,
         on_partition: PartitionListener | None = None,
-        joint: bool = False,
-    ) -> tuple[SufficientStatistics, IterationTimes]:
+    ) -> tuple[S, IterationTimes]:
         """Run one iteration, retried as a whole when workers are lost; see :meth:`Executor.run`.
 
         Raises
@@ -138,8 +141,8 @@ class DaskExecutor(Executor):
             self._raised_by_task = False
             try:
                 if error is not None:
-                    self._recover(error, retries, parameters, chosen, examine=examine)
-                return self._run_once(parameters, chosen, on_partition, joint=joint)
+                    self._recover(error, retries, parameters, work, chosen, examine=examine)
+                return self._run_once(parameters, work, chosen, on_partition)
             except EngineError:
                 raise
             except Exception as problem:
@@ -171,17 +174,16 @@ class DaskExecutor(Executor):
     def _run_once(
         self,
         parameters: Parameters,
+        work: Pass[S],
         partitions: Sequence[int],
         on_partition: PartitionListener | None,
-        *,
-        joint: bool,
-    ) -> tuple[SufficientStatistics, IterationTimes]:
+    ) -> tuple[S, IterationTimes]:
         self._attempt += 1
         attempt = f"{self._id}-{self._attempt}"
         watch = AttemptWatch(self._id, attempt, partitions, self._source.describe, on_partition)
         self._hub.watches[attempt] = watch
         published: list[Future[Parameters]] = []
-        roots: list[Future[SufficientStatistics]] = []
+        roots: list[Future[S]] = []
         complete = False
         try:
             began = time.perf_counter()
@@ -193,9 +195,9 @@ class DaskExecutor(Executor):
                 timeout=self._settings.publish_timeout,
             )
             sent = time.perf_counter()
-            roots, pinned = self._submit(published, partitions, attempt, joint=joint)
+            roots, pinned = self._submit(published, work, partitions, attempt)
             self._await(roots, watch, pinned)
-            statistics = self._fetch(roots)
+            sums: S = self._fetch(roots)
             complete = True
         except Exception:
             self._raised_by_task = any(root.status == "error" for root in roots)
@@ -207,11 +209,11 @@ class DaskExecutor(Executor):
             release([*roots, *published])
         ended = time.perf_counter()
         e_step_ended = watch.last_partition if watch.last_partition is not None else ended
-        return statistics, IterationTimes(sent - began, e_step_ended - sent, ended - e_step_ended)
+        return sums, IterationTimes(sent - began, e_step_ended - sent, ended - e_step_ended)
 
     def _submit(
-        self, published: list[Future[Parameters]], partitions: Sequence[int], attempt: str, *, joint: bool
-    ) -> tuple[list[Future[SufficientStatistics]], set[str]]:
+        self, published: list[Future[Parameters]], work: Pass[S], partitions: Sequence[int], attempt: str
+    ) -> tuple[list[Future[S]], set[str]]:
         """Submit an iteration; return its roots, one for each part, and the workers that tasks are pinned to.
 
         Only the futures of the roots stay: that of a leaf would keep its statistics in a worker's memory until the end.
@@ -227,7 +229,7 @@ class DaskExecutor(Executor):
                 self._task_of(node, level),
                 group,
                 attempt,
-                joint,
+                work,
                 key=(f"dslda-estep-{attempt}", group[0], group[-1] + 1),
                 workers=None if owner is None else [owner],
                 allow_other_workers=owner is not None,
@@ -248,9 +250,7 @@ class DaskExecutor(Executor):
             roots.append(self._add_up(parts, level, f"dslda-sum-{attempt}-{j}"))
         return roots, pinned
 
-    def _add_up(
-        self, terms: Mapping[int, Future[SufficientStatistics]], level: int, key: str
-    ) -> Future[SufficientStatistics]:
+    def _add_up(self, terms: Mapping[int, Future[S]], level: int, key: str) -> Future[S]:
         """Submit the tree above `terms`, the numbered nodes of a level; return its root."""
         while len(terms) > 1:
             level += 1
@@ -269,9 +269,7 @@ class DaskExecutor(Executor):
         (root,) = terms.values()
         return root
 
-    def _await(
-        self, roots: list[Future[SufficientStatistics]], watch: AttemptWatch, pinned: set[str]
-    ) -> None:
+    def _await(self, roots: list[Future[S]], watch: AttemptWatch, pinned: set[str]) -> None:
         """Wait for the roots as long as partitions get done or workers are at work on them."""
 
         def ready(seconds: float) -> bool:
@@ -330,25 +328,25 @@ class DaskExecutor(Executor):
             self._partitions.leave(error.workers)
             restart(self._client, error.workers)
 
-    def _fetch(self, roots: list[Future[SufficientStatistics]]) -> SufficientStatistics:
+    def _fetch(self, roots: list[Future[S]]) -> Any:
         """Fetch the whole sum, a part at a time."""
         patience = self._settings.stall_timeout
         if len(roots) == 1:
-            total: SufficientStatistics = roots[0].result(timeout=patience)
-            return total.dense()
+            return roots[0].result(timeout=patience).dense()
 
-        def arriving() -> Iterator[SufficientStatistics]:
+        def arriving() -> Iterator[Any]:
             for root in roots:
                 yield root.result(timeout=patience)
                 release([root])
 
-        return SufficientStatistics.of_parts(arriving(), self._source.n_terms)
+        return join_parts(arriving(), self._source.n_terms)
 
     def _recover(
         self,
         error: Exception,
         retries: Retries,
         parameters: Parameters,
+        work: Pass[Sums],
         partitions: Sequence[int],
         *,
         examine: bool,
@@ -359,7 +357,7 @@ class DaskExecutor(Executor):
         if examine:
             # dropped partitions are not read meanwhile, since a read may be the cause of the crashes
             unread = self._partitions.drop()
-            culprit = self._examine(parameters, sorted(unread.union(partitions)))
+            culprit = self._examine(parameters, work, sorted(unread.union(partitions)))
             if culprit is not None:
                 raise EngineError(
                     f"{self._source.describe(culprit)} crashed every worker that ran its E-step: one of its "
@@ -371,7 +369,7 @@ class DaskExecutor(Executor):
                 )
         self._partitions.heal()
 
-    def _examine(self, parameters: Parameters, suspects: Sequence[int]) -> int | None:
+    def _examine(self, parameters: Parameters, work: Pass[Sums], suspects: Sequence[int]) -> int | None:
         """The partition that crashes its worker, None if all run without a crash.
 
         The task that Dask names is often not the culprit: all tasks assigned to a dead worker are blamed
@@ -390,7 +388,7 @@ class DaskExecutor(Executor):
                 for i in numbers:
                     held, task = self._partitions.held([i]), self._packed_task([i], 0)
                     key = (f"dslda-try-{token}", round_, i)
-                    trials.append(self._client.submit(try_partition, held, published, task, key=key))
+                    trials.append(self._client.submit(try_partition, held, published, task, work, key=key))
                 wait_for(self._client, trials, timeout=self._settings.iteration_budget)
                 outcomes = [trial.exception() if trial.status == "error" else None for trial in trials]
                 # if the parameters were on the dying workers, all tasks that need them fail like this

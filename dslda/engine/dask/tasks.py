@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from distributed import Worker, get_worker
 
 from dslda.engine.dask.plugin import PLUGIN_NAME
 from dslda.engine.data.training_view import PartitionLoader, TrainingBlock, TrainingView
-from dslda.engine.executor import noting, read_ahead, run_partition
+from dslda.engine.executor import noting, read_ahead
+from dslda.engine.passes import Pass
 from dslda.engine.reduction import add_children, sum_subtree
 from dslda.exceptions import EngineError
 from dslda.families.base import Family
 from dslda.variational.parameter_parts import ParameterParts
 from dslda.variational.parameters import FitSpec, Parameters
-from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.sums import Sums
 
 __all__ = [
     "GroupTask",
@@ -33,6 +34,8 @@ __all__ = [
     "take_part",
     "try_partition",
 ]
+
+S = TypeVar("S", bound=Sums)
 
 Reading = PartitionLoader | TrainingView | None
 """A task's access to a partition: a loader that reads it, a view of the block that the task gets, or that block itself."""
@@ -86,9 +89,9 @@ def run_group(
     packed: bytes,
     partitions: Sequence[int],
     attempt: str,
-    joint: bool,
-) -> SufficientStatistics:
-    """Run the E-step of ascending partitions of a node and sum in place: one object to hold and move, not many.
+    work: Pass[S],
+) -> S:
+    """Run a pass over ascending partitions of a node and sum in place: one object to hold and move, not many.
 
     `held` is empty if the task reads its partitions. `packed` is a pickled :class:`GroupTask`. The worker reports `attempt`
     with every partition that is done.
@@ -97,36 +100,36 @@ def run_group(
     topics = ParameterParts(parameters)
     task: GroupTask = pickle.loads(packed)
 
-    def leaf(partition: int) -> SufficientStatistics:
+    def leaf(partition: int) -> S:
         with noting(f"E-step of {task.descriptions[partition - task.start]} on worker {worker.address}"):
-            statistics = run_partition(next(blocks), topics, task.family, task.spec, joint=joint)
+            sums = work(next(blocks), topics, task.family, task.spec)
         # An event, since a client that follows leaves by their futures would keep all their statistics in memory.
-        event = {"attempt": attempt, "partition": partition, "documents": statistics.n_documents}
+        event = {"attempt": attempt, "partition": partition, "documents": sums.n_documents}
         worker.log_event(task.topic, event)
-        return statistics
+        return sums
 
     with closing(read_ahead(_readers(held, task, partitions))) as blocks:
         return sum_subtree(leaf, partitions, level=task.level)
 
 
-def take_part(statistics: SufficientStatistics, start: int, stop: int) -> SufficientStatistics:
+def take_part(sums: S, start: int, stop: int) -> S:
     """Cut out a range of the terms, if the whole is too large to send or to add up at once."""
     _usable_worker()
-    return statistics.part(start, stop)
+    return sums.part(start, stop)
 
 
-def add_up(children: list[SufficientStatistics]) -> SufficientStatistics:
+def add_up(children: list[S]) -> S:
     """Sum a node of the tree above those that :func:`run_group` computes."""
     _usable_worker()
     return add_children(children)
 
 
-def try_partition(held: Held, parameters: Sequence[Parameters], packed: bytes) -> None:
-    """Run the E-step of one partition, only to see whether its worker survives."""
+def try_partition(held: Held, parameters: Sequence[Parameters], packed: bytes, work: Pass[Sums]) -> None:
+    """Run a pass over one partition, only to see whether its worker survives."""
     _usable_worker()
     task: GroupTask = pickle.loads(packed)
     (reader,) = _readers(held, task, [task.start])
-    run_partition(reader(), ParameterParts(parameters), task.family, task.spec)
+    work(reader(), ParameterParts(parameters), task.family, task.spec)
 
 
 def _usable_worker() -> Worker:

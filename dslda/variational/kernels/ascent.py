@@ -36,7 +36,7 @@ from dslda.variational.kernels.scratch import OPTIONS, KernelParameters, Scratch
 from dslda.variational.kernels.sweeps import (
     Pull,
     Response,
-    Sums,
+    SweepSums,
     expected_log_likelihood,
     pull_of,
     sweep_labelled,
@@ -142,7 +142,7 @@ def sweep_part_of_the_way(
     pull: Pull,
     share: float,
     a_base: float,
-) -> Sums:
+) -> SweepSums:
     """Move the exponents of every phi_n from those kept a `share` of the way to where the kept state would have them.
 
     All phi_n move at once, each up its own gradient: in natural parameters a direction in which the ELBO rises, for every l
@@ -170,7 +170,7 @@ def sweep_part_of_the_way(
         spread += c * (entry.square - entry.m * entry.m)
     for k in range(n_topics):
         bound -= assigned[k] * h[k]
-    return Sums(bound, m_sum, spread, m_sum)
+    return SweepSums(bound, m_sum, spread, m_sum)
 
 
 @njit(**OPTIONS)
@@ -200,7 +200,7 @@ def ascend(
     v = model.eta_square_mean / length
     a_base = 0.0
     # the last sweep's
-    new = Sums(0.0, 0.0, 0.0, 0.0)
+    new = SweepSums(0.0, 0.0, 0.0, 0.0)
     new_base = 0.0
     bound = 0.0
     n_sweeps = 0

@@ -86,7 +86,7 @@ class Pull(NamedTuple):
     b: float
 
 
-class Sums(NamedTuple):
+class SweepSums(NamedTuple):
     """Running sums of a sweep."""
 
     bound: float  # ELBO
@@ -160,8 +160,8 @@ def update_tile(
     pull: Pull,
     base: Base,
     m_start: float,
-    sums: Sums,
-) -> Sums:
+    sums: SweepSums,
+) -> SweepSums:
     """Update the `n` entries from `start` in order: reads their M_j at the base from the tile, and leaves their w_nj there.
 
     It updates entries together, up to the first whose t is too large for the Taylor series; that one is updated alone.
@@ -200,18 +200,18 @@ def update_tile(
         spread += c * (entry.square - entry.m * entry.m)
         m_sum += c * (entry.m - old)
         first = reached + 1
-    return Sums(bound, m_total, spread, m_sum)
+    return SweepSums(bound, m_total, spread, m_sum)
 
 
 @njit(**OPTIONS)
 def sweep_labelled(
     model: KernelParameters, s: Scratch, document: Document, pull: Pull, m_start: float
-) -> tuple[Sums, float]:
+) -> tuple[SweepSums, float]:
     """Update every phi_n of a document with a response; leaves sum_n phi_n in `s`. Returns sums and a_base."""
     n, width = document.n, document.width
     weights, tile = document.weights, s.tile
     typical = math.sqrt(model.eta_square_mean)
-    sums = Sums(0.0, 0.0, 0.0, m_start)
+    sums = SweepSums(0.0, 0.0, 0.0, m_start)
     base = Base(0.0, 0.0, 0, 0.0)
     for start in range(0, n, width):
         n_tile = min(width, n - start)
@@ -227,7 +227,7 @@ def sweep_labelled(
             tile[W1 + e] = 0.0
             tile[W2 + e] = 0.0
         accumulate(weights, row, s, base.n_live)
-        sums = Sums(sums.bound + sum_of_logs(s, n_tile, base.top), sums.m, sums.spread, sums.change)
+        sums = SweepSums(sums.bound + sum_of_logs(s, n_tile, base.top), sums.m, sums.spread, sums.change)
     flush(s, base.n_live)
     return sums, base.a
 

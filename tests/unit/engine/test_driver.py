@@ -20,6 +20,7 @@ from dslda.engine.data.fit_source import CorpusSource, MemorySource
 from dslda.engine.driver import EStep, FitResult, fit, iterate
 from dslda.engine.em import IterationRecord, Position
 from dslda.engine.executor import IterationTimes, SerialExecutor, single_threaded_blas
+from dslda.engine.passes import E_STEP
 from dslda.engine.progress import LogProgress, TerminalProgress, default_progress
 from dslda.exceptions import EngineError, InputError
 from dslda.families.base import STANDARDISED
@@ -44,11 +45,11 @@ class Interrupting(SerialExecutor):
         super().__init__(source, FAMILY, SPEC)
         self.left, self.what = at, what
 
-    def run(self, parameters: Parameters, **keywords: Any) -> Any:
+    def run(self, parameters: Parameters, work: Any, **keywords: Any) -> Any:
         self.left -= 1
         if self.left == 0:
             self.what()
-        return super().run(parameters, **keywords)
+        return super().run(parameters, work, **keywords)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def same_parameters(left: Parameters, right: Parameters) -> bool:
 
 def test_last_elbo_of_the_trace_is_that_of_the_parameters(source: MemorySource, whole: FitResult) -> None:
     with SerialExecutor(source, FAMILY, SPEC) as executor:
-        statistics, _ = executor.run(whole.parameters)
+        statistics, _ = executor.run(whole.parameters, E_STEP)
     assert objective(statistics, whole.parameters, family=FAMILY, spec=SPEC) == whole.trace[-1].elbo
     np.testing.assert_array_equal(statistics.topic_counts, whole.statistics.topic_counts)
 
@@ -114,9 +115,9 @@ def test_a_subset_of_partitions_is_what_a_source_of_its_documents_gives(
     rows = np.concatenate([np.arange(first[i], first[i + 1]) for i in chosen])
     counted: list[int] = []
     with SerialExecutor(partitioned, FAMILY, SPEC) as executor:
-        total, _ = executor.run(fitted.parameters, partitions=chosen, on_partition=counted.append)
-        again, _ = executor.run(fitted.parameters, partitions=sorted(chosen))
-        everything, _ = executor.run(fitted.parameters)
+        total, _ = executor.run(fitted.parameters, E_STEP, partitions=chosen, on_partition=counted.append)
+        again, _ = executor.run(fitted.parameters, E_STEP, partitions=sorted(chosen))
+        everything, _ = executor.run(fitted.parameters, E_STEP)
     assert counted == partitioned.n_documents[sorted(chosen)].tolist()
     assert total.n_documents == len(rows)
     np.testing.assert_array_equal(total.topic_counts, again.topic_counts)
@@ -124,7 +125,7 @@ def test_a_subset_of_partitions_is_what_a_source_of_its_documents_gives(
     block = simulate_corpus(1200, 3, N_TERMS, mean_tokens=100, missing=0.1, seed=2).block
     alone = MemorySource(block, N_TERMS, design=partitioned.design, documents=rows)
     with SerialExecutor(alone, FAMILY, SPEC) as executor:
-        same, _ = executor.run(fitted.parameters)
+        same, _ = executor.run(fitted.parameters, E_STEP)
     np.testing.assert_allclose(total.topic_counts, same.topic_counts, rtol=1e-12)
     np.testing.assert_allclose(total.elbo, same.elbo, rtol=1e-12)
 
@@ -137,7 +138,7 @@ def online(executor: SerialExecutor, *, batch: int, decay: float) -> EStep:
     def e_step(parameters: Parameters, iteration: int) -> tuple[SufficientStatistics, IterationTimes]:
         nonlocal running
         chosen = generator.choice(executor.n_partitions, batch, replace=False)
-        statistics, times = executor.run(parameters, partitions=chosen.tolist())
+        statistics, times = executor.run(parameters, E_STEP, partitions=chosen.tolist())
         if running is None:
             running = replace(statistics, n_documents=executor.n_documents)
         running = running.copy().blend(statistics, iteration**-decay)
@@ -162,7 +163,7 @@ def test_a_stochastic_e_step_takes_the_place_of_the_full_pass(
         # as many documents as the fit of six iterations saw
         last, state = list(islice(iterations, 6 * executor.n_partitions // 3))[-1]
         assert state.iteration == len(last.trace) == len(positions) + 1
-        statistics, _ = executor.run(in_e_step(last.parameters))
+        statistics, _ = executor.run(in_e_step(last.parameters), E_STEP)
     elbo = objective(statistics, last.parameters, family=FAMILY, spec=SPEC)
     # more M-steps for the same work: further than batch EM
     assert elbo > fitted.trace[-1].elbo
@@ -183,7 +184,7 @@ def test_partitions_that_cannot_be_gone_over_are_refused(
     source: MemorySource, whole: FitResult, partitions: list[int]
 ) -> None:
     with SerialExecutor(source, FAMILY, SPEC) as executor, pytest.raises(InputError) as caught:
-        executor.run(whole.parameters, partitions=partitions)
+        executor.run(whole.parameters, E_STEP, partitions=partitions)
     assert caught.value.parameter == "partitions"
 
 
@@ -285,7 +286,7 @@ def test_a_subset_of_documents_is_counted(source: MemorySource) -> None:
     half = MemorySource(block, N_TERMS, design=Design("y"), documents=np.arange(0, 300, 2))
     with SerialExecutor(half, FAMILY, SPEC) as executor:
         statistics, _ = executor.run(
-            initial_parameters(N_TERMS, spec=SPEC, family=FAMILY, moments=STANDARDISED)
+            initial_parameters(N_TERMS, spec=SPEC, family=FAMILY, moments=STANDARDISED), E_STEP
         )
         assert statistics.n_documents == executor.n_documents == 150
 

@@ -11,13 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.data.training_view import TrainingBlock
+from dslda.engine.passes import E_STEP
 from dslda.engine.reduction import add_children, number_of_levels, sum_subtree
 from dslda.families.base import STANDARDISED
 from dslda.families.registry import get_family
 from dslda.variational.estep import e_step
-from dslda.variational.parameter_parts import ParameterParts, as_sent, e_step_of_parts
+from dslda.variational.parameter_parts import ParameterParts, as_sent
 from dslda.variational.parameters import FitSpec, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.sums import join_parts
 
 N_TERMS = 40
 ARRAYS = ("topic_counts", "score", "information", "log_theta", "profile")
@@ -91,7 +94,7 @@ def test_an_e_step_by_rows_has_the_bits_of_one_with_all_topics(
     arguments = (block.indptr, terms, block.counts, y)
     expected = e_step(*arguments, parameters, family=family, spec=spec)
     parts = ParameterParts(list(as_sent(parameters, n_parts, float32=False)))
-    got = e_step_of_parts(*arguments, parts, family=family, spec=spec)
+    got = E_STEP(TrainingBlock(*arguments), parts, family, spec)
     assert (len(got.topic_counts) < 0.1 * vocabulary) == (vocabulary == 5000)
     assert bits(got.dense()) == bits(expected)
 
@@ -103,7 +106,7 @@ def test_documents_without_terms_teach_what_they_do_with_all_topics() -> None:
     empty = np.zeros(0, dtype=np.int32)
     arguments = (np.zeros(3, dtype=np.int64), empty, empty, np.array([0.5, -0.5]))
     expected = e_step(*arguments, parameters, family=gaussian, spec=spec)
-    got = e_step_of_parts(*arguments, ParameterParts([parameters]), family=gaussian, spec=spec)
+    got = E_STEP(TrainingBlock(*arguments), ParameterParts([parameters]), gaussian, spec)
     assert bits(got.dense()) == bits(expected)
 
 
@@ -113,4 +116,4 @@ def test_parts_add_up_to_the_bits_of_the_whole(seed: int) -> None:
     expected = bits(add_children(children).dense())
     ranges = [(0, 11), (11, 39), (39, N_TERMS)]
     sums = [add_children([child.part(*r) for child in children]) for r in ranges]
-    assert bits(SufficientStatistics.of_parts(iter(sums), N_TERMS)) == expected
+    assert bits(join_parts(iter(sums), N_TERMS)) == expected

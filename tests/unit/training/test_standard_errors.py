@@ -13,12 +13,14 @@ from scipy.special import softmax
 
 from dslda.array_inputs import matrix_block
 from dslda.datasets import simulate_corpus
+from dslda.engine.data.training_view import TrainingBlock
+from dslda.engine.passes import EStepPass
 from dslda.families.categorical import Categorical
 from dslda.model import Model
 from dslda.training import fitting
 from dslda.training.train import train
 from dslda.variational.estep import e_step, infer
-from dslda.variational.parameter_parts import ParameterParts, e_step_of_parts
+from dslda.variational.parameter_parts import ParameterParts
 from tests.unit.training.test_response import SAMPLERS
 
 K, V, D = 3, 40, 500
@@ -120,13 +122,9 @@ def test_the_information_of_all_classes_adds_up_over_partitions() -> None:
     whole = e_step(block.indptr, block.terms, block.counts, y, parameters, joint=True, **settings)
     half = D // 2
     parts = [
-        e_step_of_parts(
-            rows.indptr,
-            rows.terms,
-            rows.counts,
-            of_rows,
+        EStepPass(joint=True)(
+            TrainingBlock(rows.indptr, rows.terms, rows.counts, of_rows),
             ParameterParts([parameters]),
-            joint=True,
             **settings,
         )
         for rows, of_rows in ((block.rows(0, half), y[:half]), (block.rows(half, D), y[half:]))

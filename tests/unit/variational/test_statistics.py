@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from dslda.variational.statistics import ARRAY, NUMBER, PER_TERM, REPORT, SufficientStatistics
+from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.sums import ARRAY, NUMBER, PER_TERM, REPORT, join_parts
 
 N_TERMS, N_TOPICS = 12, 3
 
@@ -79,7 +80,7 @@ def test_a_copy_shares_no_memory() -> None:
 def test_ranges_of_terms_add_up_to_the_whole(sparse: bool) -> None:
     whole = some_statistics(3, sparse=sparse)
     parts = [whole.part(a, b) for a, b in ((0, 5), (5, 6), (6, N_TERMS))]
-    together = SufficientStatistics.of_parts(iter(parts), N_TERMS)
+    together = join_parts(iter(parts), N_TERMS)
     assert isinstance(together, SquaredCounts)
     assert together.terms is None
     assert_equal(together, whole)
