@@ -9,7 +9,7 @@ import importlib
 # `main(arguments)`.
 COMMANDS = {
     "movie_reviews": "how well does each method predict the stars of held-out movie reviews, at what cost?",
-    "responses": "how well are counts, classes and ratings predicted, beside the usual alternatives?",
+    "prediction": "how well does each method predict held-out responses of every kind, with which topics, at what cost?",
     "alpha": "which alpha gives coefficients that intervals cover, distinct topics and good predictions?",
     "class_cost": "what does an E-step with C classes cost beside one with a normal response?",
     "e_step": "how fast is the E-step beside a bare LDA kernel?",

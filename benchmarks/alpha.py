@@ -19,10 +19,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
+from benchmarks.labelled_responses import RESPONSES, counted_documents
 from benchmarks.measure import cpu_seconds, measure
 from benchmarks.problems import movie_reviews
 from benchmarks.report import machine, markdown, write_json
-from benchmarks.responses import TASKS, counted_documents
 from dslda.exceptions import DataWarning
 
 N_TOPICS, N_TERMS, N_DOCUMENTS = 5, 500, 1500
@@ -169,9 +169,9 @@ def _real(corpus: str, n_topics: int, alpha: float | str, n_seeds: int) -> Calla
         problem = movie_reviews()
         counts, y = problem.counts, problem.y
     else:
-        documents = counted_documents(TASKS[corpus], None)
-        counts, y = documents.counts, documents.y.astype(np.float64)
-        if TASKS[corpus].kind == "count":
+        documents = counted_documents(RESPONSES[corpus])
+        counts, y = documents.counts, documents.y
+        if RESPONSES[corpus].kind == "count":
             y = np.log1p(y)
     chosen = np.random.default_rng(0).permutation(len(y))[:MOST_DOCUMENTS]
     test, train = np.split(chosen, [len(chosen) // 5])

@@ -7,8 +7,8 @@ import argparse
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.labelled_responses import RESPONSES, counted_documents
 from benchmarks.report import machine, markdown
-from benchmarks.responses import TASKS, counted_documents
 from dslda.families.base import STANDARDISED, Family
 from dslda.families.categorical import Categorical
 from dslda.families.gaussian import Gaussian
@@ -32,10 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    documents = counted_documents(TASKS["newsgroups"], None)
+    documents = counted_documents(RESPONSES["newsgroups"])
     counts = documents.counts[documents.train][: arguments.documents]
-    codes = np.unique(documents.y, return_inverse=True)[1][documents.train][: arguments.documents]
-    y = codes.astype(np.float64)
+    y = documents.y[documents.train][: arguments.documents]
     responses: dict[str, tuple[Family, NDArray[np.float64]]] = {
         "normal": (Gaussian(), (y - y.mean()) / y.std()),
         "2 classes": (Categorical(n_classes=2), y % 2),
