@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dslda.engine.data.training_view import TrainingBlock
+from dslda.evaluation.topic_quality import CoOccurrence, co_occurrence
 from dslda.families.base import Family
+from dslda.variational.design import WEIGHT
 from dslda.variational.estep import e_step
 from dslda.variational.parameter_parts import ParameterParts, on_own_rows
 from dslda.variational.parameters import FitSpec
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.sums import Sums
 
-__all__ = ["E_STEP", "EStepPass", "Pass"]
+__all__ = ["E_STEP", "CoOccurrencePass", "EStepPass", "Pass"]
 
 S_co = TypeVar("S_co", bound=Sums, covariant=True)
 
@@ -56,3 +61,22 @@ class EStepPass:
 
 
 E_STEP = EStepPass()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoOccurrencePass:
+    """Counts the documents that hold words of a topic together, each by its weight, as in the topics.
+
+    Attributes
+    ----------
+    top : ndarray of int32, shape (K, N_TOP)
+        See :func:`~dslda.evaluation.topic_quality.top_terms`.
+    """
+
+    top: NDArray[np.int32]
+
+    def __call__(
+        self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
+    ) -> CoOccurrence:
+        weight = np.ones(block.n_documents) if block.extras is None else block.extras[:, WEIGHT]
+        return co_occurrence(block.indptr, block.terms, weight, top=self.top, n_terms=parameters.n_terms)
