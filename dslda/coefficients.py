@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.evaluation.topic_quality import most_probable
 from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
 
@@ -98,6 +99,9 @@ class Topic(NamedTuple):
         Probabilities of these words in the topic.
     class_name : str or None
         See :class:`Coefficient`.
+    coherence, exclusivity : float or None
+        See :class:`~dslda.evaluation.topic_quality.TopicQuality`, whose `npmi` is the coherence; None where the model has
+        none.
     """
 
     topic: int
@@ -107,6 +111,8 @@ class Topic(NamedTuple):
     words: tuple[str, ...]
     probabilities: tuple[float, ...]
     class_name: str | None = None
+    coherence: float | None = None
+    exclusivity: float | None = None
 
     def __repr__(self) -> str:
         return _short_repr(self)
@@ -194,13 +200,18 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
     topics = []
     for topic, coefficient, error, class_name in topic_coefficients(record):
         weights = record.parameters.topics[:, topic]
-        best = np.argsort(-weights, kind="stable")[:top]
+        best = most_probable(weights, top)
         words = tuple(
             str(t) if record.vocabulary is None else record.vocabulary.terms[t] for t in best.tolist()
         )
         share = None if record.prevalence is None else float(record.prevalence[topic])
         probabilities = tuple(weights[best].tolist())
-        topics.append(Topic(topic, coefficient, error, share, words, probabilities, class_name))
+        row = Topic(topic, coefficient, error, share, words, probabilities, class_name)
+        if (quality := record.quality) is not None:
+            row = row._replace(
+                coherence=float(quality.npmi[topic]), exclusivity=float(quality.exclusivity[topic])
+            )
+        topics.append(row)
     return tuple(topics)
 
 

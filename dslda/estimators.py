@@ -23,7 +23,15 @@ from dslda.exceptions import DataWarning, InputError, warn
 from dslda.inputs.in_memory import summable_counts
 from dslda.model import Model
 from dslda.prediction.columns import columns_of_arrays, undetermined, wanted_columns
-from dslda.settings import SETTINGS, DocTopicPrior, Granularity, TopicEstimation
+from dslda.settings import (
+    SETTINGS,
+    DocTopicPrior,
+    Emphasis,
+    Granularity,
+    Objective,
+    TermWeights,
+    TopicEstimation,
+)
 from dslda.training.response import chosen_family
 from dslda.training.train import DEFAULTS, train
 from dslda.training.training_set import ClassWeight
@@ -195,6 +203,12 @@ class SLDARegressor(RegressorMixin, _SLDA):
     response_weight : float, default 1
         Weight rho of the response in the E-step. 1 is the paper's model; 2 or 3 predict better where words say much of the
         response, worse where they say little.
+    objective : {"auto", "conditional", "joint"}, default "auto"
+        Likelihood of the response given the words, or of both together: see :func:`dslda.train`.
+    emphasis : {"themes", "balance", "prediction"}, default "balance"
+        What conditional training cares for: topics with words of their own, predictions, or both.
+    term_weights : {"auto", "sqrt", "raw", "log", "binary"}, default "auto"
+        Weight of a term by its count, in conditional training.
     granularity : {"term", "token"}, default "term"
         Unit with its own variational distribution: all occurrences of a term in a document, or each token.
     max_iter, tol : int, float, default 100, 1e-4
@@ -266,6 +280,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
         topic_prior: float = DEFAULTS.topic_prior,
         topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
         response_weight: float = DEFAULTS.response_weight,
+        objective: Objective = DEFAULTS.objective,
+        emphasis: Emphasis = DEFAULTS.emphasis,
+        term_weights: TermWeights = DEFAULTS.term_weights,
         granularity: Granularity = DEFAULTS.granularity,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
@@ -283,6 +300,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
         self.topic_prior = topic_prior
         self.topic_estimation = topic_estimation
         self.response_weight = response_weight
+        self.objective = objective
+        self.emphasis = emphasis
+        self.term_weights = term_weights
         self.granularity = granularity
         self.max_iter = max_iter
         self.tol = tol
@@ -436,6 +456,9 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         topic_prior: float = DEFAULTS.topic_prior,
         topic_estimation: TopicEstimation = DEFAULTS.topic_estimation,
         response_weight: float = DEFAULTS.response_weight,
+        objective: Objective = DEFAULTS.objective,
+        emphasis: Emphasis = DEFAULTS.emphasis,
+        term_weights: TermWeights = DEFAULTS.term_weights,
         granularity: Granularity = DEFAULTS.granularity,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
@@ -453,6 +476,9 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.topic_prior = topic_prior
         self.topic_estimation = topic_estimation
         self.response_weight = response_weight
+        self.objective = objective
+        self.emphasis = emphasis
+        self.term_weights = term_weights
         self.granularity = granularity
         self.max_iter = max_iter
         self.tol = tol

@@ -109,6 +109,10 @@ class Model:
         The dispersion was kept from falling below its floor, so that standard errors follow the floor and not the data.
     topic_prevalence : ndarray of float64, shape (K,), or None
         Share of the training tokens in each topic; None for models saved by a release that did not keep it.
+    quality : TopicQuality or None
+        Coherence (`npmi`) and exclusivity of each topic, and the share of their most probable words that are distinct
+        (docs/model.md). None for models saved by a release that did not measure them, and where the documents could not be
+        read once more after the fit.
     """
 
     def __init__(self, record: ModelRecord) -> None:
@@ -123,6 +127,7 @@ class Model:
         self.training = record.training
         self.doc_topic_prior = record.parameters.alpha
         self.topic_prevalence = record.prevalence
+        self.quality = record.quality
 
     @cached_property
     def scoring_record(self) -> ModelRecord:

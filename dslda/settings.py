@@ -17,8 +17,11 @@ __all__ = [
     "OTHER_NAMES",
     "SETTINGS",
     "DocTopicPrior",
+    "Emphasis",
     "Granularity",
+    "Objective",
     "Setting",
+    "TermWeights",
     "TopicEstimation",
     "stored",
     "unstored",
@@ -27,6 +30,9 @@ __all__ = [
 DocTopicPrior: TypeAlias = float | Literal["auto", "asymmetric", "1/K"] | None
 Granularity: TypeAlias = Literal["token", "term"]
 TopicEstimation: TypeAlias = Literal["map", "variational"]
+Emphasis: TypeAlias = Literal["themes", "balance", "prediction"]
+Objective: TypeAlias = Literal["auto", "conditional", "joint"]
+TermWeights: TypeAlias = Literal["auto", "sqrt", "raw", "log", "binary"]
 
 LARGEST_INT = 2**31 - 1
 
@@ -56,6 +62,8 @@ class Setting:
         Option on the command line without the dashes, if it is not the name; "" for a setting without one.
     key : str or None
         Key in stored models and checkpoints, if it is not the name.
+    objective : {"conditional", "joint"} or None
+        The only objective that uses the setting; None for both.
     """
 
     name: str
@@ -69,6 +77,7 @@ class Setting:
     none: str | None = None
     option: str | None = None
     key: str | None = None
+    objective: Literal["conditional", "joint"] | None = None
 
     def check(self, value: object) -> None:
         """Refuse a value outside the domain.
@@ -106,6 +115,28 @@ _TABLE = (
         option="topics",
     ),
     Setting(
+        name="objective",
+        default="auto",
+        choices=("auto", "conditional", "joint"),
+        help="What training maximises: the likelihood of the response given the words (conditional), for prediction, or of "
+        "both together (joint), the paper's model. auto: conditional where enough documents have a response.",
+    ),
+    Setting(
+        name="emphasis",
+        default="balance",
+        choices=("themes", "balance", "prediction"),
+        help="What conditional training cares for: topics with words of their own (themes), predictions, or both (balance).",
+        objective="conditional",
+    ),
+    Setting(
+        name="term_weights",
+        default="auto",
+        choices=("auto", "sqrt", "raw", "log", "binary"),
+        help="Weight of a term that occurs c times in a document, in conditional training: the square root of c (auto), c, "
+        "1 + log c, or 1.",
+        objective="conditional",
+    ),
+    Setting(
         name="doc_topic_prior",
         default="auto",
         lowest=1e-10,
@@ -125,12 +156,14 @@ _TABLE = (
         highest=1e6,
         beyond="a larger one drowns the words, so all topics are the same",
         help="Pseudo-count of every term in every topic.",
+        objective="joint",
     ),
     Setting(
         name="topic_estimation",
         default="map",
         choices=("map", "variational"),
         help="Topics as points (posterior mode), or as distributions (full variational Bayes).",
+        objective="joint",
     ),
     Setting(
         name="response_weight",
@@ -142,12 +175,14 @@ _TABLE = (
         "and worse, often far worse, if they say little: compare with --hold-out.",
         option="rho",
         key="rho",
+        objective="joint",
     ),
     Setting(
         name="granularity",
         default="term",
         choices=("token", "term"),
         help="Unit of a document with its own distribution over topics.",
+        objective="joint",
     ),
     Setting(
         name="max_iter", default=100, whole=True, lowest=1, highest=LARGEST_INT, help="Cap on EM iterations."
@@ -159,6 +194,7 @@ _TABLE = (
         highest=1,
         beyond="it is a fraction of the ELBO",
         help="EM stops when the ELBO has changed by less than this fraction twice in a row, and its changes are falling.",
+        objective="joint",
     ),
     Setting(
         name="max_sweeps",
@@ -177,6 +213,7 @@ _TABLE = (
         beyond="it is a fraction of the ELBO of a document",
         help="The E-step leaves a document when its ELBO changes by less than this fraction.",
         option="",
+        objective="joint",
     ),
     Setting(
         name="dispersion_floor",

@@ -109,7 +109,12 @@ def assert_same() -> Callable[[Any, Any], None]:
         for field in dataclasses.fields(mine.parameters):
             values = [getattr(record.parameters, field.name) for record in (mine, theirs)]
             assert (values[0] is None) == (values[1] is None)
-            assert values[0] is None or values[0].tobytes() == values[1].tobytes(), field.name
+            same = (
+                values[0].tobytes() == values[1].tobytes()
+                if isinstance(values[0], np.ndarray)
+                else values[0] == values[1]
+            )
+            assert same, field.name
         for name in ("covariance", "prevalence", "base"):
             assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes(), name
         for field in dataclasses.fields(mine.reference):
@@ -117,6 +122,9 @@ def assert_same() -> Callable[[Any, Any], None]:
             assert values[0].tobytes() == values[1].tobytes(), f"reference, {field.name}"
         assert (mine.pearson is None) == (theirs.pearson is None)
         assert mine.pearson is None or mine.pearson.tobytes() == theirs.pearson.tobytes()
+        for name in ("npmi", "exclusivity", "distinct_share"):
+            values = [np.asarray(getattr(record.quality, name)) for record in (mine, theirs)]
+            assert values[0].tobytes() == values[1].tobytes(), name
         assert mine.training == theirs.training
         assert list(mine.trace) == list(theirs.trace)
         for name, values in mine.trace.items():

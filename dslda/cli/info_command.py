@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
@@ -96,9 +97,9 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
+    from dslda.evaluation.topic_quality import alike_topics
     from dslda.report.model_tables import covariate_name, pearson_words, raising_words, threshold_words
     from dslda.variational.parameters import alpha_has_moved
-    from dslda.variational.topics import near_equal_topics
 
     training = model.training
     yield "model", path
@@ -108,12 +109,17 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     classes = model.record.classes
     values = _response(model.response_summary, numbers=classes is None, needed=design.columns)
     yield "response", f"{model.response or 'not named'}: {values}"
-    alike = near_equal_topics(model.record.parameters.topics, model.record.prevalence)
+    conditional = model.spec.objective == "conditional"
+    yield "objective", _objective(model)
+    alike = alike_topics(model.record.parameters, model.record.prevalence, model.spec)
     near_equal = f" ({len(alike)} of them nearly the same as another one)" if alike else ""
     yield "topics", f"{model.n_topics}{near_equal}"
+    if model.quality is not None:
+        yield "topic quality", model.quality.in_words
     moved = alpha_has_moved(model.record.parameters)
+    by_length = ", by the length of documents" if conditional and model.spec.doc_topic_prior == "auto" else ""
     estimated = (", estimated" if moved else ", not yet estimated") if model.spec.estimates_alpha else ""
-    yield "alpha", alpha_in_words(model.doc_topic_prior.tolist()) + estimated
+    yield "alpha", alpha_in_words(model.doc_topic_prior.tolist()) + (estimated or by_length)
     yield "terms", f"{model.n_terms:,}"
     if model.thresholds is not None:
         yield "levels", _levels(model)
@@ -159,6 +165,17 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         yield "text settings", _text_settings(model.text_settings)
     yield "corpus hash", model.record.corpus_hash or "not trained on a stored corpus"
     yield "versions", _stated(model.record.versions)
+
+
+def _objective(model: Model) -> str:
+    """The objective, with what is peculiar to conditional training."""
+    if model.spec.objective != "conditional":
+        return "joint"
+    gain = max(gain for gain in model.trace["inner_gain"].tolist() if not math.isnan(gain))
+    return (
+        f"conditional, emphasis {model.spec.emphasis}, term weights {model.record.parameters.weighting.name}; words add "
+        f"{gain:.4g} to the log-likelihood of a response of the inner tenth"
+    )
 
 
 def _checkpoint(record: CheckpointRecord, path: str) -> Iterator[tuple[str, Any]]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "shown_classes", "shown_covariates", "shown_topics"]
 
-NUMBERS = ("coefficient", "± s.e.", "prevalence", "topic")
-"""Columns of a terminal's tables that are set to the right."""
+NUMBERS = ("coefficient", "± s.e.", "preva-\nlence", "coher-\nence", "exclu-\nsivity", "topic")
+"""Columns of a terminal's tables that are set to the right; in two lines, they leave room for the words."""
 
 
 @click.command(
@@ -49,11 +49,14 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
     expected of it, in its units; for classes the predictor of the class that the topic favours most, and a second
-    table has the topics that raise each class. Its standard error takes the topics as known, so it is a lower bound.
-    Prevalence is the share of the training words in the topic. Coefficients of covariates come below; those of topics
-    are then for average covariates. Prints a table on a terminal, and CSV if the output goes to a file or program
-    (covariates then go to stderr; with --covariates they are the only output). In CSV, commas part the words of a
-    model whose terms hold blanks, as n-grams do, and blanks part others.
+    table has the topics that raise each class. Its standard error takes the topics as known, so it is a lower
+    bound. Prevalence is the share of the training words in the topic. Coherence says how much more often than by
+    chance its ten most probable words are in one training document (NPMI: 0 by chance, 1 always together), and
+    exclusivity how much of the probability of its eight most probable words is its own (1 if no other topic has
+    them). Coefficients of covariates come below; those of topics are then for average covariates. Prints a table on
+    a terminal, and CSV if the output goes to a file or program (covariates then go to stderr; with --covariates
+    they are the only output). In CSV, commas part the words of a model whose terms hold blanks, as n-grams do, and
+    blanks part others.
     """
     model = load_own_model(model_path, family)
     in_classes = model.record.parameters.n_classes is not None
@@ -119,6 +122,8 @@ def shown_topics(model: Model, *, top: int) -> Table:
             f"{topic.coefficient:.3f}",
             f"{topic.standard_error:.3f}",
             "" if topic.prevalence is None else f"{topic.prevalence:.1%}",
+            "" if topic.coherence is None else f"{topic.coherence:.2f}",
+            "" if topic.exclusivity is None else f"{topic.exclusivity:.2f}",
             str(topic.topic),
             ", ".join(topic.words),
         )

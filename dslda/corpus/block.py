@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dslda.exceptions import InputError
 from dslda.wording import short_repr
 
-__all__ = ["DocumentBlock", "borders", "document_mask"]
+__all__ = ["DocumentBlock", "borders", "document_mask", "entries_of"]
 
 MAX_COUNT = np.iinfo(np.int32).max
 
@@ -94,9 +94,7 @@ class DocumentBlock:
         """The documents of a boolean mask, or of row numbers in their order."""
         if rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
-        lengths = np.diff(self.indptr)[rows]
-        indptr = borders(lengths)
-        entries = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        indptr, entries = entries_of(self.indptr, np.asarray(rows, dtype=np.int64))
         return DocumentBlock(
             indptr,
             self.terms[entries],
@@ -198,3 +196,12 @@ def borders(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
     indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=indptr[1:])
     return indptr
+
+
+def entries_of(
+    indptr: NDArray[np.int64], rows: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The `indptr` of some documents, and the numbers of their entries among those of all."""
+    lengths = np.diff(indptr)[rows]
+    new = borders(lengths)
+    return new, np.repeat(indptr[rows] - new[:-1], lengths) + np.arange(new[-1])

@@ -47,6 +47,9 @@ class FitResult:
         The changes of the ELBO settled below ``spec.tol``.
     interrupted : bool
         Ctrl-C or a request stopped the fit before it converged or reached the iteration cap.
+    ridge : float or None
+        Precision of the prior of the coefficients that conditional training chose, on the scale of the information in
+        `statistics`; None for that of the settings.
     """
 
     parameters: Parameters
@@ -54,6 +57,7 @@ class FitResult:
     trace: tuple[IterationRecord, ...]
     converged: bool
     interrupted: bool
+    ridge: float | None = None
 
 
 def fit(
@@ -217,6 +221,7 @@ class Checkpoints:
         self._every = every
         self._n_written = self._n_tried = n_written
         self._position: Position | None = None
+        self._written: Position | None = None
         self._failed = False
         self._cost = 0.0
         self._ended = time.monotonic()
@@ -237,7 +242,7 @@ class Checkpoints:
 
         `n_complete` counts the iterations of the model: one more than those of the last position, if no M-step followed.
         """
-        if self._position is not None and len(self._position.trace) > self._n_written:
+        if self._position is not None and self._position is not self._written:
             self._failed = False  # a failure is logged once more, since it is final now
             self._try(self._position)
         if self._n_written:
@@ -263,7 +268,7 @@ class Checkpoints:
                 logger.warning("no checkpoint after iteration %d: %s", len(position.trace), error)
             self._failed = True
         else:
-            self._n_written = len(position.trace)
+            self._n_written, self._written = len(position.trace), position
             if self._failed:
                 logger.info("checkpoints can be written again: %s", self._state())
             self._failed = False

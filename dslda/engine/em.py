@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,8 @@ class IterationRecord:
         CPU time of all threads that ran the E-step.
     documents_per_second : float
         Documents divided by the wall-clock time of the whole iteration.
+    inner_gain : float
+        In conditional training, the log-likelihood that words add to a response of the inner tenth; NaN elsewhere.
     """
 
     iteration: int
@@ -83,6 +85,7 @@ class IterationRecord:
     m_step_seconds: float
     e_step_cpu_seconds: float
     documents_per_second: float
+    inner_gain: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +158,11 @@ class EMState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position:
-    """The parameters of the next iteration and the trace so far: all that EM needs to continue."""
+    """The parameters of the next iteration, the trace so far, and the arrays of conditional training: all to continue."""
 
     parameters: Parameters
     trace: tuple[IterationRecord, ...] = ()
+    state: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 def trace_columns(trace: Sequence[IterationRecord]) -> dict[str, NDArray[np.float64]]:

@@ -75,16 +75,19 @@ class _TraceProgress(FitProgress):
     def resumed(self, trace: Sequence[IterationRecord]) -> None:
         self._trace.extend(trace)
 
+    @property
+    def _what(self) -> str:
+        return "conditional training" if self._spec.objective == "conditional" else "EM"
+
     def _state(self) -> str:
-        """Rate and ELBO of the last iteration, and the estimated time to go."""
+        """Rate and result of the last iteration, and the estimated time to go."""
         last = self._trace[-1]
-        return (
-            f"{last.documents_per_second:,.0f} documents/s, ELBO {last.elbo:.6g}{_change(last, '.1e')}"
-            f"{self._to_go()}"
-        )
+        return f"{last.documents_per_second:,.0f} documents/s, {_result(last, '.6g', '.1e')}{self._to_go()}"
 
     def _to_go(self) -> str:
-        """The time until EM ends, after a comma; empty if there is no estimate."""
+        """The time until the fit ends, after a comma; empty if there is no estimate."""
+        if self._spec.objective == "conditional":
+            return ""  # it ends when the inner tenth says so
         n_left = remaining_iterations(self._trace, self._spec)
         if n_left is None:
             return ""
@@ -105,7 +108,8 @@ class LogProgress(_TraceProgress):
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         super().started(n_documents, n_partitions, spec)
         logger.info(
-            "EM over %s in %s: %s, at most %s",
+            "%s over %s in %s: %s, at most %s",
+            self._what,
             number_of(n_documents, "document"),
             number_of(n_partitions, "partition"),
             number_of(spec.n_topics, "topic"),
@@ -133,10 +137,9 @@ class LogProgress(_TraceProgress):
             self._done = 0
             self._began = self._logged = time.monotonic()
         logger.info(
-            "iteration %d: ELBO %s%s, %.1f sweeps/document, %s documents/s%s",
+            "iteration %d: %s, %.1f sweeps/document, %s documents/s%s",
             record.iteration,
-            f"{record.elbo:.8g}",
-            _change(record, ".2e"),
+            _result(record, ".8g", ".2e"),
             record.sweeps_per_document,
             f"{record.documents_per_second:,.0f}",
             self._to_go(),
@@ -153,7 +156,7 @@ class TerminalProgress(_TraceProgress):
 
         super().__init__()
         self._progress: Progress = Progress(
-            TextColumn("[bold]EM"),
+            TextColumn("[bold]{task.description}"),
             TextColumn("iteration {task.fields[number]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f} documents"),
@@ -165,7 +168,7 @@ class TerminalProgress(_TraceProgress):
 
     def started(self, n_documents: int, n_partitions: int, spec: FitSpec) -> None:
         super().started(n_documents, n_partitions, spec)
-        self._task = self._progress.add_task("EM", total=n_documents, number=1, text="")
+        self._task = self._progress.add_task(self._what, total=n_documents, number=1, text="")
 
     def resumed(self, trace: Sequence[IterationRecord]) -> None:
         super().resumed(trace)
@@ -219,8 +222,8 @@ class NotebookProgress(_TraceProgress):
     def __exit__(self, *_: object) -> None:
         if self._trace:
             last = self._trace[-1]
-            count, change = number_of(last.iteration, "iteration"), _change(last, ".1e")
-            self._line.show(f"EM: {count}, ELBO {last.elbo:.6g}{change}")
+            count = number_of(last.iteration, "iteration")
+            self._line.show(f"{self._what}: {count}, {_result(last, '.6g', '.1e')}")
 
     def _show(self) -> None:
         if time.monotonic() - self._displayed < self.EVERY_SECONDS:
@@ -228,7 +231,9 @@ class NotebookProgress(_TraceProgress):
         self._displayed = time.monotonic()
         number = min(len(self._trace) + 1, self._spec.max_iter)
         state = f"; {self._state()}" if self._trace else ""
-        self._line.show(f"EM iteration {number}: {self._done:,}/{self._n_documents:,} documents{state}")
+        self._line.show(
+            f"{self._what} iteration {number}: {self._done:,}/{self._n_documents:,} documents{state}"
+        )
 
 
 def default_progress() -> FitProgress:
@@ -250,8 +255,12 @@ def logging_after(seconds: float, message: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _change(record: IterationRecord, digits: str) -> str:
-    return "" if record.iteration == 1 else f" (changed by {record.relative_change:{digits}})"
+def _result(record: IterationRecord, digits: str, digits_of_change: str) -> str:
+    """The ELBO and its change, or what words are worth to the responses of the inner tenth."""
+    if not math.isnan(record.inner_gain):
+        return f"words add {record.inner_gain:.4g} to the log-likelihood of a response of the inner tenth"
+    change = f" (changed by {record.relative_change:{digits_of_change}})"
+    return f"ELBO {record.elbo:{digits}}{'' if record.iteration == 1 else change}"
 
 
 def _duration(seconds: float) -> str:

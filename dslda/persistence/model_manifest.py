@@ -13,7 +13,7 @@ from dslda.corpus.summary import StoredSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
 from dslda.persistence.model_record import ModelRecord, TrainingSummary
-from dslda.settings import stored, unstored
+from dslda.settings import SETTINGS, stored, unstored
 from dslda.storage.typed_json import (
     Count,
     Positive,
@@ -26,6 +26,7 @@ from dslda.storage.typed_json import (
 from dslda.storage.zarr_arrays import StoredArray
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec
+from dslda.variational.term_weights import RAW, TermWeighting
 
 __all__ = [
     "ENCODING_TYPE",
@@ -38,13 +39,17 @@ __all__ = [
 
 ENCODING_TYPE = "dslda-model"
 ENCODING_VERSION = "1"
+CONDITIONAL_VERSION = "2"
+"""Version of models of conditional training, whose documents are inferred by other rules than those of version 1."""
 
 
 def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Group attributes of a model, with their checksum; `arrays` are the entries of every array."""
     data: dict[str, Any] = {
         "encoding-type": ENCODING_TYPE,
-        "encoding-version": ENCODING_VERSION,
+        "encoding-version": CONDITIONAL_VERSION
+        if record.spec.objective == "conditional"
+        else ENCODING_VERSION,
         "n_topics": record.parameters.n_topics,
         "n_terms": record.parameters.n_terms,
         "family": record.spec.family,
@@ -53,6 +58,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "levels": {name: list(names) for name, names in record.levels.items()},
         "response": {"name": record.response} | record.response_summary.to_json(),
         "settings": settings_to_json(record.spec),
+        "weighting": asdict(record.parameters.weighting),
         # unknown values are left out, as in earlier releases
         "training": {name: value for name, value in asdict(record.training).items() if value is not None},
         "trace": list(record.trace),
@@ -119,7 +125,8 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
     trace: tuple[str, ...]
     vocabulary_sha256: str | None
     text_settings: dict[str, Any] | None
-    # models of earlier releases lack this field
+    # models of earlier releases lack these fields
+    weighting: TermWeighting = RAW
     too_frequent: tuple[str, ...] = ()
     fields: dict[str, str]
     corpus_sha256: str | None
@@ -155,7 +162,9 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
         """The fields of a :class:`ModelRecord` that live in the attributes."""
         place = f"{path}: attributes"
         # earlier releases had no choice
-        settings = {"topic_estimation": "map"} | unstored(self.settings)
+        settings: dict[str, Any] = {"topic_estimation": "map", "objective": "joint"}
+        settings |= {name: SETTINGS[name].default for name in ("emphasis", "term_weights")}
+        settings |= unstored(self.settings)
         try:
             spec = FitSpec(**{f.name: settings[f.name] for f in fields(FitSpec)})
         except KeyError as error:
@@ -196,9 +205,10 @@ def read_manifest(data: Mapping[str, Any], path: str) -> ModelManifest:
         )
     if kind != ENCODING_TYPE:
         raise FormatError(f"{path} is not a dslda model", remedy="make one with dslda train")
-    if version != ENCODING_VERSION:
+    if version not in (ENCODING_VERSION, CONDITIONAL_VERSION):
         raise FormatError(
-            f"{path} is a model of version {version!r}, and this release of dslda reads version {ENCODING_VERSION!r}",
+            f"{path} is a model of version {version!r}, and this release of dslda reads versions {ENCODING_VERSION!r} and "
+            f"{CONDITIONAL_VERSION!r}",
             remedy="update dslda",
         )
     if not is_whole(data):

@@ -13,6 +13,7 @@ from dslda.corpus.levels import numbers_of
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.evaluation.topic_quality import TopicQuality
 from dslda.storage.typed_json import Count, Share
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
@@ -233,6 +234,8 @@ class ModelRecord:
     pearson : ndarray of float64, shape (2,), or None
         Pearson's X2 of the responses in the last E-step, and its degrees of freedom: the sum of the documents' weights minus
         the number of coefficients. None where the family does not need it.
+    quality : TopicQuality or None
+        Coherence and exclusivity of the topics. None where the documents could not be read once more after the fit.
     reference : Reference or None
         Profile to compare documents scored later with.
     checksum : str or None
@@ -258,6 +261,7 @@ class ModelRecord:
     prevalence: NDArray[np.float64] | None = None
     base: NDArray[np.float64] | None = None
     pearson: NDArray[np.float64] | None = None
+    quality: TopicQuality | None = None
     reference: Reference | None = None
     checksum: str | None = None
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.evaluation.topic_quality import TopicQuality
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.model_manifest import ENCODING_TYPE, ModelManifest, read_manifest, to_json
 from dslda.persistence.model_record import N_BINS, ModelRecord, Reference
@@ -146,12 +147,14 @@ def read_model(
             concentration=stored.take("concentration", (n_topics,), least=TINY)
             if fields["spec"].topic_estimation == "variational"
             else None,
+            weighting=manifest.weighting,
         ),
         covariance=stored.optional("covariance", (*per_class, n, n)),
         vocabulary=_vocabulary(arrays, manifest, location.url),
         prevalence=stored.optional("prevalence", (n_topics,)),
         base=stored.optional("base", per_class or (1,), (1 + n_delta,)),
         pearson=stored.optional("pearson", (2,)),
+        quality=_quality(stored, n_topics),
         reference=_reference(stored, n_topics, classes),
         trace=_trace(stored, manifest.trace),
         **fields,
@@ -161,6 +164,7 @@ def read_model(
 def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     """Every array of the directory, by name."""
     parameters, reference, vocabulary = record.parameters, record.reference, record.vocabulary
+    quality = record.quality
     floats: dict[str, ArrayLike | None] = {
         "topics": parameters.topics.T,
         "alpha": parameters.alpha,
@@ -174,6 +178,12 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         "base": record.base,
         "pearson": record.pearson,
     }
+    if quality is not None:
+        floats |= {
+            "quality_npmi": quality.npmi,
+            "quality_exclusivity": quality.exclusivity,
+            "quality_distinct_share": [quality.distinct_share],
+        }
     if reference is not None:
         floats |= {
             "reference_prediction_counts": reference.prediction_counts,
@@ -233,6 +243,17 @@ class _ModelArrays:
         if name not in self.arrays:
             return None
         return self.take(name, shape if other is None or self.arrays[name].shape != other else other)
+
+
+def _quality(stored: _ModelArrays, n_topics: int) -> TopicQuality | None:
+    """The measures of the topics; None in models of releases that took none."""
+    if "quality_npmi" not in stored.arrays:
+        return None
+    return TopicQuality(
+        npmi=stored.take("quality_npmi", (n_topics,)),
+        exclusivity=stored.take("quality_exclusivity", (n_topics,)),
+        distinct_share=float(stored.take("quality_distinct_share", (1,))[0]),
+    )
 
 
 def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | None) -> Reference | None:

@@ -271,10 +271,10 @@ def contributions(
     parameters, design, scaling, family = record.parameters, record.design, record.scaling, record.family
     posterior, extras = _inferred(record, counted)
     omega, _ = _linear_predictor(record, posterior, extras)
-    n_known = posterior.n_known_tokens[:, np.newaxis]
+    length = posterior.length[:, np.newaxis]
     # gamma is alpha and the sum of phi over the words
     shares = np.full(posterior.gamma.shape, np.nan)
-    np.divide(posterior.gamma - parameters.alpha, n_known, out=shares, where=n_known > 0)
+    np.divide(posterior.gamma - parameters.alpha, length, out=shares, where=length > 0)
     coefficients = family.coefficients_to_user(parameters.eta, scaling.center, scaling.scale)
     # models of early releases do not know how frequent topics are
     average = 0.0 if not relative else float(np.average(coefficients, weights=record.prevalence))

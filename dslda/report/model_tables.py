@@ -51,7 +51,10 @@ def topic_table(model: Model, *, top: int = 10) -> ReportTable:
     class_column = topic_label(model)
     words = _joined_words(model, top)
     return ReportTable(
-        ("topic", *class_column, "coefficient", "standard_error", "prevalence", "words"),
+        (
+            *("topic", *class_column, "coefficient", "standard_error"),
+            *("prevalence", "coherence", "exclusivity", "words"),
+        ),
         tuple(
             (
                 topic.topic,
@@ -59,6 +62,8 @@ def topic_table(model: Model, *, top: int = 10) -> ReportTable:
                 topic.coefficient,
                 topic.standard_error,
                 topic.prevalence,
+                topic.coherence,
+                topic.exclusivity,
                 words[topic.topic],
             )
             for topic in model.topics(top=top)

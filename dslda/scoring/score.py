@@ -445,17 +445,17 @@ def _runner(job: Job, client: Client | ClientLater | None, progress: Progress | 
     """Choose a runner, and cancel its work when anything fails."""
     with ExitStack() as stack:
         if isinstance(client, ClientLater) and client.here:
-            from dslda.variational.compiling import kernel_of
+            from dslda.variational.compiling import prepare_kernels
 
             # compile once, into numba's cache, instead of in each worker
-            kernel_of(job.model.family, labelled=False)
+            prepare_kernels(job.model.family, job.model.spec.objective, labelled=False)
         shown = stack.enter_context(stage_progress(progress))
         runner: Runner = SerialRunner(shown)
         if client is not None:
             from dslda.engine.dask.plugin import register
 
             connected = stack.enter_context(cluster(client))
-            register(connected, job.model.family, labelled=False)
+            register(connected, job.model.family, objective=job.model.spec.objective, labelled=False)
             runner = DaskRunner(connected, shown)
         try:
             yield runner

@@ -30,6 +30,9 @@ __all__ = ["FitCheckpoint", "is_unfinished", "model_of_fit"]
 
 logger = logging.getLogger("dslda.training")
 
+STATE = "state_"
+"""Prefix of the arrays of conditional training in a checkpoint."""
+
 FROM_THE_BEGINNING = "train from the beginning"
 
 
@@ -155,7 +158,12 @@ class FitCheckpoint:
             if self._resume:
                 logger.info("there is no checkpoint at %s yet: training from the beginning", self._store.url)
             return Position(initial)
-        position = Position(_parameters(record, initial, self._store.url), _trace(record, self._store.url))
+        state = {
+            name.removeprefix(STATE): a for name, a in record.parameters.items() if name.startswith(STATE)
+        }
+        position = Position(
+            _parameters(record, initial, self._store.url), _trace(record, self._store.url), state
+        )
         n = len(position.trace)
         # the checkpoint of a fit that converged precedes its last iteration too, but cannot know that
         capped = record.fit["settings"].get("max_iter") == n + 1
@@ -177,8 +185,10 @@ class FitCheckpoint:
         parameters = {}
         for field in fields(position.parameters):
             values = getattr(position.parameters, field.name)
-            if values is not None and values.size:
+            if isinstance(values, np.ndarray) and values.size:
                 parameters[field.name] = np.ascontiguousarray(values, dtype=np.float64)
+        for name, values in position.state.items():
+            parameters[STATE + name] = np.ascontiguousarray(values, dtype=np.float64)
         self._store.write(CheckpointRecord(parameters, trace_columns(position.trace), self._identity))
 
 
@@ -187,7 +197,7 @@ def _parameters(record: CheckpointRecord, like: Parameters, url: str) -> Paramet
     values: dict[str, Any] = {}
     for field in fields(like):
         expected = getattr(like, field.name)
-        if expected is None or not expected.size:
+        if not isinstance(expected, np.ndarray) or not expected.size:
             values[field.name] = expected
             continue
         stored = record.parameters.get(field.name)

@@ -13,13 +13,13 @@ from scipy.linalg import helmert
 
 from dslda.engine.driver import FitResult
 from dslda.engine.executor import single_threaded_blas
+from dslda.evaluation.topic_quality import alike_topics
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError, warn
 from dslda.families.base import Family
 from dslda.persistence.model_record import ModelRecord
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, alpha_has_moved
 from dslda.variational.statistics import SufficientStatistics, has_pearson
-from dslda.variational.topics import near_equal_topics
 from dslda.wording import alpha_in_words, first_few, number_of
 
 __all__ = [
@@ -73,14 +73,15 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
     """Warn where EM, or the sweeps over many documents, stopped at their caps."""
     statistics = result.statistics
     if not result.converged and not result.interrupted:
+        what = "EM" if spec.objective == "joint" else "training"
         change = result.trace[-1].relative_change
         moved = (
             "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
         )
         warn(
             ConvergenceWarning(
-                f"EM stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}",
-                remedy="raise {max_iter} or {tol}",
+                f"{what} stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}",
+                remedy="raise {max_iter}" + (" or {tol}" if what == "EM" else ""),
             )
         )
     if statistics.n_unconverged:
@@ -89,7 +90,14 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
             f"{number_of(spec.max_sweeps, 'sweep')} in the last E-step"
         )
         if statistics.n_unconverged > MANY_UNCONVERGED * statistics.n_documents:
-            warn(ConvergenceWarning(message, remedy="raise {max_sweeps} or {sweep_tol}"))
+            warn(
+                ConvergenceWarning(
+                    message,
+                    remedy="raise {max_sweeps}"
+                    if spec.objective == "conditional"
+                    else "raise {max_sweeps} or {sweep_tol}",
+                )
+            )
         else:
             logger.info("%s", message)
 
@@ -110,7 +118,8 @@ def report_near_equal(record: ModelRecord) -> None:
 
     A fit that was cut short may still be on the plateau where all are, and is told to go on.
     """
-    topics, n_topics = near_equal_topics(record.parameters.topics, record.prevalence), record.spec.n_topics
+    n_topics, conditional = record.spec.n_topics, record.spec.objective == "conditional"
+    topics = alike_topics(record.parameters, record.prevalence, record.spec)
     if not topics:
         return
     which = "all" if len(topics) == n_topics else f"{len(topics)} of {n_topics}"
@@ -118,7 +127,9 @@ def report_near_equal(record: ModelRecord) -> None:
         f"{which} topics have nearly the words of another one ({first_few([*map(str, topics)], MOST_LISTED)}): their "
         "coefficients cannot be told apart"
     )
-    if record.training.converged:
+    if conditional and record.training.converged:
+        logger.info("%s; emphasis='themes' makes topics more distinct", message)
+    elif record.training.converged:
         warn(DataWarning(message, remedy="choose fewer topics, or a fixed {doc_topic_prior}"))
     else:
         logger.info("%s", message)

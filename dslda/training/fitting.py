@@ -8,18 +8,21 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dslda._version import library_versions
+from dslda.engine.conditional.conditional_fit import fit_conditionally
+from dslda.engine.conditional.work import ConditionalPass
 from dslda.engine.dask.worker_memory import check_here
 from dslda.engine.data.fit_source import FitSource
-from dslda.engine.driver import FitResult, fit
+from dslda.engine.driver import Checkpoints, FitResult, fit
 from dslda.engine.em import Position, trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
-from dslda.engine.passes import EStepPass
+from dslda.engine.passes import CoOccurrencePass, EStepPass, Pass
+from dslda.evaluation.topic_quality import TopicQuality, top_terms, topic_quality
 from dslda.exceptions import DataWarning, DsldaError, InputError, Note, warn
 from dslda.families.own import check_answers
 from dslda.model import Model
@@ -40,12 +43,15 @@ from dslda.training.diagnostics import (
     report_separation,
 )
 from dslda.training.identity import fit_identity
+from dslda.training.objective import with_objective
 from dslda.training.profile import training_reference
 from dslda.training.response import ResponseModel, response_model
 from dslda.training.training_set import Roles, TrainingSet
-from dslda.variational.compiling import kernel_of
+from dslda.variational.compiling import prepare_kernels
 from dslda.variational.mstep import prior_precision
-from dslda.variational.parameters import FitSpec, initial_parameters
+from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
+from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.sums import Sums
 from dslda.variational.topics import in_e_step
 from dslda.wording import number_of
 
@@ -59,6 +65,8 @@ if TYPE_CHECKING:
 __all__ = ["fitted_model"]
 
 logger = logging.getLogger("dslda.training")
+
+S = TypeVar("S", bound=Sums)
 
 LIBRARIES = ("numpy", "numba", "scipy", "zarr")
 
@@ -109,6 +117,7 @@ def fitted_model(
         n_topics=spec.n_topics,
     )
     spec = replace(spec, family=fitted_family.name, family_options=fitted_family.options)
+    spec, told = with_objective(spec, training_set)
     source = training_set.source.with_design(design)
     check_here(spec, source.n_terms)
     initial = partial(
@@ -127,20 +136,14 @@ def fitted_model(
             return earlier
         start = checkpoint.start(initial())
         checkpoints = checkpoint.schedule(start)
+    if told:
+        logger.info("%s", told)
     if prepare:
-        kernel_of(fitted_family)
+        prepare_kernels(fitted_family, spec.objective)
     with client_context as client, _executor(source, fitted_family, spec, client) as executor:
         # here, since many topics and terms take seconds, during which workers already read
         start = Position(initial()) if start is None else start
-        result = fit(
-            executor,
-            start.parameters,
-            family=fitted_family,
-            spec=spec,
-            done=start.trace,
-            checkpoints=checkpoints,
-            progress=progress,
-        )
+        result = _run(executor, start, fitted_family, spec, checkpoints, progress)
         statistics = result.statistics
         check_learned(statistics, response)
         report_convergence(result, spec)
@@ -152,12 +155,36 @@ def fitted_model(
         report_scatter(pearson, fitted_family, response, mean=training_set.summary.mean)
         report_entangled(statistics.information, design)
         covariance = _covariance(executor, result, fitted_family, spec, pearson)
-        record = _record(training_set, model, spec, roles, result, pearson, covariance)
+        quality = _quality(executor, result.parameters)
+        record = _record(training_set, model, spec, roles, result, pearson, covariance, quality)
         report_near_equal(record)
         # here too, since documents of a bag live on the workers
         reference, held_out = training_reference(record, source)
         training = replace(record.training, held_out=held_out)
         return Model(replace(record, training=training, reference=reference))
+
+
+def _run(
+    executor: Executor,
+    start: Position,
+    family: Family,
+    spec: FitSpec,
+    checkpoints: Checkpoints | None,
+    progress: FitProgress | None,
+) -> FitResult:
+    if spec.objective == "joint":
+        return fit(
+            executor,
+            start.parameters,
+            family=family,
+            spec=spec,
+            done=start.trace,
+            checkpoints=checkpoints,
+            progress=progress,
+        )
+    return fit_conditionally(
+        executor, start, family=family, spec=spec, checkpoints=checkpoints, progress=progress
+    )
 
 
 def _checked(
@@ -206,20 +233,18 @@ def _covariance(
 ) -> NDArray[np.float64] | None:
     """Covariance of the coefficients, as the model stores it; for classes after one more pass over the documents."""
     parameters = result.parameters
-    prior = prior_precision(parameters, family, spec)
+    ridged = spec if result.ridge is None else replace(spec, ridge=result.ridge)
+    prior = prior_precision(parameters, family, ridged)
     if parameters.n_classes is not None:
         size = parameters.n_classes * len(prior)
         if size > MOST_JOINT:
             logger.warning("no standard errors: %d coefficients are more than %d", size, MOST_JOINT)
             return None
-        logger.info("standard errors take one more pass over the documents")
-        try:
-            statistics, _ = executor.run(in_e_step(parameters), EStepPass(joint=True))
-        # the fit may have taken days, and is complete without it
-        except (DsldaError, OSError, CancelledError) as error:
-            logger.warning("no standard errors: the documents could not be read once more (%s)", error)
-            return None
-        return covariance_of_classes(statistics.joint_information, prior)
+        work: Pass[SufficientStatistics] = EStepPass(joint=True)
+        if spec.objective == "conditional":
+            work = ConditionalPass(differentiated=False, joint=True)
+        statistics = _one_more_pass(executor, in_e_step(parameters), work, "standard errors")
+        return None if statistics is None else covariance_of_classes(statistics.joint_information, prior)
     ratio = family.information_ratio(parameters.delta)
     covariance = covariance_of(ratio * result.statistics.information + prior)
     if covariance is not None and family.is_quasi:
@@ -227,6 +252,25 @@ def _covariance(
         scatter = None if pearson is None or not pearson[1] > 0.0 else pearson[0] / pearson[1]
         covariance = None if scatter is None else covariance * scatter
     return covariance
+
+
+def _quality(executor: Executor, parameters: Parameters) -> TopicQuality | None:
+    """Measures of the topics, after one more pass over the documents."""
+    top = top_terms(parameters.topics)
+    together = _one_more_pass(executor, parameters, CoOccurrencePass(top), "measures of the topics")
+    return None if together is None else topic_quality(parameters.topics, top, together)
+
+
+def _one_more_pass(executor: Executor, parameters: Parameters, work: Pass[S], gained: str) -> S | None:
+    """The sums of a pass over all documents after the fit; None, with a warning in the log, where it fails."""
+    logger.info("%s take one more pass over the documents", gained)
+    try:
+        sums, _ = executor.run(parameters, work)
+    # the fit may have taken days, and is complete without them
+    except (DsldaError, OSError, CancelledError) as error:
+        logger.warning("no %s: the documents could not be read once more (%s)", gained, error)
+        return None
+    return sums
 
 
 def _record(
@@ -237,6 +281,7 @@ def _record(
     result: FitResult,
     pearson: NDArray[np.float64] | None,
     covariance: NDArray[np.float64] | None,
+    quality: TopicQuality | None,
 ) -> ModelRecord:
     """The model without the profile of its documents."""
     family, design, statistics = model.family, model.design, result.statistics
@@ -271,6 +316,7 @@ def _record(
         prevalence=statistics.topic_counts.sum(axis=0) / statistics.topic_counts.sum(),
         base=base_predictor(family, model.rate, result.parameters.delta),
         pearson=pearson,
+        quality=quality,
     )
 
 

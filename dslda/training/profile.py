@@ -46,10 +46,12 @@ TOKEN_TOPICS = 1e8
 FEWEST_KEPT = 250
 """Fewest documents kept from training that the profile describes in place of the training documents."""
 FEWEST_RESIDUALS = 100
-WHEN_WORSE = (
-    "compare with a lower rho, another alpha or fewer topics, or "
-    "train on more documents; where words say little of the response no model does better"
-)
+WHEN_WORSE = {
+    "joint": "compare with a lower rho, another alpha or fewer topics, or train on more documents; where words say little of "
+    "the response no model does better",
+    "conditional": "compare with fewer topics, or train on more documents; where words say little of the response no model "
+    "does better",
+}
 
 
 def training_reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None, HeldOut | None]:
@@ -187,8 +189,9 @@ class _Collected:
             if measured.standard_error is not None:
                 numbers[f"{measured.measure}_standard_error"] = measured.standard_error
         logger.info(message, extra={"event": "held_out", "documents": len(y), **numbers})
+        remedy = WHEN_WORSE["conditional" if self._record.spec.objective == "conditional" else "joint"]
         if measured is not None and measured.is_worse_than_mean:
-            logger.warning(f"these documents are predicted worse than by their mean: {WHEN_WORSE}")
+            logger.warning(f"these documents are predicted worse than by their mean: {remedy}")
         elif (
             measured is not None
             and measured.measure == "accuracy"
@@ -197,7 +200,7 @@ class _Collected:
             most = float(np.unique(y, return_counts=True)[1].max()) / len(y)
             if measured.value < most:
                 logger.warning(
-                    f"one class for all would be right of {most:.1%} of these documents, which is more: {WHEN_WORSE}"
+                    f"one class for all would be right of {most:.1%} of these documents, which is more: {remedy}"
                 )
         n = sum(map(len, self._residuals))
         if self._family.constant_scatter and n < FEWEST_RESIDUALS:

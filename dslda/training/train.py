@@ -19,11 +19,10 @@ from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.metrics import check_share
 from dslda.exceptions import InputError
-from dslda.families.categorical import Categorical
 from dslda.ingestion.document_sources import check_is_of_records
 from dslda.inputs.in_memory import is_dask_collection, is_table
 from dslda.model import Model
-from dslda.settings import DocTopicPrior, Granularity, TopicEstimation
+from dslda.settings import DocTopicPrior, Emphasis, Granularity, Objective, TermWeights, TopicEstimation
 from dslda.storage.location import is_in_memory
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.training.fitting import fitted_model
@@ -37,7 +36,6 @@ from dslda.training.training_set import (
     training_set_of_corpus,
     training_set_of_matrix,
 )
-from dslda.variational.compiling import kernel_of
 from dslda.variational.parameters import FitSpec
 from dslda.wording import check_keywords
 
@@ -72,6 +70,9 @@ def train(
     event: str | ArrayLike | None = None,
     class_weight: ClassWeight | None = None,
     levels: Iterable[str | float] | None = None,
+    objective: Objective = DEFAULTS.objective,
+    emphasis: Emphasis = DEFAULTS.emphasis,
+    term_weights: TermWeights = DEFAULTS.term_weights,
     ridge: float | None = DEFAULTS.ridge,
     doc_topic_prior: DocTopicPrior = DEFAULTS.doc_topic_prior,
     topic_prior: float = DEFAULTS.topic_prior,
@@ -143,6 +144,16 @@ def train(
         Levels of an ordinal response, from the lowest to the highest. By default those of an ordered pandas Categorical, also
         of a DataFrame or Parquet file that was ingested with one; or the whole numbers from the lowest response to the
         highest. Levels that no document trained on has are left out, with a warning.
+    objective : {"auto", "conditional", "joint"}, default "auto"
+        "conditional" maximises the likelihood of the responses given the words, so that topics predict as well as they can;
+        "joint" is the paper's model, which explains words and responses together. "auto" is conditional where at least 500
+        documents have a response and no setting of the joint model is given (`topic_prior`, `topic_estimation`,
+        `response_weight`, `granularity`, `tol`, `sweep_tol`). See docs/model.md.
+    emphasis : {"themes", "balance", "prediction"}, default "balance"
+        What conditional training cares for: topics with words of their own, predictions, or both.
+    term_weights : {"auto", "sqrt", "raw", "log", "binary"}, default "auto"
+        Weight of a term that occurs c times in a document, in conditional training: the square root of c ("auto"), c,
+        1 + log c, or 1.
     ridge : float, optional
         Precision of a Gaussian prior on the coefficients: of topics around their mean, of covariates around 0. By default the
         family's: 0 where coefficients cannot run away, as those of separable classes do.
@@ -249,6 +260,9 @@ def train(
     spec = FitSpec(
         n_topics=n_topics,
         family=family if isinstance(family, str) else family.name,
+        objective=objective,
+        emphasis=emphasis,
+        term_weights=term_weights,
         doc_topic_prior=doc_topic_prior,
         topic_prior=topic_prior,
         topic_estimation=topic_estimation,
@@ -285,9 +299,7 @@ def train(
         )
         if is_dask_collection(data):
             check_is_of_records(data)
-            return _train_on_collection(
-                fit, chosen, data, response, documents, columns, terms, reading, client
-            )
+            return _train_on_collection(fit, data, response, documents, columns, terms, reading, client)
         is_matrix = getattr(data, "ndim", None) == 2 and not is_table(data)
         if not (is_matrix or isinstance(data, Corpus)):
             fields = "{words=}, {counts=}" if {"words", "counts"} & set(reading) else "{text=}"
@@ -309,7 +321,6 @@ def train(
 
 def _train_on_collection(
     fit: Callable[..., Model],
-    family: Family | None,
     data: Any,
     response: Any,
     documents: ArrayLike | None,
@@ -321,10 +332,8 @@ def _train_on_collection(
     roles = named_roles(**columns)
     count = training_set_of_bag(data, response, documents, roles, terms=terms, **reading)
     client = client or active_workers()
-    if _works_here(client):
-        kernel_of(family or Categorical())
     with cluster(client) as opened:
-        return fit(count(opened), roles, nullcontext(opened))
+        return fit(count(opened), roles, nullcontext(opened), prepare=_works_here(client))
 
 
 def _train_on_corpus(

@@ -10,18 +10,35 @@ from functools import cache
 from typing import Any, Literal
 
 from dslda.families.base import Family
+from dslda.settings import Objective
 
-__all__ = ["kernel_of", "telling_of_compilation"]
+__all__ = ["kernel_of", "prepare_kernels", "telling_of_compilation"]
 
 logger = logging.getLogger("dslda.engine")
 
 PATIENCE = 2.0
 """Seconds that compilation may take without a line in the log."""
 
+MESSAGE = "compiling the kernel for this kind of response (there are three), once after installation: a minute or two"
+CONDITIONAL_MESSAGE = (
+    "compiling the kernels of conditional training, once after installation: some ten seconds"
+)
+
 Kind = Literal["classes", "product", "delta"]
 
 # if two threads need a kernel first, one compiles it and the other waits
 _lock = threading.Lock()
+
+
+def prepare_kernels(family: Family, objective: Objective, *, labelled: bool = True) -> None:
+    """Compile the kernels of a fit or of predictions, or load them from numba's cache, before the first document."""
+    if objective != "conditional":
+        kernel_of(family, labelled=labelled)
+        return
+    with _lock, telling_of_compilation(message=CONDITIONAL_MESSAGE):
+        # importing compiles them; one set serves every family
+        import dslda.variational.kernels.family_values
+        import dslda.variational.kernels.word_inference  # noqa: F401
 
 
 def kernel_of(family: Family, *, labelled: bool = True) -> Callable[..., None]:
@@ -63,11 +80,11 @@ def _kernel(kind: Kind) -> Callable[..., None]:
 
 
 @contextmanager
-def telling_of_compilation(patience: float = PATIENCE) -> Iterator[None]:
+def telling_of_compilation(patience: float = PATIENCE, message: str = MESSAGE) -> Iterator[None]:
     """Log one line if numba compiles for longer than `patience` seconds; no line if it loads its cache."""
     from numba.core import event
 
-    timer = threading.Timer(patience, _tell)
+    timer = threading.Timer(patience, _tell, [message])
     timer.daemon = True
 
     class Compilation(event.Listener):
@@ -85,10 +102,7 @@ def telling_of_compilation(patience: float = PATIENCE) -> Iterator[None]:
             timer.cancel()
 
 
-def _tell() -> None:
+def _tell(message: str) -> None:
     # a warning where INFO is hidden, as in a notebook: a silent minute looks like a hang
     level = logging.INFO if logger.isEnabledFor(logging.INFO) else logging.WARNING
-    logger.log(
-        level,
-        "compiling the kernel for this kind of response (there are three), once after installation: a minute or two",
-    )
+    logger.log(level, message)

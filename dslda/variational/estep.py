@@ -13,7 +13,8 @@ from dslda.families.base import FUNCTIONS, Array, Family
 from dslda.families.categorical import Categorical
 from dslda.families.gaussian import Gaussian
 from dslda.variational.compiling import kernel_of
-from dslda.variational.design import EXTRAS
+from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of, predictors
+from dslda.variational.design import EXTRAS, FIRST_COVARIATE, OFFSET
 from dslda.variational.kernels.layout import (
     PER_DOCUMENT,
     SCALARS,
@@ -43,8 +44,11 @@ class DocumentPosterior:
         the response is left out; then `variance` is the v that makes it exp(mean + v / 2). For a response of C classes `mean`
         has shape (D, C): predictors whose softmax is the probabilities. They include the variance, so `variance` is 0.
     elbo : ndarray of float64, shape (D,)
+        NaN for a model of conditional training.
     n_sweeps, n_known_tokens : ndarray of int64, shape (D,)
     converged : ndarray of bool, shape (D,)
+    length : ndarray of float64, shape (D,)
+        Sum of gamma - alpha: the number of known tokens, or their weight.
     """
 
     gamma: Array
@@ -54,6 +58,7 @@ class DocumentPosterior:
     n_sweeps: NDArray[np.int64]
     n_known_tokens: NDArray[np.int64]
     converged: NDArray[np.bool_]
+    length: Array
 
 
 def e_step(
@@ -122,11 +127,12 @@ def e_step(
             counted=columns["n_known_tokens"] > 0.0,
         )
     if joint:
+        n_known = _columns(posteriors)["n_known_tokens"]
         statistics.joint_information = joint_information(
             y,
             extras,
-            assigned=posteriors.gamma - parameters.alpha,
-            n_tokens=_columns(posteriors)["n_known_tokens"].astype(np.int64),
+            zbar=(posteriors.gamma - parameters.alpha) / np.maximum(n_known, 1.0)[:, np.newaxis],
+            length=n_known,
             predictors=posteriors.omega,
         )
     information = statistics.information
@@ -150,6 +156,8 @@ def infer(
 ) -> DocumentPosterior:
     """Posterior of documents without their response, as in prediction; with `y`, the posterior of training.
 
+    For a model of conditional training both are the same.
+
     Parameters are those of :func:`e_step`; by default `extras` have average covariates.
 
     Parameters
@@ -157,6 +165,8 @@ def infer(
     family : Family, optional
         Required with `y`. Without `y`, it determines the variance for a log link (see :class:`DocumentPosterior`).
     """
+    if spec.objective == "conditional":
+        return _inferred_from_words(indptr, terms, counts, parameters, spec, extras)
     n_documents = len(indptr) - 1
     if family is None:
         family = Gaussian() if parameters.n_classes is None else Categorical(parameters.n_classes)
@@ -185,6 +195,37 @@ def infer(
         columns["n_sweeps"].astype(np.int64),
         columns["n_known_tokens"].astype(np.int64),
         columns["converged"].astype(bool),
+        columns["n_known_tokens"],
+    )
+
+
+def _inferred_from_words(
+    indptr: NDArray[np.int64],
+    terms: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    parameters: Parameters,
+    spec: FitSpec,
+    extras: Array | None,
+) -> DocumentPosterior:
+    """Posterior of conditional training, which never sees a response; the linear predictor has no variance."""
+    documents = WeightedDocuments.of(indptr, terms, counts, parameters)
+    posterior = infer_words_of(documents, parameters, max_sweeps=spec.max_sweeps)
+    n_documents = documents.n_documents
+    omega = predictors(posterior.zbar, None if extras is None else extras[:, FIRST_COVARIATE:], parameters)
+    if extras is not None and omega.ndim == 1:
+        omega += extras[:, OFFSET]
+    known = parameters.topics.max(axis=1, initial=0.0) > 0.0
+    tokens = np.concatenate([[0], np.cumsum(np.where(known[terms], counts, 0), dtype=np.int64)])
+    return DocumentPosterior(
+        posterior.gamma,
+        omega,
+        np.zeros(n_documents),
+        np.full(n_documents, np.nan),
+        posterior.n_sweeps,
+        tokens[indptr[1:]] - tokens[indptr[:-1]],
+        # one that the cap on sweeps cuts short is what training has learned from
+        np.ones(n_documents, dtype=np.bool_),
+        posterior.length,
     )
 
 

@@ -8,9 +8,9 @@ from scipy import linalg, special
 from dslda.families.base import Array, Family
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
-from dslda.variational.topics import are_near_equal, topic_divergence
+from dslda.variational.topics import NEAR_EQUAL, mean_affinity, topic_divergence
 
-__all__ = ["m_step", "objective", "prior_precision", "topic_log_prior", "update_alpha"]
+__all__ = ["coefficient_step", "m_step", "objective", "prior_precision", "topic_log_prior", "update_alpha"]
 
 # data do not determine directions in which the information has less than this fraction of its largest eigenvalue
 _RANK_TOLERANCE = 1e-12
@@ -44,7 +44,7 @@ def m_step(
     topics, totals = _topics(statistics.topic_counts, spec.topic_prior)
     eta, delta, zeta = parameters.eta, parameters.delta, parameters.zeta
     if statistics.labelled_weight > 0.0:
-        step, gain = _coefficient_step(parameters, statistics, family=family, spec=spec)
+        step, gain = coefficient_step(parameters, statistics, family=family, spec=spec)
         eta = eta + step[: len(parameters.eta)]
         zeta = zeta + step[len(parameters.eta) :]
         delta = family.update_delta(delta, statistics.profile, weight=statistics.labelled_weight, gain=gain)
@@ -53,7 +53,7 @@ def m_step(
             delta = np.concatenate([[max(delta[0], spec.dispersion_floor)], delta[1:]])
     alpha = parameters.alpha
     # of near-equal topics documents have equal shares, which asks for a large alpha, which keeps the topics equal
-    if spec.estimates_alpha and topics_have_parted and not are_near_equal(topics):
+    if spec.estimates_alpha and topics_have_parted and mean_affinity(topics) <= NEAR_EQUAL:
         alpha = update_alpha(
             alpha,
             statistics.log_theta,
@@ -65,7 +65,7 @@ def m_step(
     return Parameters(topics, alpha, eta, delta, zeta, concentration)
 
 
-def _coefficient_step(
+def coefficient_step(
     parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
 ) -> tuple[Array, float]:
     """The step of (eta, zeta), shape (K + P,) or (K + P, C), and its gain in F to second order."""

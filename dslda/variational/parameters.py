@@ -10,7 +10,16 @@ import numpy as np
 
 from dslda.exceptions import InputError
 from dslda.families.base import Array, Family, ResponseMoments
-from dslda.settings import SETTINGS, DocTopicPrior, Granularity, TopicEstimation
+from dslda.settings import (
+    SETTINGS,
+    DocTopicPrior,
+    Emphasis,
+    Granularity,
+    Objective,
+    TermWeights,
+    TopicEstimation,
+)
+from dslda.variational.term_weights import RAW, TermWeighting
 from dslda.wording import short_repr
 
 __all__ = ["FitSpec", "Parameters", "Scaling", "alpha_has_moved", "initial_parameters"]
@@ -59,6 +68,8 @@ class Parameters:
         Coefficients of the standardised covariates.
     concentration : ndarray of float64, shape (K,), or None
         For topics that are distributions, q(beta_k) = Dirichlet(concentration[k] * topics[:, k]); None for points.
+    weighting : TermWeighting
+        Weights of terms in documents: of conditional training; the joint model counts.
     """
 
     topics: Array
@@ -67,6 +78,7 @@ class Parameters:
     delta: Array
     zeta: Array = field(default_factory=lambda: np.zeros(0))
     concentration: Array | None = None
+    weighting: TermWeighting = RAW
 
     __repr__ = short_repr
 
@@ -100,6 +112,10 @@ class FitSpec:
         Name of the response family.
     family_options : mapping
         Options of the family, as plain values.
+    objective : {"auto", "conditional", "joint"}
+        Fits have one of the last two; the E-step takes "auto" for "joint".
+    emphasis : {"themes", "balance", "prediction"}
+    term_weights : {"auto", "sqrt", "raw", "log", "binary"}
     doc_topic_prior : float, "auto", "asymmetric", "1/K" or None
         "1/K" is the fixed one of the paper's study, and None means the same. "auto" and "asymmetric" start at 1.
     topic_prior : float
@@ -119,6 +135,9 @@ class FitSpec:
     n_topics: int = SETTINGS["n_topics"].default
     family: str = "gaussian"
     family_options: Mapping[str, Any] = field(default_factory=dict)
+    objective: Objective = SETTINGS["objective"].default
+    emphasis: Emphasis = SETTINGS["emphasis"].default
+    term_weights: TermWeights = SETTINGS["term_weights"].default
     doc_topic_prior: DocTopicPrior = SETTINGS["doc_topic_prior"].default
     topic_prior: float = SETTINGS["topic_prior"].default
     topic_estimation: TopicEstimation = SETTINGS["topic_estimation"].default
@@ -147,8 +166,12 @@ class FitSpec:
 
     @property
     def estimates_alpha(self) -> bool:
-        # a single topic has all of every document, whatever alpha is
-        return self.doc_topic_prior in ("auto", "asymmetric") and self.n_topics > 1
+        # a single topic has all of every document, whatever alpha is; conditional training goes by the documents' length
+        return (
+            self.doc_topic_prior in ("auto", "asymmetric")
+            and self.n_topics > 1
+            and self.objective != "conditional"
+        )
 
 
 def alpha_has_moved(parameters: Parameters) -> bool:
@@ -157,7 +180,12 @@ def alpha_has_moved(parameters: Parameters) -> bool:
 
 
 def initial_parameters(
-    n_terms: int, *, spec: FitSpec, family: Family, moments: ResponseMoments, n_covariates: int = 0
+    n_terms: int,
+    *,
+    spec: FitSpec,
+    family: Family,
+    moments: ResponseMoments,
+    n_covariates: int = 0,
 ) -> Parameters:
     """Starting values of Blei and McAuliffe (2010, section 3.2), a pure function of the arguments.
 
@@ -165,11 +193,14 @@ def initial_parameters(
     split (movie reviews, K = 10, five folds: predictive R2 0.40, against 0.32 with a perturbation of 100%). eta is a grid
     around the family's starting point, [-1, 1] for a standardised response; delta is the family's. Topics that are
     distributions have these means and hardly any variance. `moments` are those of the responses on the scale of the fit.
+
+    Conditional training starts from a perturbation of 100%: topics must differ in their words before they predict, or they
+    end as copies of one, graded by the response (docs/model.md).
     """
     rng = np.random.default_rng([spec.seed, n_terms, spec.n_topics])
     # in place: such a matrix may take a gigabyte
     topics = rng.random((n_terms, spec.n_topics))
-    topics *= _PERTURBATION
+    topics *= 1.0 if spec.objective == "conditional" else _PERTURBATION
     topics += 1.0
     topics /= topics.sum(axis=0)
     entry = spec.doc_topic_prior

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,7 @@ class SufficientStatistics(Sums):
         n_covariates: int = 0,
         n_probes: int = 1,
         n_classes: int | None = None,
-    ) -> SufficientStatistics:
+    ) -> Self:
         """Statistics of no document; `n_classes` for a response of classes."""
         n = n_topics + n_covariates
         per_term: dict[str, Any] = {
@@ -149,7 +149,13 @@ def pearson_sums(
 
 
 def joint_information(
-    y: Array, extras: Array | None, *, assigned: Array, n_tokens: NDArray[np.int64], predictors: Array
+    y: Array,
+    extras: Array | None,
+    *,
+    zbar: Array,
+    length: Array,
+    predictors: Array,
+    independent: bool = True,
 ) -> Array:
     """Sum of `SufficientStatistics.joint_information` over documents with a response and a known term.
 
@@ -157,16 +163,17 @@ def joint_information(
     ----------
     y, extras
         As in the E-step.
-    assigned : ndarray of float64, shape (D, K)
-        Expected number of tokens of each topic.
-    n_tokens : ndarray of int64, shape (D,)
-        Tokens of known terms.
+    zbar : ndarray of float64, shape (D, K)
+        Expected mean topic assignment.
+    length : ndarray of float64, shape (D,)
+        Tokens of known terms, or their weight.
     predictors : ndarray of float64, shape (D, C)
         Numbers whose softmax is the probabilities of the classes.
+    independent : bool, default True
+        zbar is the mean of independent tokens, which scatter; otherwise it is a number.
     """
-    counted = ~np.isnan(y) & (n_tokens > 0)
-    length = n_tokens[counted].astype(np.float64)
-    phibar = assigned[counted] / length[:, np.newaxis]
+    counted = ~np.isnan(y) & (length > 0.0)
+    length, phibar = length[counted], zbar[counted]
     weight, means = np.ones(len(length)), phibar
     if extras is not None:
         weight = extras[counted, WEIGHT] * extras[counted, EMPHASIS]
@@ -178,10 +185,11 @@ def joint_information(
     for c in range(n_classes):
         for d in range(c + 1):
             curvature = weight * p[:, c] * ((c == d) - p[:, d])
-            # E[zbar zbar'] is that of independent tokens, phibar phibar' and their scatter
             moments = means.T @ (curvature[:, np.newaxis] * means)
-            scatter = curvature / length
-            moments[:n_topics, :n_topics] -= phibar.T @ (scatter[:, np.newaxis] * phibar)
-            moments[topics, topics] += scatter @ phibar
+            if independent:
+                # E[zbar zbar'] is phibar phibar' and the scatter of the tokens
+                scatter = curvature / length
+                moments[:n_topics, :n_topics] -= phibar.T @ (scatter[:, np.newaxis] * phibar)
+                moments[topics, topics] += scatter @ phibar
             information[c, :, d] = information[d, :, c] = moments
     return information.reshape(n_classes * n, n_classes * n)

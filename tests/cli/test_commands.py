@@ -246,7 +246,8 @@ def test_classes_keep_their_names_and_have_a_probability_each(
     assert done.code == 0, done.err
     assert re.search(r"classes: +Health \(\d+\.\d%\), Law \(\d+\.\d%\), Taxation", dslda("info", out).out)
     topics = rows(dslda("topics", out).out)
-    assert list(topics[0]) == ["topic", "class", "coefficient", "standard_error", "prevalence", "words"]
+    measures = ["prevalence", "coherence", "exclusivity"]
+    assert list(topics[0]) == ["topic", "class", "coefficient", "standard_error", *measures, "words"]
     assert [t["class"] for t in topics] == ["Health", "Law", "Taxation"]
     assert "nurse" in topics[0]["words"]
     assert "--by-class has all" in dslda("topics", out).err
@@ -362,7 +363,7 @@ def test_train_writes_a_model_that_info_describes(made: Path, dslda: Dslda) -> N
     assert told.code == 0
     assert "80 documents (79 labelled, 0 empty)" in told.out
     # the options that train and ingest were given, by their names on the command line
-    assert "settings:            --topics 2, --alpha 1/K, --topic-prior 0.01, " in told.out
+    assert "settings:            --topics 2, --objective " in told.out
     assert "--rho 2.0, --granularity term, " in told.out
     assert "--lowercase, --token-pattern " in told.out
     assert ", --ngrams 1-1, --min-df 2, --max-df 1.0, normalize\n" in told.out
@@ -408,13 +409,19 @@ def test_one_is_singular(dslda: Dslda, made: Path, tmp_path: Path, caplog: pytes
     assert repr(model).startswith(
         "Model(gaussian of 'age': 1 topic, 16 terms, trained on 80 documents in 1 iteration)"
     )
-    assert "(80 labelled, 0 empty)" in dslda("info", model.save(tmp_path / "m.model")).out
+    told = dslda("info", model.save(tmp_path / "m.model")).out
+    assert "(80 labelled, 0 empty)" in told
+    coherence = f"coherence (NPMI) {model.quality.npmi[0]:.2f}"
+    assert f"topic quality:       {coherence}, exclusivity 1.00, 100% of the top words distinct\n" in told
 
 
 def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> None:
     found = rows(dslda("topics", made / "stars.model", "--top", 3).out)
     model = load_model(made / "stars.model")
-    assert list(found[0]) == ["topic", "coefficient", "standard_error", "prevalence", "words"]
+    measures = ["prevalence", "coherence", "exclusivity"]
+    assert list(found[0]) == ["topic", "coefficient", "standard_error", *measures, "words"]
+    for name in measures[1:]:
+        assert [float(r[name]) for r in found] == [getattr(t, name) for t in model.topics()]
     assert [float(r["prevalence"]) for r in found] == [
         model.topic_prevalence[c.topic] for c in model.coefficients()
     ]
@@ -437,8 +444,11 @@ def test_topics_are_a_table_with_its_caption_on_a_terminal(made: Path) -> None:
         os.close(end)
         os.close(terminal)
     model = load_model(made / "stars.model")
-    assert "prevalence" in shown
+    for word in ("preva-", "coher-", "exclu-"):
+        assert word in shown
     for topic in model.topics(top=2):
+        assert f"{topic.coherence:.2f} │ " in shown
+        assert f"{topic.exclusivity:.2f} │ " in shown
         assert f"{topic.coefficient:.3f}" in shown
         assert f"{model.topic_prevalence[topic.topic]:.1%}" in shown
         assert ", ".join(topic.words) in shown

@@ -18,9 +18,11 @@ from scipy import sparse
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.conditional.conditional_fit import fit_conditionally
 from dslda.engine.dask.dask_executor import DaskExecutor
 from dslda.engine.data.fit_source import CorpusSource, FitSource
 from dslda.engine.driver import FitResult, fit
+from dslda.engine.em import Position
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.families.base import STANDARDISED, Family
 from dslda.families.gaussian import Gaussian
@@ -55,6 +57,16 @@ class Problem:
             initial = start.parameters
             keywords |= {"done": start.trace, "checkpoints": kept.schedule(start)}
         return fit(executor, initial, family=self.family, spec=self.spec, **keywords)
+
+    def fit_conditionally(self, executor: Executor, **keywords: Any) -> FitResult:
+        """Conditional training of the same documents."""
+        spec = self.conditional_spec
+        initial = initial_parameters(self.source.n_terms, spec=spec, family=self.family, moments=STANDARDISED)
+        return fit_conditionally(executor, Position(initial), family=self.family, spec=spec, **keywords)
+
+    @property
+    def conditional_spec(self) -> FitSpec:
+        return FitSpec(n_topics=4, objective="conditional", max_iter=8)
 
     def executor(self, client: Client, source: FitSource | None = None) -> DaskExecutor:
         return DaskExecutor(client, source or self.source, self.family, self.spec)
@@ -102,6 +114,13 @@ def expected(problem: Problem) -> str:
     """The digest of the fit in this process."""
     with SerialExecutor(problem.source, problem.family, problem.spec) as executor:
         return digest(problem.fit(executor))
+
+
+@pytest.fixture(scope="session")
+def expected_conditional(problem: Problem) -> str:
+    """The digest of conditional training in this process."""
+    with SerialExecutor(problem.source, problem.family, problem.conditional_spec) as executor:
+        return digest(problem.fit_conditionally(executor))
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,18 @@ def test_workers_killed_in_mid_iteration_change_no_bit(
     assert killer.left <= 0
 
 
+@pytest.mark.parametrize("at", [90])
+def test_a_worker_killed_in_conditional_training_changes_no_bit(
+    problem: Any, expected_conditional: str, digest_of: Any, two_workers: Client, at: int
+) -> None:
+    killer = Signaller(worker_pids(two_workers)[:1], signal.SIGKILL, at=at)
+    with dask_executor.DaskExecutor(
+        two_workers, problem.source, problem.family, problem.conditional_spec
+    ) as executor:
+        assert digest_of(problem.fit_conditionally(executor, progress=killer)) == expected_conditional
+    assert killer.left <= 0
+
+
 SOME = [1, 2, 4, 7, 8, 10, 11]
 
 

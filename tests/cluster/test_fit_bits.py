@@ -17,12 +17,15 @@ from distributed import Client, LocalCluster
 
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine import reduction
+from dslda.engine.conditional import recipe
 from dslda.engine.dask import publish
+from dslda.engine.dask.dask_executor import DaskExecutor
 from dslda.engine.dask.events import EventHub
 from dslda.engine.dask.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.data.fit_source import FutureSource, MemorySource
 from dslda.engine.executor import Executor, SerialExecutor
-from dslda.engine.passes import E_STEP
+from dslda.engine.passes import E_STEP, CoOccurrencePass
+from dslda.evaluation.topic_quality import N_TOP
 from dslda.exceptions import ConvergenceWarning, InputError
 from dslda.families.base import STANDARDISED
 from dslda.families.poisson import Poisson
@@ -55,6 +58,33 @@ def test_two_threads_give_the_bits_of_one_process_and_leave_no_task(
     assert wait_until_forgotten(in_process) == []
 
 
+@pytest.mark.parametrize("fraction", [0.5, 1e-9], ids=["kept", "read again"])
+def test_conditional_training_has_the_bits_of_one_process(
+    problem: Any, expected_conditional: str, digest_of: Any, in_process: Client, fraction: float
+) -> None:
+    with (
+        dask.config.set({"dslda.engine.resident-fraction": fraction}),
+        DaskExecutor(in_process, problem.source, problem.family, problem.conditional_spec) as executor,
+    ):
+        assert digest_of(problem.fit_conditionally(executor)) == expected_conditional
+    assert wait_until_forgotten(in_process) == []
+
+
+def test_slices_of_whole_partitions_have_the_bits_of_one_process(
+    problem: Any, digest_of: Any, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe, "N_SLICES", 4)
+    monkeypatch.setattr(recipe, "PARTITIONS_PER_SLICE", 3)
+    digests = set()
+    for executor in (
+        SerialExecutor(problem.source, problem.family, problem.conditional_spec),
+        DaskExecutor(in_process, problem.source, problem.family, problem.conditional_spec),
+    ):
+        with executor:
+            digests.add(digest_of(problem.fit_conditionally(executor)))
+    assert len(digests) == 1
+
+
 def test_nothing_of_an_iteration_stays_on_the_cluster(problem: Any, in_process: Client) -> None:
     scheduler = in_process.cluster.scheduler
     n = problem.source.n_partitions
@@ -71,6 +101,27 @@ def test_nothing_of_an_iteration_stays_on_the_cluster(problem: Any, in_process: 
             assert {key[0].rsplit("-", 1)[0] for key in scheduler.tasks} == {"dslda-load"}
             assert len(scheduler.tasks) == n
     assert wait_until_forgotten(in_process) == []
+
+
+def test_words_of_topics_are_counted_together_alike_on_any_executor(
+    problem: Any, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(0)
+    n_topics, n_terms = problem.spec.n_topics, problem.source.n_terms
+    top = np.stack([generator.permutation(n_terms)[:N_TOP] for _ in range(n_topics)]).astype(np.int32)
+    parameters = initial_parameters(n_terms, spec=problem.spec, family=problem.family, moments=STANDARDISED)
+    work = CoOccurrencePass(top)
+    with SerialExecutor(problem.source, problem.family, problem.spec) as executor:
+        here, _ = executor.run(parameters, work)
+    assert here.weight == here.n_documents == problem.source.n_documents.sum()
+    assert np.count_nonzero(here.documents) > top.size  # pairs too, not only words
+    for largest in (publish.LARGEST_MESSAGE, 1000):  # in one piece, and in parts of the vocabulary
+        monkeypatch.setattr(publish, "LARGEST_MESSAGE", largest)
+        monkeypatch.setattr(publish, "PART_BYTES", largest)
+        with problem.executor(in_process) as executor:
+            there, _ = executor.run(parameters, work)
+        assert there.documents.tobytes() == here.documents.tobytes()
+        assert (there.weight, there.n_documents) == (here.weight, here.n_documents)
 
 
 def test_fits_leave_nothing_in_client_scheduler_and_worker_but_what_one_fit_leaves(
@@ -415,6 +466,7 @@ def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_
                 assert one.tolist() == other.tolist(), (given, name)
             assert fitted.trace["elbo"].tobytes() == here.trace["elbo"].tobytes()
             assert fitted.pearson_dispersion == here.pearson_dispersion
+            assert fitted.quality.npmi.tobytes() == here.quality.npmi.tobytes()
             assert (fitted.pearson_dispersion is None) == (given["response"] != "reads")
             loaded = load_model(fitted.save(tmp_path / "m.model", overwrite=True))
             assert loaded.predict(corpus).tolist() == fitted.predict(corpus).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import runpy
 import subprocess
@@ -67,6 +68,17 @@ def test_a_model_of_an_archive_is_read_without_dslda(archive: Path, tmp_path: Pa
     then = expected(archive, "models", name)
     for document, prediction in zip(DOCUMENTS, then["predictions"], strict=True):
         assert predict(store, document, COVARIATES)["prediction"] == pytest.approx(prediction, rel=NEAR)
+
+
+def test_topics_that_an_earlier_release_did_not_measure_are_shown_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = unpacked(Path("0.1.0", "gaussian.model.zip"), tmp_path)
+    assert dslda.load_model(store).quality is None
+    assert run(["topics", str(store)]) == 0
+    for row in csv.DictReader(capsys.readouterr().out.splitlines()):
+        assert (row["coherence"], row["exclusivity"]) == ("", "")
+        assert row["words"]
 
 
 @pytest.mark.parametrize("archive", archives(".corpus"))

@@ -154,6 +154,8 @@ def test_topics_list_their_most_probable_words_first(model: Model) -> None:
     for topic, coefficient in zip(model.topics(top=7), model.coefficients(), strict=True):
         assert (topic.topic, topic.coefficient, topic.standard_error) == coefficient[:3]
         assert topic.prevalence == model.topic_prevalence[topic.topic]
+        assert topic.coherence == model.quality.npmi[topic.topic]
+        assert topic.exclusivity == model.quality.exclusivity[topic.topic]
         row = model.topic_word[topic.topic]
         assert row.sum() == pytest.approx(1)
         assert list(topic.probabilities) == sorted(row, reverse=True)[:7]

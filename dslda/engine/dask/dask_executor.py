@@ -97,7 +97,7 @@ class DaskExecutor(Executor):
         self._raised_by_task = False
         self._wait_for_a_worker(self._settings.stall_timeout)
         with logging_after(PREPARATION_PATIENCE, PREPARING):
-            register(client, family)
+            register(client, family, objective=spec.objective)
         self._workers = WorkerWatch(client, self._settings.stall_timeout)
         self._hub = EventHub.of(client)
         self._packed: dict[tuple[int, int], bytes] = {}

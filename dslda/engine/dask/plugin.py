@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from threadpoolctl import threadpool_limits
 
     from dslda.families.base import Family
+    from dslda.settings import Objective
 
 __all__ = ["DsldaPlugin", "register", "versions"]
 
@@ -73,6 +74,8 @@ class DsldaPlugin(WorkerPlugin):
         The client's :func:`versions`.
     family : Family, optional
         The family whose kernel is compiled; by default the kernel that most families need.
+    objective : {"joint", "conditional"}, default "joint"
+        That of the fit: conditional training has kernels of its own.
     labelled : bool, default True
         Compile the kernel of training, not that of predictions.
     """
@@ -81,10 +84,16 @@ class DsldaPlugin(WorkerPlugin):
     idempotent = False
 
     def __init__(
-        self, expected: Mapping[str, str], family: Family | None = None, *, labelled: bool = True
+        self,
+        expected: Mapping[str, str],
+        family: Family | None = None,
+        *,
+        objective: Objective = "joint",
+        labelled: bool = True,
     ) -> None:
         self.expected = dict(expected)
         self.family = family
+        self.objective = objective
         self.labelled = labelled
         #: the error of a worker that must not be used
         self.problem: EngineError | None = EngineError("the worker is not prepared yet")
@@ -113,9 +122,9 @@ class DsldaPlugin(WorkerPlugin):
         from threadpoolctl import threadpool_limits
 
         from dslda.families.gaussian import Gaussian
-        from dslda.variational.compiling import kernel_of
+        from dslda.variational.compiling import prepare_kernels
 
-        kernel_of(self.family or Gaussian(), labelled=self.labelled)
+        prepare_kernels(self.family or Gaussian(), self.objective, labelled=self.labelled)
 
         zarr.config.set({"async.concurrency": ZARR_CONCURRENCY, "threading.max_workers": ZARR_CONCURRENCY})
         self._blas = threadpool_limits(limits=1, user_api="blas")
@@ -125,7 +134,13 @@ class DsldaPlugin(WorkerPlugin):
             self._blas.restore_original_limits()
 
 
-def register(client: Client, family: Family | None = None, *, labelled: bool = True) -> None:
+def register(
+    client: Client,
+    family: Family | None = None,
+    *,
+    objective: Objective = "joint",
+    labelled: bool = True,
+) -> None:
     """Prepare all workers of a cluster, including those that join later; parameters are those of :class:`DsldaPlugin`.
 
     Raises
@@ -136,7 +151,7 @@ def register(client: Client, family: Family | None = None, *, labelled: bool = T
     for attempt in range(1, ATTEMPTS + 1):
         try:
             _compare_versions(client)
-            plugin = DsldaPlugin(versions(), family, labelled=labelled)
+            plugin = DsldaPlugin(versions(), family, objective=objective, labelled=labelled)
             within(client, PREPARATION_SECONDS, client.register_plugin, plugin)
             return
         # the connection to a dying worker broke; its replacement is prepared when it joins

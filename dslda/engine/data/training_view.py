@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.corpus.block import DocumentBlock
+from dslda.corpus.block import DocumentBlock, entries_of
 from dslda.corpus.summary import ResponseSummary
 from dslda.variational.design import Design
 
@@ -38,6 +38,18 @@ class TrainingBlock:
     @property
     def n_documents(self) -> int:
         return len(self.indptr) - 1
+
+    def take(self, rows: NDArray[np.bool_]) -> TrainingBlock:
+        """The documents of a mask."""
+        numbers = np.flatnonzero(rows)
+        indptr, entries = entries_of(self.indptr, numbers)
+        return TrainingBlock(
+            indptr,
+            self.terms[entries],
+            self.counts[entries],
+            self.y[numbers],
+            None if self.extras is None else self.extras[numbers],
+        )
 
     def __sizeof__(self) -> int:
         # without this Dask takes a dataclass for 0 bytes: no spilling, wrong placement (kartothek#175, xarray#9088)

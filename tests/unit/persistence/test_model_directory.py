@@ -16,6 +16,7 @@ import pytest
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.evaluation.topic_quality import TopicQuality
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
 from dslda.persistence.model_record import HeldOut, ModelRecord, TrainingSummary
@@ -62,6 +63,11 @@ def a_record(n_topics: int = 3, terms: tuple[str, ...] | None = TERMS) -> ModelR
         corpus_hash="0" * 64,
         versions={"dslda": "0.1.0"},
         prevalence=generator.dirichlet(np.ones(n_topics)),
+        quality=TopicQuality(
+            npmi=np.array([1 / 3, -1 / 7, np.nan][:n_topics]),
+            exclusivity=np.linspace(0.1, 0.7, n_topics),
+            distinct_share=2 / 3,
+        ),
     )
 
 
@@ -126,6 +132,11 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
     assert (one.prevalence is None) == (other.prevalence is None)
     if one.prevalence is not None:
         assert one.prevalence.tobytes() == other.prevalence.tobytes()
+    assert (one.quality is None) == (other.quality is None)
+    if one.quality is not None:
+        assert one.quality.npmi.tobytes() == other.quality.npmi.tobytes()
+        assert one.quality.exclusivity.tobytes() == other.quality.exclusivity.tobytes()
+        assert one.quality.distinct_share == other.quality.distinct_share
     assert (one.base is None) == (other.base is None)
     if one.base is not None:
         assert one.base.tobytes() == other.base.tobytes()
@@ -156,7 +167,15 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         a_record(terms=None),
         a_record_of_classes(),
         a_record_of_distributions(),
-        replace(a_record(), covariance=None, prevalence=None, trace={}, response=None, corpus_hash=None),
+        replace(
+            a_record(),
+            covariance=None,
+            prevalence=None,
+            quality=None,
+            trace={},
+            response=None,
+            corpus_hash=None,
+        ),
     ],
     ids=["complete", "one topic", "no vocabulary", "classes", "distributions", "nothing optional"],
 )
@@ -275,7 +294,7 @@ def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> Non
 
 def test_manifest_and_arrays_are_those_of_the_specification(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
-    section = text[text.index("## Model, version 1") :]
+    section = text[text.index("## Model, versions 1 and 2") :]
     shown = json.loads(section.split("```json\n")[1].split("```")[0])
     write_model(a_record_of_classes(), tmp_path / "a.model")
     written = json.loads((tmp_path / "a.model" / "zarr.json").read_text())["attributes"]
@@ -383,7 +402,7 @@ def swap_digit(path: Path) -> None:
 
 
 DAMAGE = {
-    "newer version": (lambda m: edit_attributes(m, **{"encoding-version": "2"}), "update dslda"),
+    "newer version": (lambda m: edit_attributes(m, **{"encoding-version": "3"}), "update dslda"),
     "a corpus": (
         lambda m: edit_attributes(m, **{"encoding-type": "dslda-corpus"}),
         "a corpus, not a model",

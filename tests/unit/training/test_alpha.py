@@ -41,7 +41,9 @@ def test_intervals_cover_where_documents_mix_topics_and_where_they_do_not() -> N
         for true in (1.0, 0.2):
             counts, corpus = drawn(5, seed=seed, mean_tokens=60, alpha=true)
             for alpha in ("auto", "1/K"):
-                model = dslda.train(counts, response=corpus.y, n_topics=5, doc_topic_prior=alpha)
+                model = dslda.train(
+                    counts, response=corpus.y, n_topics=5, objective="joint", doc_topic_prior=alpha
+                )
                 shares.setdefault((true, alpha), []).append(covered(model, corpus).mean())
                 if alpha == "auto":
                     assert np.allclose(model.doc_topic_prior, true, rtol=0.25)
@@ -53,7 +55,7 @@ def test_intervals_cover_where_documents_mix_topics_and_where_they_do_not() -> N
 def test_the_default_is_an_estimate_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
     counts, corpus = drawn(5, seed=7, mean_tokens=60, alpha=1.0)
     with caplog.at_level(logging.INFO, "dslda"):
-        model = dslda.train(counts, response=corpus.y, n_topics=5)
+        model = dslda.train(counts, response=corpus.y, n_topics=5, objective="joint")
     alpha = model.doc_topic_prior
     assert len(set(alpha.tolist())) == 1
     assert f"alpha was estimated: {alpha[0]:.3g} for each topic" in caplog.text
@@ -69,21 +71,21 @@ def alike_documents(n: int) -> tuple[np.ndarray, np.ndarray]:
 def test_topics_that_never_part_are_told(alpha: Any) -> None:
     counts, y = alike_documents(2000)
     with pytest.warns(DataWarning, match="all topics have nearly the words of another one"):
-        model = dslda.train(counts, response=y, n_topics=3, doc_topic_prior=alpha)
+        model = dslda.train(counts, response=y, n_topics=3, objective="joint", doc_topic_prior=alpha)
     # what documents without topics ask for, a large alpha, would keep the topics equal for ever
     assert model.doc_topic_prior.max() <= 1.0
 
 
 def test_the_sum_of_alpha_is_at_most_the_words_of_a_document() -> None:
     counts, y = alike_documents(400)
-    model = dslda.train(counts, response=y, n_topics=3)
+    model = dslda.train(counts, response=y, n_topics=3, objective="joint")
     assert model.doc_topic_prior.sum() == pytest.approx(60.0)
 
 
 def test_info_shows_alpha_and_near_equal_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counts, y = alike_documents(2000)
     with pytest.warns(DataWarning, match="nearly the words"):
-        dslda.train(counts, response=y, n_topics=3).save(tmp_path / "alike.model")
+        dslda.train(counts, response=y, n_topics=3, objective="joint").save(tmp_path / "alike.model")
     assert run(["info", str(tmp_path / "alike.model")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "topics: 3 (3 of them nearly the same as another one)" in shown

@@ -8,7 +8,9 @@ import sys
 import warnings
 from dataclasses import replace
 from decimal import Decimal
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,8 @@ from dslda.array_inputs import matrix_block
 from dslda.corpus.store import Corpus
 from dslda.datasets import simulate_corpus
 from dslda.engine.em import IterationRecord
+from dslda.engine.executor import SerialExecutor
+from dslda.engine.passes import CoOccurrencePass
 from dslda.exceptions import ConvergenceWarning, DataWarning, InputError
 from dslda.families.registry import get_family
 from dslda.ingestion.ingest import ingest
@@ -188,6 +192,56 @@ def test_documents_left_out_are_left_out(
     assert by_rows.training.n_documents == len(rows)
     assert by_rows.response_summary == alone.response_summary
     assert_allclose(by_rows.predict(counts), alone.predict(counts), rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimation", ["map", "variational"])
+def test_the_topics_are_measured_on_the_documents_of_the_fit(
+    simulated: tuple[sparse.csr_array, np.ndarray], tmp_path: Path, estimation: str
+) -> None:
+    """With and without a response; those kept out are not among them, and others count by their weights."""
+    counts, y = simulated
+    weight = np.arange(D) % 3
+    kept = np.arange(D) % 5 > 0
+    settings = {"n_topics": K, "topic_estimation": estimation, "weight": weight, "documents": kept}
+    model = train(counts, response=y, **settings)
+    rows = np.repeat(np.flatnonzero(kept), weight[kept])
+    holds = counts[rows].toarray() > 0
+    for topic in model.topics():
+        words = [int(word) for word in topic.words]
+        values = []
+        for i, j in combinations(words, 2):
+            p, q, both = (np.mean(held) for held in (holds[:, i], holds[:, j], holds[:, i] & holds[:, j]))
+            values.append(np.log(both / p / q) / -np.log(both) if both else -1.0)
+        assert topic.coherence == pytest.approx(np.mean(values), rel=1e-9)
+        shares = [model.topic_word[topic.topic, word] / model.topic_word[:, word].sum() for word in words]
+        assert topic.exclusivity == pytest.approx(np.mean(shares[:8]), rel=1e-9)
+    distinct = {word for topic in model.topics(top=8) for word in topic.words}
+    assert model.quality.distinct_share == len(distinct) / (8 * K)
+    loaded = load_model(model.save(tmp_path / "a.model"))
+    assert loaded.topics() == model.topics()
+    assert loaded.quality.distinct_share == model.quality.distinct_share
+
+
+def test_a_fit_whose_documents_cannot_be_read_once_more_is_a_model_without_measures_of_its_topics(
+    simulated: tuple[sparse.csr_array, np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    counts, y = simulated
+    whole = train(counts, response=y, n_topics=K)
+    run = SerialExecutor.run
+
+    def failing(self: SerialExecutor, parameters: Any, work: Any, **keywords: Any) -> Any:
+        if isinstance(work, CoOccurrencePass):
+            raise OSError("the disk is gone")
+        return run(self, parameters, work, **keywords)
+
+    monkeypatch.setattr(SerialExecutor, "run", failing)
+    model = train(counts, response=y, n_topics=K)
+    assert model.quality is None
+    assert "could not be read once more (the disk is gone)" in caplog.text
+    assert {(topic.coherence, topic.exclusivity) for topic in model.topics()} == {(None, None)}
+    assert_same_bits(model, whole)
 
 
 def test_the_last_elbo_is_that_of_the_model(simulated: tuple[sparse.csr_array, np.ndarray]) -> None:

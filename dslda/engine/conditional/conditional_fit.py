@@ -1,0 +1,565 @@
+"""The loop of conditional training, and what a checkpoint keeps of it.
+
+A fit has a start by EM, in which the responses pull at the assignments, and epochs of steps down the exact gradient. An epoch
+visits every slice of the documents once; then the inner tenth says how well others are predicted. All of it is one sequence
+of passes of an executor, each a pure function of the parameters and the documents, so that a fit has the same bits anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from dslda.engine.conditional.recipe import Recipe
+from dslda.engine.conditional.selection import OUTER, Selection
+from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
+from dslda.engine.driver import Checkpoints, FitResult
+from dslda.engine.em import IterationRecord, Position
+from dslda.engine.executor import Executor, PartitionListener, single_threaded_blas
+from dslda.engine.passes import Pass
+from dslda.engine.progress import FitProgress, default_progress
+from dslda.exceptions import InputError
+from dslda.families.answers import asked
+from dslda.families.base import Array, Family
+from dslda.variational.conditional.descent import CoefficientSums, TopicDescent
+from dslda.variational.conditional.gradient import ConditionalStatistics
+from dslda.variational.mstep import m_step
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.sums import Sums
+from dslda.variational.term_weights import TermWeighting
+from dslda.wording import number_of
+
+__all__ = ["ConditionalFit", "fit_conditionally"]
+
+logger = logging.getLogger("dslda.engine")
+
+S = TypeVar("S", bound=Sums)
+
+SLOPES: Array = np.arange(51, dtype=np.float64) * 0.1
+"""Factors tried on the predictions of the inner tenth; 0 predicts the same for all."""
+
+CLASS_SHARE = 0.9
+"""Share of the words of its class in a topic of the start; the rest is random, so that two topics of a class differ."""
+
+SETTLING_STEPS = 3
+"""Scoring steps of the coefficients between the start and the first epoch; a quadratic likelihood needs one."""
+
+
+@dataclass(slots=True, eq=False)
+class _Totals:
+    """Sums over the slices of an epoch so far."""
+
+    profile: Array
+    features: Array
+    numbers: Array
+
+    NAMES: ClassVar[tuple[str, ...]] = (
+        "elbo",
+        "log_likelihood",
+        "squared_slopes",
+        "curvature",
+        "labelled_weight",
+        "n_unconverged",
+        "n_sweeps",
+        "n_documents",
+        "seconds",
+        "n_without_gradient",
+    )
+
+    @classmethod
+    def empty(cls, parameters: Parameters, family: Family) -> _Totals:
+        n_probes = len(family.delta_probes(parameters.delta))
+        n_features = parameters.n_topics + len(parameters.zeta)
+        return cls(np.zeros(n_probes), np.zeros(n_features), np.zeros(len(cls.NAMES)))
+
+    def add(self, statistics: ConditionalStatistics) -> None:
+        self.profile += statistics.profile
+        self.features += statistics.features
+        self.numbers += [getattr(statistics, name) for name in self.NAMES]
+
+    def of(self, name: str) -> float:
+        return float(self.numbers[self.NAMES.index(name)])
+
+    @property
+    def dispersion(self) -> float:
+        """Pearson's dispersion of the responses, at least 1: the loss of counts that scatter more is divided by it."""
+        curvature = self.of("curvature")
+        return max(1.0, self.of("squared_slopes") / curvature) if curvature > 0.0 else 1.0
+
+    def center(self, parameters: Parameters) -> Array:
+        """Mean linear predictor of the documents without offsets, shape (1,) or (C,)."""
+        means = self.features / max(self.of("labelled_weight"), 1e-300)
+        center: Array = means @ np.concatenate([parameters.eta, parameters.zeta])
+        return np.atleast_1d(center)
+
+
+@dataclass(slots=True, eq=False)
+class _Best:
+    """The epoch to keep: one after which the inner tenth was predicted best, or as well; and the slope that does it."""
+
+    parameters: Parameters
+    center: Array
+    slope: float
+    epoch: int
+
+    def recalibrated(self) -> Parameters:
+        """Its parameters, with linear predictors moved away from their mean by the slope."""
+        eta, zeta = self.parameters.eta, self.parameters.zeta
+        return replace(
+            self.parameters, eta=self.center + self.slope * (eta - self.center), zeta=self.slope * zeta
+        )
+
+
+class ConditionalFit:
+    """A conditional fit, pass by pass. Between two passes, :meth:`arrays` has all that it needs to go on.
+
+    Parameters
+    ----------
+    executor : Executor
+    parameters : Parameters
+        Starting values.
+    family : Family
+    spec : FitSpec
+    recipe : Recipe
+    on_partition : callable, optional
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        parameters: Parameters,
+        *,
+        family: Family,
+        spec: FitSpec,
+        recipe: Recipe,
+        on_partition: PartitionListener | None = None,
+    ) -> None:
+        self._executor, self._family, self._recipe, self._on_partition = (
+            executor,
+            family,
+            recipe,
+            on_partition,
+        )
+        self._spec = replace(spec, doc_topic_prior=recipe.alpha, topic_prior=recipe.topic_prior)
+        self.parameters = parameters
+        self.trace: tuple[IterationRecord, ...] = ()
+        self._descent = TopicDescent.start(parameters)
+        self._sums: CoefficientSums | None = None
+        self._totals = _Totals.empty(parameters, family)
+        self._dispersion, self._mass, self._curvature = 1.0, 1.0, 0.0
+        self._step = 0
+        self._best: _Best | None = None
+        self._peak, self._peak_epoch, self._inner_weight = -math.inf, 0, 0.0
+        self._null_delta = parameters.delta
+        self._began = time.perf_counter()
+        self._publish = self._e_step = self._reduce = 0.0
+
+    @property
+    def n_epochs(self) -> int:
+        """Complete epochs; only these know the inner tenth."""
+        return sum(not math.isnan(record.inner_gain) for record in self.trace)
+
+    @property
+    def is_done(self) -> bool:
+        if self._sums is None or self._step:
+            return False
+        return self.has_converged or len(self.trace) >= self._spec.max_iter
+
+    @property
+    def has_converged(self) -> bool:
+        """True if the last epochs have not helped, or there were as many as ever help."""
+        return self.has_settled or self.n_epochs >= self._recipe.epochs
+
+    @property
+    def is_by_chance(self) -> bool:
+        """True if the inner tenth is predicted no better than chance may do: a log-likelihood ratio of 4 at most."""
+        return self._peak * self._inner_weight <= 4.0
+
+    @property
+    def can_finish(self) -> bool:
+        return self._best is not None
+
+    @property
+    def has_settled(self) -> bool:
+        """True if the last epochs have not helped."""
+        return self._best is not None and self.n_epochs - self._peak_epoch >= self._recipe.patience
+
+    def advance(self) -> bool:
+        """Run the next pass, or the few that belong together; return True if an iteration is complete."""
+        if self._sums is not None:
+            return self._descend()
+        if self.parameters.n_classes is not None and not self.trace:
+            self._part_by_class()
+            return True
+        if len(self.trace) >= self._recipe.start_iterations or self.parameters.n_classes is not None:
+            self._settle()
+            return False
+        self._pull()
+        return True
+
+    def finish(self) -> tuple[Parameters, ConditionalStatistics, float]:
+        """The parameters of the best epoch, their sums over all documents, and the ridge on the scale of these."""
+        parameters = self.parameters if self._best is None else self._best.recalibrated()
+        statistics = self._run(parameters, ConditionalPass(differentiated=False))
+        delta = self._updated_delta(parameters, statistics.profile, statistics.labelled_weight)
+        ridge = self._ridged(statistics.curvature).ridge
+        assert ridge is not None
+        return replace(parameters, delta=delta), statistics, ridge
+
+    def _run(self, parameters: Parameters, work: Pass[S], partitions: Sequence[int] | None = None) -> S:
+        with asked(self._family, "a compiled function", ArithmeticError):
+            sums, times = self._executor.run(
+                parameters, work, partitions=partitions, on_partition=self._on_partition
+            )
+        self._publish += times.publish
+        self._e_step += times.e_step
+        self._reduce += times.reduce
+        return sums
+
+    def _pull(self) -> None:
+        statistics = self._run(self.parameters, PulledPass(self._recipe.pull / self._dispersion))
+        self._totals = _Totals.empty(self.parameters, self._family)
+        self._totals.add(statistics)
+        self._dispersion = self._totals.dispersion
+        self._mass = float(statistics.topic_counts.sum())
+        # alpha stays: it is the recipe's
+        new = m_step(
+            self.parameters, statistics, family=self._family, spec=self._ridged(statistics.curvature)
+        )
+        self._record(math.nan)
+        self.parameters = replace(new, weighting=self.parameters.weighting)
+
+    def _part_by_class(self) -> None:
+        """Start from the words of each class. Under EM, topics of many classes stay alike for long."""
+        statistics = self._run(self.parameters, ClassPass())
+        counts = statistics.topic_counts
+        known = counts.sum(axis=1) > 0.0
+        own = counts + self._spec.topic_prior * known[:, np.newaxis]
+        start = self.parameters.topics * known[:, np.newaxis]
+        topics = CLASS_SHARE * own / own.sum(axis=0) + (1.0 - CLASS_SHARE) * start / start.sum(axis=0)
+        self._mass = float(counts.sum())
+        self._totals.add(statistics)
+        self._record(math.nan)
+        self.parameters = replace(self.parameters, topics=topics)
+
+    def _settle(self) -> None:
+        """Find the coefficients of the words alone, and judge the start."""
+        if self._family.has_dispersion_floor:
+            # That of no topics. As topics explain more, a response must not outweigh the words: its noise would be learned.
+            delta = self.parameters.delta
+            self.parameters = replace(
+                self.parameters, delta=np.concatenate([self._null_delta[:1], delta[1:]])
+            )
+        n = 1 if self._family.is_quadratic else SETTLING_STEPS
+        for _ in range(n):
+            statistics = self._run(self.parameters, ConditionalPass(OUTER, differentiated=False))
+            self._sums = CoefficientSums.of_all(statistics, self.parameters, self._recipe.n_slices)
+            self._curvature = statistics.curvature
+            self.parameters = self._solved(self.parameters)
+        self._totals = _Totals.empty(self.parameters, self._family)
+        self._totals.add(statistics)
+        self._judge(0)
+        self._totals = _Totals.empty(self.parameters, self._family)
+
+    def _descend(self) -> bool:
+        """One step down the gradient of one slice; return True at the end of an epoch."""
+        assert self._sums is not None
+        recipe, parameters = self._recipe, self.parameters
+        order = np.random.default_rng([self._spec.seed, self.n_epochs]).permutation(recipe.n_slices)
+        number = int(order[self._step])
+        partitions = (
+            range(number, self._executor.n_partitions, recipe.n_slices) if recipe.by_partition else None
+        )
+        selection = Selection(False, None if recipe.by_partition else (number, recipe.n_slices))
+        statistics = self._run(parameters, ConditionalPass(selection, self._dispersion), partitions)
+        self._totals.add(statistics)
+        mass = float(statistics.topic_counts.sum())
+        if mass > 0.0:
+            gradient = statistics.gradient / max(statistics.labelled_weight, 1.0)
+            gradient -= statistics.topic_counts / mass
+            gradient -= self._spec.topic_prior / self._mass * (parameters.topics > 0.0)
+            self._sums.visit(number, statistics, parameters)
+            new = self._solved(parameters)
+            topics = self._descent.step(parameters.topics, gradient, recipe.step_size)
+            self._check(topics, new)
+            self.parameters = replace(new, topics=topics)
+        self._step += 1
+        if self._step < recipe.n_slices:
+            return False
+        self._step = 0
+        if not self._family.has_dispersion_floor:
+            weight = self._totals.of("labelled_weight")
+            delta = self._updated_delta(parameters, self._totals.profile, weight)
+            self.parameters = replace(self.parameters, delta=delta)
+        self._dispersion = self._totals.dispersion
+        self._record(self._judge(self.n_epochs + 1))
+        self._totals = _Totals.empty(self.parameters, self._family)
+        return True
+
+    def _judge(self, epoch: int) -> float:
+        """Predict the inner tenth, and keep the parameters if they do it best; return the gain over no words."""
+        center = self._totals.center(self.parameters)
+        sums = self._run(self.parameters, InnerPass(center, SLOPES))
+        if not sums.weight > 0.0:
+            raise InputError(
+                "the inner tenth of the documents must have one with a response and a known word, got none",
+                remedy="train with {objective='joint'}, which needs none",
+            )
+        gains: Array = (sums.log_likelihood - sums.log_likelihood[0]) / sums.weight
+        slope, gain = _highest(SLOPES, gains)
+        if not math.isfinite(gain):
+            raise self._family.fault(f"the log-likelihood of the inner tenth must be finite, got {gain}")
+        self._inner_weight = sums.weight
+        if gain > self._peak:
+            self._peak, self._peak_epoch = gain, epoch
+        # the inner tenth is a sample: of epochs that it cannot tell apart, the last has the most distinct topics
+        if gain >= self._peak - self._recipe.tolerance / math.sqrt(sums.weight) * abs(self._peak):
+            self._best = _Best(self.parameters, center, slope, epoch)
+        return gain
+
+    def _solved(self, parameters: Parameters) -> Parameters:
+        assert self._sums is not None
+        return self._sums.solve(parameters, family=self._family, spec=self._ridged(self._curvature))
+
+    def _ridged(self, curvature: float) -> FitSpec:
+        """The settings with the ridge of the recipe, unless the user chose one."""
+        if self._spec.ridge is not None:
+            return self._spec
+        share = self._recipe.ridge * curvature / (self.parameters.n_classes or 1)
+        return replace(self._spec, ridge=max(self._family.default_ridge, share))
+
+    def _updated_delta(self, parameters: Parameters, profile: Array, weight: float) -> Array:
+        if not weight > 0.0:
+            return parameters.delta
+        delta = self._family.update_delta(parameters.delta, profile, weight=weight, gain=0.0)
+        if self._family.has_dispersion_floor:
+            delta = np.concatenate([[max(delta[0], self._spec.dispersion_floor)], delta[1:]])
+        return delta
+
+    def _check(self, topics: Array, parameters: Parameters) -> None:
+        """Refuse numbers that no later step could mend."""
+        for name, values in (("topics", topics), ("eta", parameters.eta), ("zeta", parameters.zeta)):
+            if not np.isfinite(values).all():
+                raise self._family.fault(
+                    f"{name} must be finite, got others in iteration {len(self.trace) + 1}"
+                )
+
+    def _record(self, gain: float) -> None:
+        """Complete an iteration from the sums so far."""
+        totals, now = self._totals, time.perf_counter()
+        objective = totals.of("elbo") + totals.of("log_likelihood")
+        if not math.isfinite(objective):
+            raise self._family.fault(
+                f"the objective must be finite, got {objective} in iteration {len(self.trace) + 1}"
+            )
+        last = self.trace[-1].elbo if self.trace else math.nan
+        n_documents = max(totals.of("n_documents"), 1.0)
+        seconds = max(now - self._began, 1e-9)
+        delta = self.parameters.delta
+        self.trace += (
+            IterationRecord(
+                iteration=len(self.trace) + 1,
+                elbo=objective,
+                relative_change=abs(objective - last) / abs(last) if last != 0.0 else math.nan,
+                sweeps_per_document=totals.of("n_sweeps") / n_documents,
+                unconverged_documents=int(totals.of("n_unconverged")),
+                delta=float(delta[0]) if len(delta) else math.nan,
+                publish_seconds=self._publish,
+                e_step_seconds=self._e_step,
+                reduce_seconds=self._reduce,
+                m_step_seconds=max(seconds - self._publish - self._e_step - self._reduce, 0.0),
+                e_step_cpu_seconds=totals.of("seconds"),
+                documents_per_second=n_documents / seconds,
+                inner_gain=gain,
+            ),
+        )
+        if n_lost := int(totals.of("n_without_gradient")):
+            logger.warning(
+                "iteration %d: the response of %s moved no topic, since its gradient is not finite",
+                len(self.trace),
+                number_of(n_lost, "document"),
+            )
+        self._began, self._publish, self._e_step, self._reduce = now, 0.0, 0.0, 0.0
+
+    def position(self) -> Position:
+        """All that the fit needs to go on from here."""
+        numbers = [
+            self._dispersion,
+            self._mass,
+            self._curvature,
+            float(self._step),
+            float(self._descent.n_steps),
+        ]
+        state: dict[str, Array] = {
+            "numbers": np.array(numbers),
+            "first_moments": self._descent.first,
+            "second_moments": self._descent.second,
+            "null_delta": self._null_delta,
+            # copies, since the fit adds to them
+            "totals_profile": self._totals.profile.copy(),
+            "totals_features": self._totals.features.copy(),
+            "totals_numbers": self._totals.numbers.copy(),
+        }
+        if self._sums is not None:
+            state["slices_information"] = self._sums.information.copy()
+            state["slices_target"] = self._sums.target.copy()
+        if (best := self._best) is not None:
+            parameters = best.parameters
+            state |= {
+                "best_topics": parameters.topics,
+                "best_eta": parameters.eta,
+                "best_delta": parameters.delta,
+                "best_zeta": parameters.zeta,
+                "best_center": best.center,
+                "best_numbers": np.array(
+                    [best.slope, float(best.epoch), self._peak, float(self._peak_epoch), self._inner_weight]
+                ),
+            }
+        return Position(
+            self.parameters, self.trace, {name: array for name, array in state.items() if array.size}
+        )
+
+    def restore(self, position: Position) -> None:
+        """Go on from the position of an earlier run."""
+        self.parameters, self.trace, state = position.parameters, position.trace, position.state
+        if not state:
+            return
+        nothing = np.zeros(0)
+        self._dispersion, self._mass, self._curvature, step, n_steps = state["numbers"].tolist()
+        self._step = int(step)
+        self._descent = TopicDescent(
+            state["first_moments"].copy(), state["second_moments"].copy(), int(n_steps)
+        )
+        self._null_delta = state.get("null_delta", nothing)
+        self._totals = _Totals(
+            state.get("totals_profile", nothing).copy(),
+            state["totals_features"].copy(),
+            state["totals_numbers"].copy(),
+        )
+        if "slices_target" in state:
+            self._sums = CoefficientSums(state["slices_information"].copy(), state["slices_target"].copy())
+        if "best_numbers" in state:
+            slope, epoch, self._peak, peak_epoch, self._inner_weight = state["best_numbers"].tolist()
+            self._peak_epoch = int(peak_epoch)
+            best = replace(
+                self.parameters,
+                topics=state["best_topics"],
+                eta=state["best_eta"],
+                delta=state.get("best_delta", self.parameters.delta),
+                zeta=state.get("best_zeta", self.parameters.zeta),
+            )
+            self._best = _Best(best, state["best_center"], slope, int(epoch))
+
+
+def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Recipe:
+    """The recipe for the documents of an executor, after a pass that measures them."""
+    name = "sqrt" if spec.term_weights == "auto" else spec.term_weights
+    lengths, _ = executor.run(parameters, LengthPass(TermWeighting(name)))
+    scale = lengths.tokens / lengths.mass if lengths.mass > 0.0 else 1.0
+    return Recipe.of(
+        spec,
+        weighting=TermWeighting(name, scale),
+        n_documents=executor.n_documents,
+        n_tokens=lengths.tokens,
+        n_partitions=executor.n_partitions,
+    )
+
+
+def fit_conditionally(
+    executor: Executor,
+    start: Position,
+    *,
+    family: Family,
+    spec: FitSpec,
+    checkpoints: Checkpoints | None = None,
+    progress: FitProgress | None = None,
+) -> FitResult:
+    """Train topics that predict the response from words alone.
+
+    Parameters
+    ----------
+    start : Position
+        Starting values, or the position of an earlier run from its checkpoint.
+    executor, family, spec, checkpoints, progress
+        As :func:`~dslda.engine.driver.fit` takes them.
+
+    Returns
+    -------
+    FitResult
+        The parameters of the best epoch, and their sums over all documents. After Ctrl-C, those of the best epoch so far.
+
+    Raises as :func:`~dslda.engine.driver.fit`, and InputError if the inner tenth has no document with a response.
+    """
+    progress = default_progress() if progress is None else progress
+    interrupted = False
+    with progress, single_threaded_blas():
+        recipe = _recipe_of(executor, start.parameters, spec)
+        logger.info("conditional training: %s", recipe.in_words)
+        alpha = np.full(spec.n_topics, recipe.alpha)
+        start = replace(start, parameters=replace(start.parameters, alpha=alpha, weighting=recipe.weighting))
+        run = ConditionalFit(
+            executor,
+            start.parameters,
+            family=family,
+            spec=spec,
+            recipe=recipe,
+            on_partition=progress.partition,
+        )
+        run.restore(start)
+        progress.started(executor.n_documents, executor.n_partitions, spec)
+        if start.trace:
+            progress.resumed(start.trace)
+        try:
+            while not run.is_done:
+                if run.advance():
+                    progress.iteration(run.trace[-1])
+                if checkpoints is not None:
+                    checkpoints.after_m_step(run.position())
+        except BaseException as error:
+            if checkpoints is not None:
+                checkpoints.at_end(n_complete=len(run.trace))
+                checkpoints.note(error)
+            if not run.can_finish or not isinstance(error, KeyboardInterrupt):
+                raise
+            logger.warning("interrupted: keeping the best epoch of %d", run.n_epochs)
+            interrupted = True
+        else:
+            if checkpoints is not None:
+                checkpoints.at_end(n_complete=len(run.trace))
+        parameters, statistics, ridge = run.finish()
+    if run.is_by_chance:
+        logger.warning(
+            "words say nothing of the response: the inner tenth is predicted no better than by the mean of all documents"
+        )
+    if not interrupted:
+        logger.info(
+            "training ended after epoch %d: %s",
+            run.n_epochs,
+            "the inner tenth was predicted no better" if run.has_settled else "it was the last",
+        )
+    return FitResult(
+        parameters,
+        statistics,
+        run.trace,
+        converged=run.has_converged and not interrupted,
+        interrupted=interrupted,
+        ridge=ridge,
+    )
+
+
+def _highest(slopes: Array, gains: Array) -> tuple[float, float]:
+    """Slope and gain at the top of the parabola through the best slope and its neighbours, beside no slope at all."""
+    i = int(np.nanargmax(gains[1:])) + 1
+    if i in (1, len(slopes) - 1):
+        return float(slopes[i]), float(gains[i])
+    below, here, above = gains[i - 1 : i + 2].tolist()
+    bend = below - 2.0 * here + above
+    shift = 0.5 * (below - above) / bend if bend < 0.0 else 0.0
+    width = float(slopes[i + 1] - slopes[i])
+    return float(slopes[i]) + shift * width, here - 0.25 * (below - above) * shift

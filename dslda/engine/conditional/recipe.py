@@ -1,0 +1,104 @@
+"""The choices of conditional training that follow from the corpus and the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dslda.variational.parameters import FitSpec
+from dslda.variational.term_weights import TermWeighting
+from dslda.wording import number_of
+
+__all__ = ["Recipe"]
+
+START_ITERATIONS = {"themes": 10, "balance": 5, "prediction": 4}
+"""Iterations of EM at the start, by emphasis. EM drives topics apart: the longer, the more they are themes of their own, and
+the less they predict (docs/benchmarks.md)."""
+TOLERANCE = {"themes": 1.0, "balance": 0.4, "prediction": 0.0}
+"""Loss of the inner tenth at which an epoch still counts as good as the best one, by emphasis: a share of what words add,
+divided by the square root of its responses. 0.4 is about a standard error of the difference."""
+EPOCHS, PATIENCE = 12, 2
+PULL = 2.0
+TOPIC_PRIOR = 0.1
+RIDGE_SHARE = 7e-4
+"""Ridge of the coefficients for 20 topics, as a share of the information of all responses about one linear predictor."""
+STEP_SIZE = 0.1
+N_SLICES = 20
+PARTITIONS_PER_SLICE = 8
+LOWEST_ALPHA, HIGHEST_ALPHA = 1.0, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a conditional fit runs: a pure function of the corpus and the settings.
+
+    Attributes
+    ----------
+    alpha : float
+        Dirichlet parameter of the topic proportions.
+    topic_prior : float
+        Pseudo-count of every term in every topic.
+    weighting : TermWeighting
+    ridge : float
+        Precision of the prior of the coefficients, as a share of the information of all responses about a linear predictor.
+    start_iterations : int
+        Iterations of EM at the start; of classes there are none.
+    pull : float
+        Weight of the response in these.
+    step_size : float
+    epochs : int
+        Most epochs.
+    tolerance : float
+        See `TOLERANCE`.
+    patience : int
+        Epochs without a better inner tenth after which training stops.
+    n_slices : int
+        Steps of an epoch: few enough for the rounds of a cluster, and as good as many small batches (docs/benchmarks.md).
+    by_partition : bool
+        A slice is every n-th partition, and not a part of each: of corpora with many partitions each is read once an epoch.
+    """
+
+    alpha: float
+    topic_prior: float
+    weighting: TermWeighting
+    ridge: float
+    start_iterations: int
+    pull: float
+    step_size: float
+    epochs: int
+    tolerance: float
+    patience: int
+    n_slices: int
+    by_partition: bool
+
+    @classmethod
+    def of(
+        cls, spec: FitSpec, *, weighting: TermWeighting, n_documents: int, n_tokens: float, n_partitions: int
+    ) -> Recipe:
+        alpha = spec.doc_topic_prior
+        if alpha == "auto":
+            length = n_tokens / max(n_documents, 1)
+            alpha = min(max(length / (2.0 * spec.n_topics), LOWEST_ALPHA), HIGHEST_ALPHA)
+        elif alpha is None:
+            alpha = 1.0 / spec.n_topics
+        return cls(
+            alpha=float(alpha),
+            topic_prior=TOPIC_PRIOR,
+            weighting=weighting,
+            ridge=RIDGE_SHARE * 20.0 / spec.n_topics,
+            start_iterations=min(START_ITERATIONS[spec.emphasis], spec.max_iter - 1),
+            pull=PULL,
+            step_size=STEP_SIZE,
+            epochs=EPOCHS,
+            tolerance=TOLERANCE[spec.emphasis],
+            patience=PATIENCE,
+            n_slices=N_SLICES,
+            by_partition=n_partitions >= PARTITIONS_PER_SLICE * N_SLICES,
+        )
+
+    @property
+    def in_words(self) -> str:
+        """The choices that were made by themselves, for the log."""
+        return (
+            f"alpha {self.alpha:.3g}, term weights {self.weighting.name}, at most {number_of(self.epochs, 'epoch')} of "
+            f"{number_of(self.n_slices, 'step')} after the start"
+        )

@@ -1,0 +1,75 @@
+"""Parts of the training documents, drawn by a hash of each document's words.
+
+A document is in the same part wherever it is stored, on any cluster, and so are its duplicates: none of them can tell the
+inner tenth what the others have learned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.engine.data.training_view import TrainingBlock
+
+__all__ = ["ALL", "INNER", "INNER_SHARE", "OUTER", "Selection", "document_hashes"]
+
+INNER_SHARE = 0.1
+"""Share of the documents that choose when to stop, and how far predictions are stretched."""
+
+_INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Some of the documents of a block.
+
+    Attributes
+    ----------
+    inner : bool or None
+        Those of the inner tenth, or the others; None for all.
+    slice_of : tuple of int (number, n_slices), or None
+        One of nearly equal slices of these.
+    """
+
+    inner: bool | None = None
+    slice_of: tuple[int, int] | None = None
+
+    def of(self, block: TrainingBlock) -> TrainingBlock:
+        """The block of the selected documents."""
+        if self.inner is None and self.slice_of is None:
+            return block
+        hashes = document_hashes(block.indptr, block.terms, block.counts)
+        mask = np.ones(len(hashes), dtype=np.bool_)
+        if self.inner is not None:
+            # 53 bits make a number below 1
+            draws = (_mixed(hashes ^ _INNER_SALT) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            mask &= (draws < INNER_SHARE) == self.inner
+        if self.slice_of is not None:
+            number, n_slices = self.slice_of
+            mask &= _mixed(hashes ^ _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
+        return block.take(mask)
+
+
+ALL, INNER, OUTER = Selection(), Selection(inner=True), Selection(inner=False)
+
+
+def document_hashes(
+    indptr: NDArray[np.int64], terms: NDArray[np.int32], counts: NDArray[np.int32]
+) -> NDArray[np.uint64]:
+    """A hash of the terms and counts of each document, whatever their order, shape (D,)."""
+    pairs = (terms.astype(np.uint64) << np.uint64(32)) | counts.astype(np.uint64)
+    # differences of sums modulo 2**64 are exact
+    running = np.zeros(len(pairs) + 1, dtype=np.uint64)
+    np.cumsum(_mixed(pairs), out=running[1:])
+    return running[indptr[1:]] - running[indptr[:-1]]
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): every bit depends on every bit."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+    return mixed

@@ -1,0 +1,187 @@
+"""The passes of conditional training."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.engine.conditional.selection import ALL, INNER, OUTER, Selection
+from dslda.engine.data.training_view import TrainingBlock
+from dslda.families.base import Array, Family
+from dslda.variational.conditional.gradient import (
+    ConditionalStatistics,
+    class_statistics,
+    conditional_statistics,
+    pulled_statistics,
+)
+from dslda.variational.conditional.loss import Responses
+from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of, predictors
+from dslda.variational.parameter_parts import ParameterParts, on_own_rows
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.sums import ARRAY, NUMBER, Sums
+from dslda.variational.term_weights import TermWeighting
+
+__all__ = ["ClassPass", "ConditionalPass", "InnerPass", "InnerSums", "LengthPass", "LengthSums", "PulledPass"]
+
+
+S = TypeVar("S", bound=Sums)
+
+
+@dataclass(frozen=True, slots=True)
+class PulledPass:
+    """The E-step of the start, in which the responses pull at the assignments; see `pulled_statistics`."""
+
+    pull: float
+
+    def __call__(
+        self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
+    ) -> ConditionalStatistics:
+        chosen = OUTER.of(block)
+        return _on_rows(
+            chosen,
+            parameters,
+            lambda documents, own: pulled_statistics(
+                documents,
+                chosen.y,
+                own,
+                family=family,
+                pull=self.pull,
+                extras=chosen.extras,
+                n_tokens=int(chosen.counts.sum(dtype=np.int64)),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPass:
+    """The words of every class, in the topics that its coefficients start with; see `class_statistics`."""
+
+    def __call__(
+        self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
+    ) -> ConditionalStatistics:
+        chosen = OUTER.of(block)
+        return _on_rows(
+            chosen,
+            parameters,
+            lambda documents, own: class_statistics(
+                documents, chosen.y, own, family=family, extras=chosen.extras
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalPass:
+    """Inference from words alone, and the gradient of the loss through it; see `conditional_statistics`."""
+
+    selection: Selection = ALL
+    dispersion: float = 1.0
+    differentiated: bool = True
+    joint: bool = False
+
+    def __call__(
+        self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
+    ) -> ConditionalStatistics:
+        chosen = self.selection.of(block)
+        return _on_rows(
+            chosen,
+            parameters,
+            lambda documents, own: conditional_statistics(
+                documents,
+                chosen.y,
+                own,
+                family=family,
+                max_sweeps=spec.max_sweeps,
+                extras=chosen.extras,
+                n_tokens=int(chosen.counts.sum(dtype=np.int64)),
+                dispersion=self.dispersion,
+                differentiated=self.differentiated,
+                joint=self.joint,
+            ),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class InnerSums(Sums):
+    """Sums over the inner tenth.
+
+    Attributes
+    ----------
+    log_likelihood : ndarray of float64, shape (n_slopes,)
+        Weighted sum of log p(y | omega) with omega stretched by each slope.
+    weight : float
+        Sum of the weights of the responses.
+    """
+
+    log_likelihood: Array = field(default_factory=lambda: np.zeros(0), metadata=ARRAY)
+    weight: float = field(default=0.0, metadata=NUMBER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InnerPass:
+    """Log-likelihood of the inner tenth, with omega moved away from `center` by each factor of `slopes`; offsets stay."""
+
+    center: Array
+    slopes: Array
+
+    def __call__(
+        self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
+    ) -> InnerSums:
+        started = time.thread_time()
+        chosen = INNER.of(block)
+
+        def measured(documents: WeightedDocuments, own: Parameters) -> InnerSums:
+            responses = Responses.of(chosen.y, chosen.extras)
+            posterior = infer_words_of(documents, own, max_sweeps=spec.max_sweeps)
+            omega = predictors(posterior.zbar, responses.covariates, own)
+            center = self.center if omega.ndim == 2 else float(self.center[0])
+            offset = responses.offset if omega.ndim == 1 else responses.offset[:, np.newaxis]
+            counted = responses.labelled & (posterior.length > 0.0)
+            weight = responses.weight[counted]
+            sums = InnerSums(log_likelihood=np.zeros(len(self.slopes)), weight=float(weight.sum()))
+            stretched = np.multiply.outer(self.slopes, omega - center) + (center + offset)
+            deltas = np.tile(own.delta, (len(self.slopes), 1))
+            values = responses.log_likelihoods(stretched, family, deltas)
+            sums.log_likelihood += values[:, counted] @ weight
+            return sums
+
+        sums = _on_rows(chosen, parameters, measured)
+        sums.n_documents, sums.seconds = chosen.n_documents, time.thread_time() - started
+        return sums
+
+
+@dataclass(slots=True, eq=False)
+class LengthSums(Sums):
+    """What a fit must know of its documents before it starts: their tokens, and the mass that a weighting gives them."""
+
+    tokens: float = field(default=0.0, metadata=NUMBER)
+    mass: float = field(default=0.0, metadata=NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthPass:
+    """Tokens and mass of all documents."""
+
+    weighting: TermWeighting
+
+    def __call__(
+        self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
+    ) -> LengthSums:
+        return LengthSums(
+            tokens=float(block.counts.sum(dtype=np.int64)),
+            mass=float(self.weighting.of(block.counts).sum()),
+            n_documents=block.n_documents,
+        )
+
+
+def _on_rows(
+    block: TrainingBlock, parameters: ParameterParts, work: Callable[[WeightedDocuments, Parameters], S]
+) -> S:
+    def on_rows(terms: NDArray[np.int32], own: Parameters) -> S:
+        return work(WeightedDocuments.of(block.indptr, terms, block.counts, own), own)
+
+    return on_own_rows(block.terms, parameters, on_rows)

@@ -1,0 +1,1 @@
+"""Conditional training: topics that predict the response from words alone (docs/model.md)."""

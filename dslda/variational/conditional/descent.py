@@ -1,0 +1,127 @@
+"""Steps of topics and coefficients down the conditional objective.
+
+    F = - (1 / D) sum_d log p(y_d | omega_d) / dispersion - (bound of the words + topic_prior sum log beta) / (all mass)
+
+with gamma, and so zbar and omega, those of inference from words alone. docs/model.md has the derivation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dslda.families.base import Array, Family
+from dslda.variational.conditional.gradient import ConditionalStatistics
+from dslda.variational.mstep import coefficient_step
+from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.statistics import SufficientStatistics
+
+__all__ = ["CoefficientSums", "TopicDescent"]
+
+FIRST_DECAY, SECOND_DECAY = 0.9, 0.99
+SMOOTHING = 5.0
+"""Multiple of the mean root of the second moments that is added to each of them. With a large one, steps are nearly those of
+gradient descent, and rare terms move little: Adam's own equal steps overfit them (docs/model.md)."""
+LOWEST_LOG = -200.0
+"""Floor of log beta, so that every weight is a normal number."""
+
+
+@dataclass(slots=True, eq=False)
+class TopicDescent:
+    """Adam on log beta, with a floor under its second moments (Kingma and Ba 2015).
+
+    Attributes
+    ----------
+    first, second : ndarray of float64, shape (V, K)
+        Running means of the gradient and of its squares.
+    n_steps : int
+    """
+
+    first: Array
+    second: Array
+    n_steps: int = 0
+
+    @classmethod
+    def start(cls, parameters: Parameters) -> TopicDescent:
+        return cls(np.zeros_like(parameters.topics), np.zeros_like(parameters.topics))
+
+    def step(self, topics: Array, gradient: Array, step_size: float) -> Array:
+        """New topics. `gradient` is the derivative of the objective by log beta, before topics are normalised.
+
+        Terms that no document has keep their zeros.
+        """
+        known = topics.max(axis=1) > 0.0
+        # through the normalisation of each topic over its terms
+        gradient = gradient - topics * gradient.sum(axis=0)
+        self.n_steps += 1
+        # new arrays, since a checkpoint may hold the old ones
+        self.first = FIRST_DECAY * self.first + (1.0 - FIRST_DECAY) * gradient
+        self.second = SECOND_DECAY * self.second + (1.0 - SECOND_DECAY) * np.square(gradient)
+        scale = np.sqrt(self.second / (1.0 - SECOND_DECAY**self.n_steps))
+        floor = SMOOTHING * float(scale[known].mean()) if known.any() else 0.0
+        if not floor > 0.0:
+            return topics
+        move = self.first / (1.0 - FIRST_DECAY**self.n_steps) / (scale + floor)
+        new = np.zeros_like(topics)
+        logs = np.log(np.maximum(topics[known], 1e-300)) - step_size * move[known]
+        logs -= logs.max(axis=0)
+        new[known] = np.exp(np.maximum(logs, LOWEST_LOG))
+        new /= new.sum(axis=0)
+        return new
+
+
+@dataclass(slots=True, eq=False)
+class CoefficientSums:
+    """The quadratic model of the likelihood in the coefficients, from the latest visit to each slice of the documents.
+
+    A slice contributes its information H and H coefficients + score at the coefficients of that visit. For a quadratic
+    likelihood these are its normal equations; for others one scoring step from each slice's own point.
+
+    Attributes
+    ----------
+    information : ndarray of float64, shape (n_slices, K + P, K + P), or (n_slices, C, K + P, K + P)
+    target : ndarray of float64, shape (n_slices, K + P), or (n_slices, K + P, C)
+    """
+
+    information: Array
+    target: Array
+
+    @classmethod
+    def of_all(
+        cls, statistics: ConditionalStatistics, parameters: Parameters, n_slices: int
+    ) -> CoefficientSums:
+        """All slices alike, from the sums over all documents."""
+        information, target = _normal_equations(statistics, parameters)
+        return cls(np.stack([information / n_slices] * n_slices), np.stack([target / n_slices] * n_slices))
+
+    def visit(self, index: int, statistics: ConditionalStatistics, parameters: Parameters) -> None:
+        """Replace what a slice contributes."""
+        self.information[index], self.target[index] = _normal_equations(statistics, parameters)
+
+    def solve(self, parameters: Parameters, *, family: Family, spec: FitSpec) -> Parameters:
+        """Parameters with the coefficients of a ridge regression, or of one damped scoring step from where they are."""
+        coefficients = np.concatenate([parameters.eta, parameters.zeta])
+        total = SufficientStatistics.zeros(
+            0, parameters.n_topics, n_covariates=len(parameters.zeta), n_classes=parameters.n_classes
+        )
+        total.information = self.information.sum(axis=0)
+        total.score = self.target.sum(axis=0) - _applied(total.information, coefficients)
+        step, _ = coefficient_step(parameters, total, family=family, spec=spec)
+        n_topics = parameters.n_topics
+        return replace(
+            parameters, eta=parameters.eta + step[:n_topics], zeta=parameters.zeta + step[n_topics:]
+        )
+
+
+def _normal_equations(statistics: ConditionalStatistics, parameters: Parameters) -> tuple[Array, Array]:
+    coefficients = np.concatenate([parameters.eta, parameters.zeta])
+    return statistics.information, _applied(statistics.information, coefficients) + statistics.score
+
+
+def _applied(information: Array, coefficients: Array) -> Array:
+    """The information, of classes one for each, times the coefficients."""
+    if coefficients.ndim == 1:
+        return information @ coefficients
+    applied: Array = np.einsum("cij,jc->ic", information, coefficients)
+    return applied

@@ -1,0 +1,133 @@
+"""Posteriors of documents from their words alone, with real-valued weights of terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dslda.families.base import Array
+from dslda.variational.parameters import Parameters
+
+__all__ = ["WeightedDocuments", "WordPosterior", "infer_words_of", "predictors", "read_only"]
+
+TOLERANCE = 2e-3
+"""Change of gamma, as a share of a document's length, at which inference has settled."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedDocuments:
+    """Documents as compressed sparse rows, as the kernels take them.
+
+    Attributes
+    ----------
+    indptr, terms, weights : ndarray of int64, int32, float64, shapes (D + 1,), (nnz,), (nnz,)
+    """
+
+    indptr: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    weights: Array
+
+    @classmethod
+    def of(
+        cls,
+        indptr: NDArray[np.int64],
+        terms: NDArray[np.int32],
+        counts: NDArray[np.int32],
+        parameters: Parameters,
+    ) -> WeightedDocuments:
+        return cls(
+            read_only(indptr, np.int64),
+            read_only(terms, np.int32),
+            read_only(parameters.weighting.of(counts)),
+        )
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.indptr) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordPosterior:
+    """Posterior of documents from their words.
+
+    Attributes
+    ----------
+    gamma : ndarray of float64, shape (D, K)
+        Dirichlet parameters of the topic proportions; those of the prior where no term is known.
+    zbar : ndarray of float64, shape (D, K)
+        Mean topic assignment, (gamma - alpha) / length: rows sum to 1. The prior's mean where no term is known.
+    length : ndarray of float64, shape (D,)
+        Sum of the weights of known terms.
+    n_sweeps : ndarray of int64, shape (D,)
+    converged : ndarray of bool, shape (D,)
+    """
+
+    gamma: Array
+    zbar: Array
+    length: Array
+    n_sweeps: NDArray[np.int64]
+    converged: NDArray[np.bool_]
+
+
+def infer_words_of(
+    documents: WeightedDocuments,
+    parameters: Parameters,
+    *,
+    max_sweeps: int,
+    tilt: Array | None = None,
+    start: Array | None = None,
+) -> WordPosterior:
+    """Mean-field inference without the response. Every document is inferred on its own.
+
+    Parameters
+    ----------
+    documents : WeightedDocuments
+    parameters : Parameters
+    max_sweeps : int
+    tilt : ndarray of float64, shape (D, K), optional
+        Added to E[log theta] in the assignments.
+    start : ndarray of float64, shape (D, K), optional
+        The gamma to start from; by default alpha + length / K.
+    """
+    from dslda.variational.kernels.word_inference import infer_words
+
+    n, n_topics = documents.n_documents, parameters.n_topics
+    gamma = np.empty((n, n_topics)) if start is None else start.copy()
+    length, n_sweeps = np.empty(n), np.empty(n, dtype=np.int64)
+    infer_words(
+        documents.indptr,
+        documents.terms,
+        documents.weights,
+        read_only(parameters.topics),
+        read_only(parameters.alpha),
+        read_only(np.zeros((0, n_topics)) if tilt is None else tilt),
+        max_sweeps,
+        TOLERANCE,
+        start is not None,
+        gamma,
+        length,
+        n_sweeps,
+    )
+    converged = n_sweeps <= max_sweeps
+    zbar = np.broadcast_to(parameters.alpha / parameters.alpha.sum(), gamma.shape).copy()
+    known = length > 0.0
+    zbar[known] = (gamma[known] - parameters.alpha) / length[known, np.newaxis]
+    return WordPosterior(gamma, zbar, length, np.minimum(n_sweeps, max_sweeps), converged)
+
+
+def predictors(zbar: Array, covariates: Array | None, parameters: Parameters) -> Array:
+    """zbar'eta + x'zeta, shape (D,) or (D, C); summed document by document, so that no other document changes its bits."""
+    omega: Array = np.einsum("dk,k...->d...", zbar, parameters.eta)
+    if covariates is not None and covariates.shape[1]:
+        omega += np.einsum("dp,p...->d...", covariates, parameters.zeta)
+    return omega
+
+
+def read_only(array: NDArray[np.generic], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """A read-only view as kernels take it; a copy of what is unaligned, as arrays from the wire are (xgboost#8690)."""
+    view = np.require(array, dtype=dtype, requirements=["C", "A"]).view(np.ndarray)
+    view.flags.writeable = False
+    return view

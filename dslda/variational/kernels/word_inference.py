@@ -1,0 +1,323 @@
+"""Inference of documents from their words alone, and derivatives of a loss through it.
+
+A document has entries: its distinct known terms i with weights c_i > 0, N = sum of c_i. With the paper's letters, inference
+ends at the fixed point
+
+    phi_ik is proportional to beta_ik exp(E[log theta_k] + t_k),   gamma = alpha + sum_i c_i phi_i
+
+where t is a tilt of the document, 0 but for the start of conditional training. See docs/model.md, "Conditional training".
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import boolean, float64, int32, int64, njit, types
+from numpy.typing import NDArray
+
+from dslda.variational.kernels.layout import READ_ONLY_1D, READ_ONLY_2D
+from dslda.variational.kernels.scratch import OPTIONS, SMALLEST_WEIGHT, Matrix, Vector, vector
+from dslda.variational.special import FASTMATH, digamma, exp_shifted, log_gamma_sum_and_digamma
+
+__all__ = ["differentiate", "infer_words"]
+
+# times that a factorisation that failed is tried with a larger discount
+MOST_TRIES = 12
+
+_DOCUMENTS = (*(READ_ONLY_1D[t] for t in (int64, int32, float64)), READ_ONLY_2D, READ_ONLY_1D[float64])
+_KERNEL = {"cache": True, "nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
+
+
+@njit(**OPTIONS)
+def largest(indptr: NDArray[np.int64]) -> int:
+    """Entries of the longest document."""
+    longest = int64(0)
+    for d in range(indptr.shape[0] - 1):
+        longest = max(longest, indptr[d + 1] - indptr[d])
+    return longest
+
+
+@njit(**OPTIONS)
+def gather_columns(
+    terms: NDArray[np.int32],
+    counts: Vector,
+    topics: Matrix,
+    rows: NDArray[np.int32],
+    c: Vector,
+    weights: Matrix,
+) -> tuple[int, float]:
+    """Write the weights of the known terms in each topic, one topic after another; returns the entries and N."""
+    n, length = 0, 0.0
+    for i in range(terms.shape[0]):
+        largest_weight = 0.0
+        for k in range(topics.shape[1]):
+            weight = topics[terms[i], k]
+            weights[k, n] = weight
+            largest_weight = max(largest_weight, weight)
+        if largest_weight >= SMALLEST_WEIGHT and counts[i] > 0.0:
+            rows[n] = terms[i]
+            c[n] = counts[i]
+            length += counts[i]
+            n += 1
+    return n, length
+
+
+@njit(**OPTIONS)
+def shares(
+    gamma: Vector, tilt: Matrix, d: int, r: Vector, work: Matrix, bits: NDArray[np.uint64]
+) -> tuple[float, float]:
+    """Write exp(digamma(gamma) + tilt - top) to `r`; returns top and the sum of log Gamma(gamma)."""
+    digammas = work[2]
+    log_gammas = log_gamma_sum_and_digamma(gamma, digammas, work, bits)
+    top = -math.inf
+    if tilt.shape[0] > 0:
+        for k in range(gamma.shape[0]):
+            digammas[k] += tilt[d, k]
+    for k in range(gamma.shape[0]):
+        top = max(top, digammas[k])
+    exp_shifted(digammas, top, r, bits)
+    return top, log_gammas
+
+
+@njit(**OPTIONS)
+def normalise(n: int, weights: Matrix, r: Vector, z: Vector) -> None:
+    """Write sum_k beta_ik r_k of every entry to `z`. Four topics a pass, since `z` is read and written in each."""
+    n_topics = r.shape[0]
+    for i in range(n):
+        z[i] = 0.0
+    blocked = n_topics - n_topics % 4
+    for k in range(0, blocked, 4):
+        r0, r1, r2, r3 = r[k], r[k + 1], r[k + 2], r[k + 3]
+        for i in range(n):
+            z[i] += (
+                r0 * weights[k, i] + r1 * weights[k + 1, i] + r2 * weights[k + 2, i] + r3 * weights[k + 3, i]
+            )
+    for k in range(blocked, n_topics):
+        for i in range(n):
+            z[i] += r[k] * weights[k, i]
+
+
+@njit(**OPTIONS)
+def trigamma(x: float) -> float:
+    """trigamma(x) of one number, x > 0 (Abramowitz and Stegun 6.4.6 and 6.4.12)."""
+    squares = 0.0
+    while x < 6.0:
+        squares += 1.0 / (x * x)
+        x += 1.0
+    r = 1.0 / x
+    r2 = r * r
+    series = (
+        r2 * r * (1.0 / 6.0 - r2 * (1.0 / 30.0 - r2 * (1.0 / 42.0 - r2 * (1.0 / 30.0 - r2 * 5.0 / 66.0))))
+    )
+    return squares + r + 0.5 * r2 + series
+
+
+@njit(**OPTIONS)
+def factorise(system: Matrix, diagonal: Vector, discount: float, precision: Vector, factor: Matrix) -> bool:
+    """Write the lower Cholesky factor of `system` with diag((1 + discount) precision - diagonal) added; False if it fails."""
+    n = diagonal.shape[0]
+    for k in range(n):
+        for j in range(k + 1):
+            total = system[k, j]
+            if j == k:
+                total += (1.0 + discount) * precision[k] - diagonal[k]
+            for i in range(j):
+                total -= factor[k, i] * factor[j, i]
+            if j < k:
+                factor[k, j] = total / factor[j, j]
+            elif total > 1e-10 * precision[k]:
+                factor[k, k] = math.sqrt(total)
+            else:
+                return False
+    return True
+
+
+@njit(**OPTIONS)
+def substitute(factor: Matrix, x: Vector) -> None:
+    """Solve factor factor' x = x in place."""
+    n = x.shape[0]
+    for k in range(n):
+        total = x[k]
+        for i in range(k):
+            total -= factor[k, i] * x[i]
+        x[k] = total / factor[k, k]
+    for k in range(n - 1, -1, -1):
+        total = x[k]
+        for i in range(k + 1, n):
+            total -= factor[i, k] * x[i]
+        x[k] = total / factor[k, k]
+
+
+@njit(
+    types.void(*_DOCUMENTS, READ_ONLY_2D, int64, float64, boolean, float64[:, ::1], float64[::1], int64[::1]),
+    **_KERNEL,
+)
+def infer_words(
+    indptr, terms, weights, topics, alpha, tilt, max_sweeps, tolerance, warm, gamma, length, sweeps
+):
+    """Write gamma, N and the number of sweeps of each document.
+
+    It sweeps until gamma changes by less than `tolerance` N in all, or `max_sweeps` times: then `sweeps` is `max_sweeps` + 1.
+    With `warm`, `gamma` holds where to start; otherwise it starts from alpha + N / K. `tilt` may have no rows.
+    """
+    n_topics = topics.shape[1]
+    longest = largest(indptr)
+    columns = vector(n_topics * longest).reshape((n_topics, longest))
+    c, z, r = vector(longest), vector(longest), vector(n_topics)
+    rows = np.empty(longest, dtype=np.int32)
+    work = vector(3 * n_topics).reshape((3, n_topics))
+    bits = np.empty(n_topics, dtype=np.uint64)
+    for d in range(indptr.shape[0] - 1):
+        start, stop = indptr[d], indptr[d + 1]
+        n, total = gather_columns(terms[start:stop], weights[start:stop], topics, rows, c, columns)
+        length[d] = total
+        own = gamma[d]
+        if n == 0 or not warm:
+            for k in range(n_topics):
+                own[k] = alpha[k] + total / n_topics
+        sweeps[d] = 0 if n == 0 else max_sweeps + 1
+        if n == 0:
+            continue
+        for sweep in range(max_sweeps):
+            shares(own, tilt, d, r, work, bits)
+            normalise(n, columns, r, z)
+            for i in range(n):
+                z[i] = c[i] / z[i]
+            change = 0.0
+            for k in range(n_topics):
+                assigned = 0.0
+                for i in range(n):
+                    assigned += columns[k, i] * z[i]
+                new = alpha[k] + r[k] * assigned
+                change += abs(new - own[k])
+                own[k] = new
+            if change < tolerance * total:
+                sweeps[d] = sweep + 1
+                break
+
+
+@njit(
+    types.void(
+        *_DOCUMENTS,
+        READ_ONLY_2D,
+        READ_ONLY_2D,
+        READ_ONLY_2D,
+        READ_ONLY_1D[float64],
+        float64,
+        float64[:, ::1],
+        float64[:, ::1],
+        float64[::1],
+        float64[::1],
+    ),
+    **_KERNEL,
+)
+def differentiate(
+    indptr,
+    terms,
+    weights,
+    topics,
+    alpha,
+    tilt,
+    gamma,
+    slopes,
+    emphasis,
+    discount,
+    topic_counts,
+    gradient,
+    bound,
+    failures,
+):
+    """Add to the sums of the words, and to the derivative of a loss by log beta.
+
+    `gamma` is that of `infer_words`, and `slopes` the derivative of the loss of each document by its mean topic assignment,
+    or an array without rows for no loss. `emphasis` is the weight of the words of each document, in `topic_counts` (the
+    derivative of their bound by log beta) and in `bound[0]`; `slopes` include their weights. `discount` is the tau of the
+    implicit derivative: 0 is exact. A document whose system is not positive definite with it gets a larger one, and is
+    counted in `failures[0]` if none helps.
+    """
+    n_topics = topics.shape[1]
+    longest = largest(indptr)
+    columns = vector(n_topics * longest).reshape((n_topics, longest))
+    c, z, m, r = vector(longest), vector(longest), vector(longest), vector(n_topics)
+    rows = np.empty(longest, dtype=np.int32)
+    work = vector(3 * n_topics).reshape((3, n_topics))
+    bits = np.empty(n_topics, dtype=np.uint64)
+    n_solved = n_topics if slopes.shape[0] > 0 else 0
+    system = vector(n_solved * n_solved).reshape((n_solved, n_solved))
+    factor = vector(n_solved * n_solved).reshape((n_solved, n_solved))
+    assigned, multiplier, precision = vector(n_topics), vector(n_topics), vector(n_topics)
+    alpha_sum, alpha_log_gammas = 0.0, 0.0
+    for k in range(n_topics):
+        alpha_sum += alpha[k]
+        alpha_log_gammas += math.lgamma(alpha[k])
+    for d in range(indptr.shape[0] - 1):
+        start, stop = indptr[d], indptr[d + 1]
+        n, length = gather_columns(terms[start:stop], weights[start:stop], topics, rows, c, columns)
+        if n == 0:
+            continue
+        own = gamma[d]
+        top, log_gammas = shares(own, tilt, d, r, work, bits)
+        normalise(n, columns, r, z)
+        # the ELBO of the words, with the best phi for this gamma
+        gamma_sum = 0.0
+        for k in range(n_topics):
+            gamma_sum += own[k]
+        shift = digamma(gamma_sum)
+        total = math.lgamma(alpha_sum) - alpha_log_gammas - math.lgamma(gamma_sum) + log_gammas
+        for k in range(n_topics):
+            tilted = work[2, k] if tilt.shape[0] == 0 else work[2, k] - tilt[d, k]
+            total += (alpha[k] - own[k]) * (tilted - shift)
+        for i in range(n):
+            total += c[i] * (math.log(z[i]) + top - shift)
+        bound[0] += emphasis[d] * total
+        for k in range(n_topics):
+            for i in range(n):
+                columns[k, i] *= r[k] / z[i]
+        # columns hold phi now
+        for i in range(n):
+            row = rows[i]
+            weight = emphasis[d] * c[i]
+            for k in range(n_topics):
+                topic_counts[row, k] += weight * columns[k, i]
+        if n_solved == 0:
+            continue
+        steepest = 0.0
+        for k in range(n_topics):
+            steepest = max(steepest, abs(slopes[d, k]))
+        if steepest == 0.0:
+            continue
+        for k in range(n_topics):
+            share = 0.0
+            for i in range(n):
+                share += c[i] * columns[k, i]
+            assigned[k] = share
+            precision[k] = 1.0 / trigamma(own[k])
+            multiplier[k] = slopes[d, k] / length * precision[k]
+            for i in range(n):
+                z[i] = c[i] * columns[k, i]
+            for j in range(k + 1):
+                product = 0.0
+                for i in range(n):
+                    product += z[i] * columns[j, i]
+                system[k, j] = product
+        tau = discount
+        tries = 0
+        while not factorise(system, assigned, tau, precision, factor):
+            tau = max(4.0 * tau, 0.01)
+            tries += 1
+            if tries == MOST_TRIES:
+                break
+        if tries == MOST_TRIES:
+            failures[0] += 1.0
+            continue
+        substitute(factor, multiplier)
+        for i in range(n):
+            m[i] = 0.0
+        for k in range(n_topics):
+            for i in range(n):
+                m[i] += columns[k, i] * multiplier[k]
+        for i in range(n):
+            row = rows[i]
+            for k in range(n_topics):
+                gradient[row, k] += c[i] * columns[k, i] * (multiplier[k] - m[i])

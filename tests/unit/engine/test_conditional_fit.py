@@ -1,0 +1,329 @@
+"""Conditional training in one process: its parts of the documents, its predictions, and how it goes on."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
+
+import dslda
+from dslda.corpus.store import Corpus
+from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.conditional.selection import ALL, INNER, OUTER, Selection, document_hashes
+from dslda.engine.data.training_view import TrainingBlock
+from dslda.evaluation.metrics import predictive_r2
+from dslda.exceptions import ConvergenceWarning
+from dslda.families.registry import FAMILIES
+from dslda.model import Model, load_model
+from dslda.training.train import train
+from tests.helpers.errors import refused
+
+N_TERMS = 300
+
+
+def simulated(n: int, seed: int = 3, **options: Any) -> Any:
+    return simulate_corpus(n, 4, N_TERMS, mean_tokens=60, alpha=0.3, seed=seed, **options)
+
+
+RESPONSES = simulated(1200).block.responses["y"]
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    """A corpus of several partitions in the memory of this process."""
+    block = simulated(1200).block
+    records = [
+        {
+            "words": [f"w{t}" for t in block.terms[a:b].tolist()],
+            "counts": block.counts[a:b].tolist(),
+            "y": float(y),
+        }
+        for y, a, b in zip(RESPONSES, block.indptr[:-1], block.indptr[1:], strict=True)
+    ]
+    return dslda.ingest(
+        records, words="words", counts="counts", response="y", min_df=1, max_df=1.0, partition_tokens=10_000
+    )
+
+
+def block_of(n: int) -> TrainingBlock:
+    block = simulated(n).block
+    return TrainingBlock(block.indptr, block.terms, block.counts, block.responses["y"])
+
+
+def rows(block: TrainingBlock) -> list[tuple[Any, ...]]:
+    return [
+        (*block.terms[a:b].tolist(), *block.counts[a:b].tolist(), y)
+        for a, b, y in zip(block.indptr[:-1], block.indptr[1:], block.y, strict=True)
+    ]
+
+
+def test_every_document_is_in_one_part_and_in_one_slice() -> None:
+    block = block_of(3000)
+    everything = sorted(rows(block))
+    assert sorted(rows(INNER.of(block)) + rows(OUTER.of(block))) == everything == sorted(rows(ALL.of(block)))
+    slices = [Selection(False, (j, 7)).of(block) for j in range(7)]
+    assert sorted(row for part in slices for row in rows(part)) == sorted(rows(OUTER.of(block)))
+    # binomial, to 5 standard deviations
+    assert INNER.of(block).n_documents == pytest.approx(300, abs=5 * np.sqrt(3000 * 0.09))
+    assert all(part.n_documents == pytest.approx(2700 / 7, abs=5 * 19.0) for part in slices)
+
+
+def test_a_hash_knows_the_words_and_not_their_order_or_place() -> None:
+    indptr = np.array([0, 2, 4, 6, 8, 8])
+    terms = np.array([5, 9, 9, 5, 5, 9, 5, 9], dtype=np.int32)
+    counts = np.array([1, 2, 2, 1, 2, 1, 1, 3], dtype=np.int32)
+    first, turned, other, third, empty = document_hashes(indptr, terms, counts).tolist()
+    assert first == turned
+    assert len({first, other, third, empty}) == 4
+
+
+def test_it_predicts_better_than_the_joint_model(corpus: Corpus) -> None:
+    kept = np.arange(1200) % 4 != 0
+    r2 = {}
+    for objective in ("joint", "conditional"):
+        model = train(corpus, n_topics=4, documents=kept, objective=objective, seed=1)
+        r2[objective] = predictive_r2(RESPONSES[~kept], model.predict(corpus)[~kept])
+    assert r2["conditional"] > r2["joint"] - 0.02
+    assert r2["conditional"] > 0.4
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_predictions_know_no_neighbours(corpus: Corpus, n: int) -> None:
+    model = train(corpus, n_topics=4, objective="conditional")
+    chosen = np.arange(0, 1200, 7)
+    alone = np.concatenate([model.predict(corpus, documents=part) for part in np.array_split(chosen, n)])
+    assert np.array_equal(alone, model.predict(corpus)[chosen])
+
+
+def test_a_model_comes_back_from_its_directory(corpus: Corpus, tmp_path: Path) -> None:
+    model = train(corpus, n_topics=4, objective="conditional")
+    loaded = load_model(model.save(tmp_path / "m"))
+    assert loaded.record.spec == model.record.spec
+    assert loaded.record.parameters.weighting == model.record.parameters.weighting
+    assert loaded.record.parameters.weighting.name == "sqrt"
+    assert np.array_equal(loaded.predict(corpus), model.predict(corpus))
+
+
+class Stop(Exception):
+    """The program ends here."""
+
+
+class At:
+    """Progress that raises an error after some documents."""
+
+    def __init__(self, n_documents: int, error: Callable[[], BaseException]) -> None:
+        self.left, self.error = n_documents, error
+
+    def started(self, *_: Any) -> None: ...
+
+    def resumed(self, trace: Any) -> None: ...
+
+    def iteration(self, record: Any) -> None: ...
+
+    def partition(self, n_documents: int) -> None:
+        self.left -= n_documents
+        if self.left < 0:
+            self.left = 10**9
+            raise self.error()
+
+    def __enter__(self) -> At:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def same(one: Model, two: Model) -> None:
+    for name in ("topics", "alpha", "eta", "delta"):
+        assert (
+            getattr(one.record.parameters, name).tobytes() == getattr(two.record.parameters, name).tobytes()
+        )
+    assert np.array_equal(one.record.trace["elbo"], two.record.trace["elbo"])
+
+
+@pytest.mark.parametrize("n_documents", [500, 6000, 8000])
+def test_a_fit_goes_on_anywhere_with_the_same_bits(corpus: Corpus, tmp_path: Path, n_documents: int) -> None:
+    settings: dict[str, Any] = {"n_topics": 4, "objective": "conditional", "seed": 2}
+    whole = train(corpus, **settings)
+    kept: dict[str, Any] = {"checkpoint": tmp_path / "c"}
+    with pytest.raises(Stop):
+        train(corpus, **settings, **kept, progress=At(n_documents, Stop))
+    same(train(corpus, **settings, **kept, resume=True), whole)
+    same(train(corpus, **settings, **kept, resume=True), whole)
+
+
+def test_an_interrupt_keeps_the_best_epoch(corpus: Corpus) -> None:
+    model = train(corpus, n_topics=4, objective="conditional", progress=At(8000, KeyboardInterrupt))
+    assert model.training.interrupted
+    assert not model.training.converged
+    assert np.isfinite(model.predict(corpus)).all()
+
+
+def test_the_objective_is_chosen_by_the_documents_and_said(
+    corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    few = np.arange(1200) < 400
+    cases: list[tuple[dict[str, Any], str, str]] = [
+        ({}, "conditional", "objective: conditional, for prediction (1,200 documents with a response)"),
+        ({"documents": few}, "joint", "objective: joint (400 documents with a response, fewer than 500)"),
+        ({"documents": few, "emphasis": "themes"}, "conditional", "(400 documents with a response)"),
+        ({"response_weight": 2.0}, "joint", "objective: joint (response_weight belongs to it)"),
+        ({"tol": 1e-3, "granularity": "token"}, "joint", "(granularity and tol belong to it)"),
+    ]
+    for settings, objective, said in cases:
+        caplog.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = train(corpus, n_topics=3, max_iter=3, **settings)
+        assert model.spec.objective == objective
+        assert said in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "parameter"),
+    [
+        ({"objective": "conditional", "response_weight": 2.0}, "response_weight"),
+        ({"objective": "conditional", "doc_topic_prior": "asymmetric"}, "doc_topic_prior"),
+        ({"objective": "joint", "emphasis": "themes"}, "emphasis"),
+        ({"objective": "joint", "term_weights": "raw"}, "term_weights"),
+        ({"objective": "conditional", "max_iter": 1}, "max_iter"),
+        ({"objective": "best"}, "objective"),
+        ({"emphasis": "words"}, "emphasis"),
+    ],
+)
+def test_settings_of_the_other_objective_are_refused(
+    corpus: Corpus, settings: dict[str, Any], parameter: str
+) -> None:
+    with refused(parameter):
+        train(corpus, **settings)
+
+
+def test_too_few_documents_are_refused(corpus: Corpus) -> None:
+    with refused("objective"):
+        train(corpus, n_topics=2, objective="conditional", documents=np.arange(40))
+
+
+def test_emphasis_moves_the_topics_apart(corpus: Corpus) -> None:
+    affinity = {}
+    for emphasis in ("themes", "prediction"):
+        topics = train(corpus, n_topics=4, emphasis=emphasis, seed=5).record.parameters.topics
+        roots = np.sqrt(topics)
+        affinity[emphasis] = float((roots.T @ roots)[np.triu_indices(4, 1)].mean())
+    assert affinity["themes"] < affinity["prediction"]
+
+
+@pytest.mark.parametrize("scale", [1000.0, 1e-3])
+def test_scale_and_shift_of_the_response_are_those_of_the_predictions(scale: float) -> None:
+    y = simulated(700).block.responses["y"]
+    counts = counts_of(700)
+    settings: dict[str, Any] = {"n_topics": 3, "objective": "conditional"}
+    one = train(counts, response=y, **settings).predict(counts)
+    two = train(counts, response=scale * y + 50.0, **settings).predict(counts)
+    assert_allclose(two, scale * one + 50.0, rtol=1e-6)
+
+
+def counts_of(n: int) -> Any:
+    block = simulated(n).block
+    return csr_array((block.counts, block.terms, block.indptr), shape=(n, N_TERMS))
+
+
+def responses_of(family: str, omega: np.ndarray, rng: np.random.Generator) -> Any:
+    """Responses of a family that depend on omega, of mean 0 and variance 1."""
+    n, mean = len(omega), np.exp(0.5 * omega)
+    return {
+        "gaussian": lambda: omega + rng.normal(size=n),
+        "student_t": lambda: omega + rng.standard_t(4, n),
+        "poisson": lambda: rng.poisson(2.0 * mean).astype(float),
+        "negative_binomial": lambda: rng.negative_binomial(2, 1.0 / (1.0 + mean)).astype(float),
+        "binomial": lambda: (rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * omega))).astype(float),
+        "categorical": lambda: np.array(["low", "middle", "high"])[np.digitize(omega, [-0.5, 0.5])],
+        "ordinal": lambda: np.digitize(omega + 0.5 * rng.normal(size=n), [-0.7, 0.0, 0.7]).astype(float),
+        "gamma": lambda: rng.gamma(3.0, mean / 3.0),
+        "inverse_gaussian": lambda: rng.wald(mean, 2.0 * mean),
+        "weibull": lambda: mean * rng.weibull(1.5, n),
+        "beta": lambda: np.clip(rng.beta(4.0 * mean / (1.0 + mean), 4.0 / (1.0 + mean)), 1e-6, 1.0 - 1e-6),
+    }[family]()
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_every_family_learns_from_words_alone(family: str) -> None:
+    rng = np.random.default_rng(4)
+    n = 900
+    counts, omega = counts_of(n), simulated(n).block.responses["y"]
+    omega = (omega - omega.mean()) / omega.std()
+    y = responses_of(family, omega, rng)
+    kept = np.arange(n) % 3 != 0
+    model = train(
+        counts, response=y, family=family, n_topics=4, documents=kept, objective="conditional", seed=3
+    )
+    assert model.record.trace["inner_gain"][-1] > 0.0
+    if family == "categorical":
+        right = np.mean(model.predict(counts)[~kept] == y[~kept])
+        assert right > np.unique(y[~kept], return_counts=True)[1].max() / np.count_nonzero(~kept)
+        assert all(row.standard_error is not None for row in model.coefficients())
+        return
+    predicted = model.predict(counts)[~kept]
+    assert np.isfinite(predicted).all()
+    assert np.corrcoef(predicted, omega[~kept])[0, 1] > 0.5
+    assert all(row.standard_error is not None for row in model.coefficients())
+    table = model.contributions(counts, relative=False).to_pandas()
+    topics = [name for name in table.columns if name.startswith("topic_")]
+    assert_allclose(table[topics].sum(axis=1), table["linear_predictor"], rtol=1e-6, atol=1e-8)
+
+
+def test_covariates_exposure_weights_and_missing_responses_take_part() -> None:
+    rng = np.random.default_rng(5)
+    n = 900
+    counts, omega = counts_of(n), simulated(n).block.responses["y"]
+    omega = 0.5 * (omega - omega.mean()) / omega.std()
+    size, days = rng.normal(size=n), rng.uniform(1.0, 5.0, n)
+    y = rng.poisson(days * np.exp(omega + 0.7 * size)).astype(float)
+    y[::10] = np.nan
+    weight = np.where(np.arange(n) % 7 == 0, 0.0, 1.0)
+    model = train(
+        counts,
+        response=y,
+        family="poisson",
+        n_topics=4,
+        covariates={"size": size},
+        exposure=days,
+        weight=weight,
+        objective="conditional",
+    )
+    (row,) = model.covariate_coefficients()
+    assert row.coefficient == pytest.approx(0.7, abs=0.15)
+    assert model.training.n_labelled == np.count_nonzero(~np.isnan(y))
+
+
+def test_noise_is_not_learned_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    n = 2000
+    y = np.random.default_rng(6).normal(size=n)
+    kept = np.arange(n) % 2 == 0
+    model = train(counts_of(n), response=y, n_topics=4, documents=kept, objective="conditional")
+    assert predictive_r2(y[~kept], model.predict(counts_of(n))[~kept]) > -0.1
+    assert "words say nothing of" in caplog.text
+
+
+def test_a_gradient_that_is_not_finite_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    block = block_of(40)
+    from dslda.families.registry import get_family
+    from dslda.variational.conditional.gradient import conditional_statistics
+    from dslda.variational.conditional.posterior import WeightedDocuments
+    from tests.helpers.problems import random_parameters
+
+    parameters = random_parameters(np.random.default_rng(1), N_TERMS, 3, alpha=1.0)
+    y = block.y.copy()
+    y[5] = np.inf
+    documents = WeightedDocuments.of(block.indptr, block.terms, block.counts, parameters)
+    statistics = conditional_statistics(
+        documents, y, parameters, family=get_family("gaussian"), max_sweeps=50
+    )
+    assert statistics.n_without_gradient == 1
+    assert np.isfinite(statistics.gradient).all()
