@@ -271,13 +271,13 @@ def test_workers_that_die_for_reasons_of_their_own_blame_no_partition(
         problem.executor(two_workers, source) as executor,
     ):
         # the others are done by then, so that 7 is the only one that looks guilty
-        assert executor._examine(initial, range(13)) is None
+        assert executor._examine(initial, E_STEP, range(13)) is None
         assert (tmp_path / "died").exists()
         worker_pids(two_workers)
         monkeypatch.setattr(
             dask_executor, "publish_recomputable", lambda client, *_, **__: [client.submit(die, pure=False)]
         )
-        assert executor._examine(initial, range(13)) is None
+        assert executor._examine(initial, E_STEP, range(13)) is None
 
 
 @pytest.mark.parametrize("harm", [fail, file_is_missing])
