@@ -208,6 +208,10 @@ class ConditionalFit:
         parameters = self.parameters if self._best is None else self._best.recalibrated()
         statistics = self._run(parameters, ConditionalPass(differentiated=False))
         delta = self._updated_delta(parameters, statistics.profile, statistics.labelled_weight)
+        if self._family.has_dispersion_floor:
+            # the information is that of the dispersion without topics
+            statistics.information *= parameters.delta[0] / delta[0]
+            statistics.curvature *= float(parameters.delta[0] / delta[0])
         ridge = self._ridged(statistics.curvature).ridge
         assert ridge is not None
         return replace(parameters, delta=delta), statistics, ridge

@@ -23,6 +23,7 @@ from dslda.exceptions import ConvergenceWarning
 from dslda.families.registry import FAMILIES
 from dslda.model import Model, load_model
 from dslda.training.train import train
+from dslda.variational.estep import infer
 from tests.helpers.errors import refused
 
 N_TERMS = 300
@@ -327,3 +328,20 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_said(caplog: pytest.LogCa
     )
     assert statistics.n_without_gradient == 1
     assert np.isfinite(statistics.gradient).all()
+
+
+def test_standard_errors_are_those_of_the_ridge_regression_on_the_mean_assignments() -> None:
+    n = 800
+    counts, y = counts_of(n), simulated(n).block.responses["y"]
+    model = train(counts, response=y, n_topics=4, objective="conditional", ridge=0.5, seed=1)
+    record = model.record
+    block = simulated(n).block
+    zbar = infer(block.indptr, block.terms, block.counts, record.parameters, spec=record.spec)
+    z = (zbar.gamma - record.parameters.alpha) / zbar.length[:, np.newaxis]
+    scaled = (y - y.mean()) / y.std()
+    delta = float(np.mean((scaled - z @ record.parameters.eta) ** 2))
+    assert float(record.parameters.delta[0]) == pytest.approx(max(delta, 0.1), rel=1e-6)
+    precision = 0.5 * (np.eye(4) - 0.25)
+    expected = np.linalg.inv(z.T @ z / max(delta, 0.1) + precision)
+    errors = np.array([row.standard_error for row in sorted(model.coefficients(), key=lambda row: row.topic)])
+    assert_allclose(errors, y.std() * np.sqrt(np.diag(expected)), rtol=1e-6)
