@@ -70,7 +70,14 @@ def worker_pids(client: Client) -> list[int]:
     return list(client.run(os.getpid).values())
 
 
-@pytest.mark.parametrize(("victims", "most"), [(1, MOST_TASKS), (2, MOST_TASKS), (1, 4)])
+@pytest.mark.parametrize(
+    ("victims", "most"),
+    [
+        (1, MOST_TASKS),
+        pytest.param(2, MOST_TASKS, marks=pytest.mark.soak),
+        pytest.param(1, 4, marks=pytest.mark.soak),
+    ],
+)
 def test_workers_killed_in_mid_iteration_change_no_bit(
     problem: Any, expected: str, two_workers: Client, victims: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,11 +87,10 @@ def test_workers_killed_in_mid_iteration_change_no_bit(
     assert killer.left <= 0
 
 
-@pytest.mark.parametrize("at", [90])
 def test_a_worker_killed_in_conditional_training_changes_no_bit(
-    problem: Any, expected_conditional: str, digest_of: Any, two_workers: Client, at: int
+    problem: Any, expected_conditional: str, digest_of: Any, two_workers: Client
 ) -> None:
-    killer = Signaller(worker_pids(two_workers)[:1], signal.SIGKILL, at=at)
+    killer = Signaller(worker_pids(two_workers)[:1], signal.SIGKILL, at=90)
     with dask_executor.DaskExecutor(
         two_workers, problem.source, problem.family, problem.conditional_spec
     ) as executor:
@@ -95,7 +101,9 @@ def test_a_worker_killed_in_conditional_training_changes_no_bit(
 SOME = [1, 2, 4, 7, 8, 10, 11]
 
 
-@pytest.mark.parametrize("fraction", [0.5, 1e-9], ids=["kept", "read again"])
+@pytest.mark.parametrize(
+    "fraction", [0.5, pytest.param(1e-9, marks=pytest.mark.soak)], ids=["kept", "read again"]
+)
 def test_a_worker_killed_as_some_of_the_partitions_are_worked_on_changes_no_bit(
     problem: Any, two_workers: Client, fraction: float
 ) -> None:
@@ -144,6 +152,7 @@ def test_a_worker_killed_in_a_sum_changes_no_bit(
     assert (tmp_path / "died").exists()
 
 
+@pytest.mark.soak
 def test_a_worker_killed_between_iterations_changes_no_bit(
     problem: Any, expected: str, two_workers: Client
 ) -> None:

@@ -58,7 +58,9 @@ def test_two_threads_give_the_bits_of_one_process_and_leave_no_task(
     assert wait_until_forgotten(in_process) == []
 
 
-@pytest.mark.parametrize("fraction", [0.5, 1e-9], ids=["kept", "read again"])
+@pytest.mark.parametrize(
+    "fraction", [0.5, pytest.param(1e-9, marks=pytest.mark.soak)], ids=["kept", "read again"]
+)
 def test_conditional_training_has_the_bits_of_one_process(
     problem: Any, expected_conditional: str, digest_of: Any, in_process: Client, fraction: float
 ) -> None:

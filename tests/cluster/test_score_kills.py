@@ -103,7 +103,10 @@ print(json.dumps(killed_everywhere(score_later, folder / "complete")))
 
 
 @pytest.mark.filterwarnings("ignore:.*have nearly the words")
-@pytest.mark.parametrize(("run", "parts"), [("of a corpus", (0, 1)), ("after a complete one", (1, 2))])
+@pytest.mark.parametrize(
+    ("run", "parts"),
+    [("of a corpus", (0, 1)), pytest.param("after a complete one", (1, 2), marks=pytest.mark.soak)],
+)
 def test_killed_at_each_of_its_writes_a_run_goes_on_to_the_same_bytes(
     run: str, parts: tuple[int, int], tmp_path: Path
 ) -> None:

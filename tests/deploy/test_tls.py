@@ -71,7 +71,7 @@ def with_options(certificates: Path, folder: str = ".") -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("how", ["options", "configuration"])
+@pytest.mark.parametrize("how", ["options", pytest.param("configuration", marks=pytest.mark.soak)])
 def test_a_fit_on_an_encrypted_cluster_has_the_bits_of_one_process(
     how: str,
     tls_cluster: str,
