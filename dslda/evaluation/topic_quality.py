@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from dslda.corpus.block import borders
+from dslda.corpus.block import borders, entries_of
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import ARRAY, NUMBER, Sums
 from dslda.variational.topics import near_equal_topics
@@ -162,12 +162,10 @@ def co_occurrence(
     for start in range(0, n_documents, step):
         stop = min(start + step, n_documents)
         own = terms[indptr[start] : indptr[stop]]
-        own_uses = uses[own]
         document = np.repeat(np.arange(stop - start), np.diff(indptr[start : stop + 1]))
-        pointer = borders(own_uses)
-        use = np.repeat(first_use[own] - pointer[:-1], own_uses) + np.arange(pointer[-1])
+        _, use = entries_of(first_use, own)
         sets = np.bincount(
-            np.repeat(document, own_uses) * n_topics + topics[use],
+            np.repeat(document, uses[own]) * n_topics + topics[use],
             weights=1 << places[use],
             minlength=(stop - start) * n_topics,
         ).astype(np.int64)

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from dslda.families.base import FUNCTIONS, Array, Family
 from dslda.families.categorical import Categorical
 from dslda.families.gaussian import Gaussian
 from dslda.variational.compiling import kernel_of
-from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of, predictors
-from dslda.variational.design import EXTRAS, FIRST_COVARIATE, OFFSET
+from dslda.variational.conditional.loss import Responses, predictors
+from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
+from dslda.variational.design import EXTRAS
 from dslda.variational.kernels.layout import (
     PER_DOCUMENT,
     SCALARS,
@@ -23,6 +24,7 @@ from dslda.variational.kernels.layout import (
     BlockParameters,
     BlockPosteriors,
     BlockSums,
+    read_only,
 )
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics, has_pearson, joint_information, pearson_sums
@@ -211,9 +213,8 @@ def _inferred_from_words(
     documents = WeightedDocuments.of(indptr, terms, counts, parameters)
     posterior = infer_words_of(documents, parameters, max_sweeps=spec.max_sweeps)
     n_documents = documents.n_documents
-    omega = predictors(posterior.zbar, None if extras is None else extras[:, FIRST_COVARIATE:], parameters)
-    if extras is not None and omega.ndim == 1:
-        omega += extras[:, OFFSET]
+    responses = Responses.of(np.full(n_documents, np.nan), extras)
+    omega = predictors(posterior.zbar, responses, parameters)
     known = parameters.topics.max(axis=1, initial=0.0) > 0.0
     tokens = np.concatenate([[0], np.cumsum(np.where(known[terms], counts, 0), dtype=np.int64)])
     return DocumentPosterior(
@@ -252,18 +253,18 @@ def _run(
     arrays: dict[str, Any] = {name: getattr(statistics, name) for name in BlockSums._fields[:-1]}
     kernel_of(family, labelled=labelled)(
         BlockDocuments(
-            _read_only(indptr, np.int64),
-            _read_only(terms, np.int32),
-            _read_only(counts, np.int32),
-            _read_only(y),
-            _read_only(extras),
+            read_only(indptr, np.int64),
+            read_only(terms, np.int32),
+            read_only(counts, np.int32),
+            read_only(y),
+            read_only(extras),
         ),
         BlockParameters(
-            _read_only(parameters.topics),
-            _read_only(parameters.alpha),
-            _read_only(parameters.eta),
-            _read_only(parameters.zeta),
-            _read_only(deltas),
+            read_only(parameters.topics),
+            read_only(parameters.alpha),
+            read_only(parameters.eta),
+            read_only(parameters.zeta),
+            read_only(deltas),
         ),
         BlockOptions(
             float(spec.response_weight),
@@ -297,10 +298,3 @@ def neutral_extras(n_documents: int, n_covariates: int) -> Array:
     extras = np.zeros((n_documents, len(EXTRAS) + n_covariates))
     extras[:, 1 : len(EXTRAS)] = 1.0
     return extras
-
-
-def _read_only(array: NDArray[np.generic], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    # distributed delivers unaligned buffers (as in xgboost#8690)
-    view = np.require(array, dtype=dtype, requirements=["C", "A"]).view(np.ndarray)
-    view.flags.writeable = False
-    return view

@@ -8,7 +8,7 @@ from scipy import linalg, special
 from dslda.families.base import Array, Family
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
-from dslda.variational.topics import NEAR_EQUAL, mean_affinity, topic_divergence
+from dslda.variational.topics import are_near_equal, topic_divergence
 
 __all__ = ["coefficient_step", "m_step", "objective", "prior_precision", "topic_log_prior", "update_alpha"]
 
@@ -53,7 +53,7 @@ def m_step(
             delta = np.concatenate([[max(delta[0], spec.dispersion_floor)], delta[1:]])
     alpha = parameters.alpha
     # of near-equal topics documents have equal shares, which asks for a large alpha, which keeps the topics equal
-    if spec.estimates_alpha and topics_have_parted and mean_affinity(topics) <= NEAR_EQUAL:
+    if spec.estimates_alpha and topics_have_parted and not are_near_equal(topics):
         alpha = update_alpha(
             alpha,
             statistics.log_theta,

@@ -19,13 +19,7 @@ from scipy import special
 from dslda.families.base import Array
 from dslda.variational.parameters import Parameters
 
-__all__ = [
-    "NEAR_EQUAL",
-    "in_e_step",
-    "mean_affinity",
-    "near_equal_topics",
-    "topic_divergence",
-]
+__all__ = ["NEAR_EQUAL", "are_near_equal", "in_e_step", "near_equal_topics", "topic_divergence"]
 
 NEAR_EQUAL = 0.95
 """Affinity above which two topics are nearly the same. (Movie reviews: at most 0.85 for the topics of a fit, 0.999 for those
@@ -94,11 +88,11 @@ def near_equal_topics(topics: Array, prevalence: Array | None) -> list[int]:
     return twins
 
 
-def mean_affinity(topics: Array) -> float:
-    """Mean affinity of two different topics, 0 for a single one; a pass over K x V numbers."""
+def are_near_equal(topics: Array) -> bool:
+    """True if the affinity of two topics is above `NEAR_EQUAL` on average; a pass over K x V numbers."""
     n_topics = topics.shape[1]
     all_pairs = sum(float(np.square(roots.sum(axis=1)).sum()) for roots in _roots(topics))
-    return float((all_pairs - n_topics) / max(n_topics * (n_topics - 1), 1))
+    return bool(all_pairs - n_topics > NEAR_EQUAL * n_topics * (n_topics - 1))
 
 
 def _roots(topics: Array) -> Iterator[Array]:

@@ -117,7 +117,7 @@ class _Best:
 
 
 class ConditionalFit:
-    """A conditional fit, pass by pass. Between two passes, :meth:`arrays` has all that it needs to go on.
+    """A conditional fit, pass by pass. Between two passes, :meth:`position` has all that it needs to go on.
 
     Parameters
     ----------
@@ -140,12 +140,8 @@ class ConditionalFit:
         recipe: Recipe,
         on_partition: PartitionListener | None = None,
     ) -> None:
-        self._executor, self._family, self._recipe, self._on_partition = (
-            executor,
-            family,
-            recipe,
-            on_partition,
-        )
+        self._executor, self._family, self._recipe = executor, family, recipe
+        self._on_partition = on_partition
         self._spec = replace(spec, doc_topic_prior=recipe.alpha, topic_prior=recipe.topic_prior)
         self.parameters = parameters
         self.trace: tuple[IterationRecord, ...] = ()
@@ -205,7 +201,8 @@ class ConditionalFit:
 
     def finish(self) -> tuple[Parameters, ConditionalStatistics, float]:
         """The parameters of the best epoch, their sums over all documents, and the ridge on the scale of these."""
-        parameters = self.parameters if self._best is None else self._best.recalibrated()
+        assert self._best is not None
+        parameters = self._best.recalibrated()
         statistics = self._run(parameters, ConditionalPass(differentiated=False))
         delta = self._updated_delta(parameters, statistics.profile, statistics.labelled_weight)
         if self._family.has_dispersion_floor:

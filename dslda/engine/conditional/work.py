@@ -19,8 +19,8 @@ from dslda.variational.conditional.gradient import (
     conditional_statistics,
     pulled_statistics,
 )
-from dslda.variational.conditional.loss import Responses
-from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of, predictors
+from dslda.variational.conditional.loss import Responses, predictors
+from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
 from dslda.variational.parameter_parts import ParameterParts, on_own_rows
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import ARRAY, NUMBER, Sums
@@ -52,7 +52,6 @@ class PulledPass:
                 family=family,
                 pull=self.pull,
                 extras=chosen.extras,
-                n_tokens=int(chosen.counts.sum(dtype=np.int64)),
             ),
         )
 
@@ -97,7 +96,6 @@ class ConditionalPass:
                 family=family,
                 max_sweeps=spec.max_sweeps,
                 extras=chosen.extras,
-                n_tokens=int(chosen.counts.sum(dtype=np.int64)),
                 dispersion=self.dispersion,
                 differentiated=self.differentiated,
                 joint=self.joint,
@@ -137,13 +135,14 @@ class InnerPass:
         def measured(documents: WeightedDocuments, own: Parameters) -> InnerSums:
             responses = Responses.of(chosen.y, chosen.extras)
             posterior = infer_words_of(documents, own, max_sweeps=spec.max_sweeps)
-            omega = predictors(posterior.zbar, responses.covariates, own)
-            center = self.center if omega.ndim == 2 else float(self.center[0])
-            offset = responses.offset if omega.ndim == 1 else responses.offset[:, np.newaxis]
+            omega = predictors(posterior.zbar, responses, own)
+            one = omega.ndim == 1
+            offset = responses.offset if one else responses.offset[:, np.newaxis]
+            center = (float(self.center[0]) if one else self.center) + offset
             counted = responses.labelled & (posterior.length > 0.0)
             weight = responses.weight[counted]
             sums = InnerSums(log_likelihood=np.zeros(len(self.slopes)), weight=float(weight.sum()))
-            stretched = np.multiply.outer(self.slopes, omega - center) + (center + offset)
+            stretched = np.multiply.outer(self.slopes, omega - center) + center
             deltas = np.tile(own.delta, (len(self.slopes), 1))
             values = responses.log_likelihoods(stretched, family, deltas)
             sums.log_likelihood += values[:, counted] @ weight

@@ -13,14 +13,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dslda.families.base import Array, Family
-from dslda.variational.conditional.loss import Responses
-from dslda.variational.conditional.posterior import (
-    WeightedDocuments,
-    WordPosterior,
-    infer_words_of,
-    predictors,
-    read_only,
-)
+from dslda.variational.conditional.loss import Responses, predictors
+from dslda.variational.conditional.posterior import WeightedDocuments, WordPosterior, infer_words_of
+from dslda.variational.kernels.layout import read_only
 from dslda.variational.parameters import Parameters
 from dslda.variational.statistics import SufficientStatistics, has_pearson, joint_information, pearson_sums
 from dslda.variational.sums import ARRAY, NUMBER, PER_TERM, REPORT
@@ -45,7 +40,7 @@ class ConditionalStatistics(SufficientStatistics):
     Attributes
     ----------
     gradient : ndarray of float64, shape (V, K)
-        Derivative of the weighted loss by log beta, before the topics are normalised; zero unless it was asked for.
+        Derivative of the weighted loss by log beta, before the topics are normalised; of shape (V, 0) unless asked for.
     features : ndarray of float64, shape (K + P,)
         Weighted sum of (zbar, x) over the documents with a response.
     log_likelihood : float
@@ -71,7 +66,6 @@ def conditional_statistics(
     family: Family,
     max_sweeps: int,
     extras: Array | None = None,
-    n_tokens: int = 0,
     dispersion: float = 1.0,
     differentiated: bool = True,
     joint: bool = False,
@@ -88,8 +82,6 @@ def conditional_statistics(
     max_sweeps : int
     extras : ndarray of float64, shape (D, 4 + P), optional
         See :meth:`~dslda.variational.design.Design.extras`.
-    n_tokens : int
-        Tokens of the documents, for the report.
     dispersion : float, default 1
         The loss is divided by it.
     differentiated : bool, default True
@@ -100,8 +92,9 @@ def conditional_statistics(
     started = time.thread_time()
     responses = Responses.of(y, extras)
     posterior = infer_words_of(documents, parameters, max_sweeps=max_sweeps)
-    statistics = _zeros(parameters, family)
-    slope = _add_responses(statistics, posterior, responses, parameters, family)
+    omega = predictors(posterior.zbar, responses, parameters)
+    statistics = _zeros(parameters, family, differentiated=differentiated)
+    slope = _add_responses(statistics, posterior, responses, omega, parameters, family)
     slopes = None
     if not differentiated and has_pearson(family, trials=extras is not None):
         statistics.pearson, statistics.pearson_weight = pearson_sums(
@@ -109,29 +102,24 @@ def conditional_statistics(
             y,
             parameters.delta,
             extras,
-            mean=_omega(posterior, responses, parameters),
+            mean=omega,
             variance=np.zeros(len(y)),
             counted=posterior.length > 0.0,
         )
     if joint:
         statistics.joint_information = joint_information(
-            y,
-            extras,
-            zbar=posterior.zbar,
-            length=posterior.length,
-            predictors=_omega(posterior, responses, parameters),
-            independent=False,
+            y, extras, zbar=posterior.zbar, length=posterior.length, predictors=omega, independent=False
         )
     if differentiated:
-        weighted = slope * (responses.weight / dispersion)[(...,) + (np.newaxis,) * (slope.ndim - 1)]
-        slopes = -(
-            weighted[:, np.newaxis] * parameters.eta if slope.ndim == 1 else weighted @ parameters.eta.T
-        )
+        # of a response with one linear predictor, as of one class
+        columns = (len(y), parameters.n_classes or 1)
+        weight = (responses.weight / dispersion)[:, np.newaxis]
+        slopes = -(weight * slope.reshape(columns)) @ parameters.eta.reshape(-1, columns[1]).T
         finite = np.isfinite(slopes).all(axis=1)
         statistics.n_without_gradient += int(np.count_nonzero(~finite))
         slopes[~finite] = 0.0
     _add_words(statistics, documents, posterior, responses, parameters, slopes=slopes)
-    _report(statistics, posterior, n_tokens, started)
+    _report(statistics, documents, posterior, started)
     return statistics
 
 
@@ -143,7 +131,6 @@ def pulled_statistics(
     family: Family,
     pull: float,
     extras: Array | None = None,
-    n_tokens: int = 0,
 ) -> ConditionalStatistics:
     """Sums over documents whose responses pull at the assignments, in the E-step of the start.
 
@@ -163,7 +150,7 @@ def pulled_statistics(
     a = np.zeros((len(y), *eta.shape[1:]))
     tilt = np.zeros_like(posterior.gamma)
     for _ in range(PULL_ROUNDS):
-        omega = _omega(posterior, responses, parameters)
+        omega = predictors(posterior.zbar, responses, parameters)
         slope, information = responses.slope_and_information(omega, family, parameters.delta)
         mean = np.einsum("dk,k...->d...", posterior.zbar, centred)
         spread = np.einsum("dk,k...->d...", posterior.zbar, centred * centred) - mean * mean
@@ -178,10 +165,11 @@ def pulled_statistics(
         posterior = infer_words_of(
             documents, parameters, max_sweeps=PULL_SWEEPS, tilt=tilt, start=posterior.gamma
         )
+    omega = predictors(posterior.zbar, responses, parameters)
     statistics = _zeros(parameters, family)
-    _add_responses(statistics, posterior, responses, parameters, family)
+    _add_responses(statistics, posterior, responses, omega, parameters, family)
     _add_words(statistics, documents, posterior, responses, parameters, tilt=tilt)
-    _report(statistics, posterior, n_tokens, started)
+    _report(statistics, documents, posterior, started)
     return statistics
 
 
@@ -201,8 +189,7 @@ def class_statistics(
     responses = Responses.of(y, extras)
     favoured = parameters.eta == parameters.eta.max(axis=0)
     shares = (favoured / favoured.sum(axis=0)).T
-    codes = np.where(responses.labelled, y, 0.0).astype(np.int64)
-    assigned = np.where(responses.labelled[:, np.newaxis], shares[codes], 1.0 / parameters.n_topics)
+    assigned = np.where(responses.labelled[:, np.newaxis], shares[responses.codes], 1.0 / parameters.n_topics)
     counts = csr_array(
         (documents.weights, documents.terms, documents.indptr), shape=(len(y), parameters.n_terms)
     )
@@ -214,7 +201,7 @@ def class_statistics(
     return statistics
 
 
-def _zeros(parameters: Parameters, family: Family) -> ConditionalStatistics:
+def _zeros(parameters: Parameters, family: Family, *, differentiated: bool = False) -> ConditionalStatistics:
     statistics = ConditionalStatistics.zeros(
         parameters.n_terms,
         parameters.n_topics,
@@ -223,25 +210,22 @@ def _zeros(parameters: Parameters, family: Family) -> ConditionalStatistics:
         n_classes=parameters.n_classes,
     )
     statistics.features = np.zeros(parameters.n_topics + len(parameters.zeta))
+    if not differentiated:  # zeros need not cross the wire
+        statistics.gradient = statistics.gradient[:, :0].copy()
     return statistics
-
-
-def _omega(posterior: WordPosterior, responses: Responses, parameters: Parameters) -> Array:
-    omega = predictors(posterior.zbar, responses.covariates, parameters)
-    return omega + (responses.offset if omega.ndim == 1 else responses.offset[:, np.newaxis])
 
 
 def _add_responses(
     statistics: ConditionalStatistics,
     posterior: WordPosterior,
     responses: Responses,
+    omega: Array,
     parameters: Parameters,
     family: Family,
 ) -> Array:
     """Add what follows from the linear predictors; returns the slopes of log p(y | omega)."""
     known = posterior.length > 0.0
     counted = known & responses.labelled
-    omega = _omega(posterior, responses, parameters)
     slope, information = responses.slope_and_information(omega, family, parameters.delta)
     slope[~known], information[~known] = 0.0, 0.0
     weight = np.where(counted, responses.weight, 0.0)
@@ -305,11 +289,14 @@ def _add_words(
 
 
 def _report(
-    statistics: ConditionalStatistics, posterior: WordPosterior, n_tokens: int, started: float
+    statistics: ConditionalStatistics,
+    documents: WeightedDocuments,
+    posterior: WordPosterior,
+    started: float,
 ) -> None:
     statistics.n_documents = len(posterior.length)
     statistics.n_empty = int(np.count_nonzero(posterior.length == 0.0))
     statistics.n_unconverged = int(np.count_nonzero(~posterior.converged))
     statistics.n_sweeps = int(posterior.n_sweeps.sum())
-    statistics.n_tokens = n_tokens
+    statistics.n_tokens = documents.n_tokens
     statistics.seconds = time.thread_time() - started

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dslda.families.base import Array, Family
-from dslda.variational.conditional.posterior import read_only
 from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEIGHT
+from dslda.variational.kernels.layout import read_only
+from dslda.variational.parameters import Parameters
 
-__all__ = ["Responses"]
+__all__ = ["Responses", "predictors"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +66,7 @@ class Responses:
     def log_likelihoods(self, omegas: Array, family: Family, deltas: Array) -> Array:
         """The same for R predictors and deltas, shapes (R, D), or (R, D, C), and (R, n_delta); returns shape (R, D)."""
         if omegas.ndim == 3:
-            values = np.take_along_axis(omegas, self._codes()[np.newaxis, :, np.newaxis], axis=2)[..., 0]
+            values = np.take_along_axis(omegas, self.codes[np.newaxis, :, np.newaxis], axis=2)[..., 0]
             values = values - logsumexp(omegas, axis=2)
         else:
             values = self._evaluated("log_likelihood", omegas, family, deltas)
@@ -79,7 +80,7 @@ class Responses:
         if omega.ndim == 2:
             p = np.exp(omega - logsumexp(omega, axis=1, keepdims=True))
             slope = -p
-            slope[np.arange(len(p)), self._codes()] += 1.0
+            slope[np.arange(len(p)), self.codes] += 1.0
             information = p * (1.0 - p)
         else:
             one, own = omega[np.newaxis], delta[np.newaxis]
@@ -89,7 +90,9 @@ class Responses:
         slope[missing], information[missing] = 0.0, 0.0
         return slope, information
 
-    def _codes(self) -> NDArray[np.int64]:
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """Codes of classes; 0 where the response is missing."""
         return np.where(self.labelled, self.y, 0.0).astype(np.int64)
 
     def _evaluated(self, name: str, omegas: Array, family: Family, deltas: Array) -> Array:
@@ -105,3 +108,14 @@ class Responses:
             values,
         )
         return values
+
+
+def predictors(zbar: Array, responses: Responses, parameters: Parameters) -> Array:
+    """Linear predictors zbar'eta + x'zeta + offset, shape (D,) or (D, C).
+
+    They are summed document by document, so that no other document changes their bits.
+    """
+    omega: Array = np.einsum("dk,k...->d...", zbar, parameters.eta)
+    if responses.covariates.shape[1]:
+        omega += np.einsum("dp,p...->d...", responses.covariates, parameters.zeta)
+    return omega + (responses.offset if omega.ndim == 1 else responses.offset[:, np.newaxis])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from dslda.families.base import Array
+from dslda.variational.kernels.layout import read_only
 from dslda.variational.parameters import Parameters
 
-__all__ = ["WeightedDocuments", "WordPosterior", "infer_words_of", "predictors", "read_only"]
+__all__ = ["WeightedDocuments", "WordPosterior", "infer_words_of"]
 
 TOLERANCE = 2e-3
 """Change of gamma, as a share of a document's length, at which inference has settled."""
@@ -24,11 +24,13 @@ class WeightedDocuments:
     Attributes
     ----------
     indptr, terms, weights : ndarray of int64, int32, float64, shapes (D + 1,), (nnz,), (nnz,)
+    n_tokens : int
     """
 
     indptr: NDArray[np.int64]
     terms: NDArray[np.int32]
     weights: Array
+    n_tokens: int
 
     @classmethod
     def of(
@@ -42,6 +44,7 @@ class WeightedDocuments:
             read_only(indptr, np.int64),
             read_only(terms, np.int32),
             read_only(parameters.weighting.of(counts)),
+            int(counts.sum(dtype=np.int64)),
         )
 
     @property
@@ -116,18 +119,3 @@ def infer_words_of(
     known = length > 0.0
     zbar[known] = (gamma[known] - parameters.alpha) / length[known, np.newaxis]
     return WordPosterior(gamma, zbar, length, np.minimum(n_sweeps, max_sweeps), converged)
-
-
-def predictors(zbar: Array, covariates: Array | None, parameters: Parameters) -> Array:
-    """zbar'eta + x'zeta, shape (D,) or (D, C); summed document by document, so that no other document changes its bits."""
-    omega: Array = np.einsum("dk,k...->d...", zbar, parameters.eta)
-    if covariates is not None and covariates.shape[1]:
-        omega += np.einsum("dp,p...->d...", covariates, parameters.zeta)
-    return omega
-
-
-def read_only(array: NDArray[np.generic], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """A read-only view as kernels take it; a copy of what is unaligned, as arrays from the wire are (xgboost#8690)."""
-    view = np.require(array, dtype=dtype, requirements=["C", "A"]).view(np.ndarray)
-    view.flags.writeable = False
-    return view

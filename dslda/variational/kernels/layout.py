@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float64, int32, int64, types
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 # entries of `BlockSums.scalars`: the fields of `SufficientStatistics` of these names
 SCALARS = (
@@ -114,3 +114,10 @@ def block_signature(*functions: Any, classes: bool) -> Any:
         types.NamedUniTuple(float64[:, ::1], 3, BlockPosteriors),
         *functions,
     )
+
+
+def read_only(array: NDArray[np.generic], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """A read-only view, as kernels take it; a copy of an unaligned array, as distributed delivers them (xgboost#8690)."""
+    view = np.require(array, dtype=dtype, requirements=["C", "A"]).view(np.ndarray)
+    view.flags.writeable = False
+    return view
