@@ -179,9 +179,13 @@ def test_parameters_are_sent_to_all_workers_and_are_gone_when_released(problem: 
         ) as running,
         Client(running, set_as_default=False) as client,
     ):
-        (sent,) = publish.publish(client, parameters, n_parts=1, float32=False, timeout=30)
-        assert set(client.who_has([sent])[sent.key]) == client.nthreads().keys()
-        release([sent])
+        for everywhere in (True, False):
+            (sent,) = publish.publish(
+                client, parameters, n_parts=1, float32=False, timeout=30, everywhere=everywhere
+            )
+            holders = set(client.who_has([sent])[sent.key])
+            assert holders == client.nthreads().keys() or (not everywhere and len(holders) == 1)
+            release([sent])
         assert wait_until_forgotten(client) == []
 
 

@@ -187,16 +187,20 @@ class DaskExecutor(Executor):
         complete = False
         try:
             began = time.perf_counter()
+            level = self._task_level(partitions)
+            groups = nodes(partitions, level)
+            owners = self._partitions.owners(list(groups.values()))
             published = publish(
                 self._client,
                 parameters,
                 n_parts=self._n_parts,
                 float32=self._settings.float32_parameters,
                 timeout=self._settings.publish_timeout,
+                everywhere=None in owners,
             )
             sent = time.perf_counter()
-            roots, pinned = self._submit(published, work, partitions, attempt)
-            self._await(roots, watch, pinned)
+            roots = self._submit(published, work, groups, owners, level=level, attempt=attempt)
+            self._await(roots, watch, {owner for owner in owners if owner is not None})
             sums: S = self._fetch(roots)
             complete = True
         except Exception:
@@ -212,15 +216,19 @@ class DaskExecutor(Executor):
         return sums, IterationTimes(sent - began, e_step_ended - sent, ended - e_step_ended)
 
     def _submit(
-        self, published: list[Future[Parameters]], work: Pass[S], partitions: Sequence[int], attempt: str
-    ) -> tuple[list[Future[S]], set[str]]:
-        """Submit an iteration; return its roots, one for each part, and the workers that tasks are pinned to.
+        self,
+        published: list[Future[Parameters]],
+        work: Pass[S],
+        groups: Mapping[int, Sequence[int]],
+        owners: Sequence[str | None],
+        *,
+        level: int,
+        attempt: str,
+    ) -> list[Future[S]]:
+        """Submit an iteration, each group of partitions to its owner; return its roots, one for each part.
 
         Only the futures of the roots stay: that of a leaf would keep its statistics in a worker's memory until the end.
         """
-        level = self._task_level(partitions)
-        groups = nodes(partitions, level)
-        owners = self._partitions.owners(list(groups.values()))
         leaves = {
             node: self._client.submit(
                 run_group,
@@ -236,9 +244,8 @@ class DaskExecutor(Executor):
             )
             for (node, group), owner in zip(groups.items(), owners, strict=True)
         }
-        pinned = {owner for owner in owners if owner is not None}
         if self._n_parts == 1:
-            return [self._add_up(leaves, level, f"dslda-sum-{attempt}")], pinned
+            return [self._add_up(leaves, level, f"dslda-sum-{attempt}")]
         roots = []
         for j, (start, stop) in enumerate(itertools.pairwise(borders(self._source.n_terms, self._n_parts))):
             parts = {
@@ -248,7 +255,7 @@ class DaskExecutor(Executor):
                 for node, leaf in leaves.items()
             }
             roots.append(self._add_up(parts, level, f"dslda-sum-{attempt}-{j}"))
-        return roots, pinned
+        return roots
 
     def _add_up(self, terms: Mapping[int, Future[S]], level: int, key: str) -> Future[S]:
         """Submit the tree above `terms`, the numbered nodes of a level; return its root."""

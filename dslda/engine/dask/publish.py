@@ -29,9 +29,12 @@ def number_of_parts(n_terms: int, n_topics: int) -> int:
 
 
 def publish(
-    client: Client, parameters: Parameters, *, n_parts: int, float32: bool, timeout: float
+    client: Client, parameters: Parameters, *, n_parts: int, float32: bool, timeout: float, everywhere: bool
 ) -> list[Future[Parameters]]:
-    """Send `parameters` to all workers; return a future of each part.
+    """Send `parameters` to a worker; return a future of each part.
+
+    Other workers fetch them for their tasks. With `everywhere` all do now, and no task goes to the first worker only because
+    it has them. Tasks that are pinned to their workers need no such round trip.
 
     The caller releases them after the iteration (distributed#809: a result keeps its lineage until it is released).
 
@@ -48,7 +51,8 @@ def publish(
             # (distributed#5704), and the memory manager drops the replicas (distributed#8657, #8796).
             # The timeout of scatter limits only the wait for a worker; sending to one that hangs has no limit.
             futures.append(within(client, timeout, client.scatter, part, hash=False, timeout=timeout))
-            spread(client, futures[-1], timeout=timeout)
+            if everywhere:
+                spread(client, futures[-1], timeout=timeout)
     except BaseException as error:
         release(futures)
         if isinstance(error, KeyError):  # from scatter, when its worker is gone
