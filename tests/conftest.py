@@ -46,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput"):
         return
+    # hundreds of processes of tests import the package: it need not be parsed in each
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for room in (PACKAGE / "families", PACKAGE / "variational"):
         newest = max(path.stat().st_mtime for path in room.rglob("*.py"))
         for index in room.rglob("*.nbi"):
@@ -53,13 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
                 index.unlink(missing_ok=True)
     if getattr(config.option, "numprocesses", None) and config.option.markexpr != "quick":
         block = "from dslda.variational.kernels.block_e_step import block_kernel; block_kernel"
-        compilers = [
-            subprocess.Popen([sys.executable, "-c", kernels], cwd=PACKAGE.parent)
-            for kernels in (
-                f"{block}(False)",
-                f"{block}(True); import dslda.variational.kernels.class_e_step",
-            )
-        ]
+        kernels = "import dslda.variational.kernels"
+        # of about the same time
+        shares = (
+            f"{block}(False); {kernels}.word_inference; {kernels}.family_values",
+            f"{block}(True); {kernels}.class_e_step; from dslda.families.registry import FAMILIES; [*FAMILIES.values()]",
+        )
+        compilers = [subprocess.Popen([sys.executable, "-c", share], cwd=PACKAGE.parent) for share in shares]
         codes = [compiler.wait() for compiler in compilers]
         if any(codes):
             pytest.exit("the kernels do not compile", returncode=1)

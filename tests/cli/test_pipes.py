@@ -6,12 +6,14 @@ import gzip
 import lzma
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas
 import pytest
 
+from dslda.cli.program import run
 from dslda.corpus.store import open_corpus
 from tests.helpers.processes import shell
 
@@ -46,6 +48,15 @@ def source(made: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def content(source: Path) -> str:
+    """Hash of the corpus of the file."""
+    out = source / "plain.corpus"
+    options = INGEST.replace("{out}/c.corpus", str(out)).split()[2:]
+    assert run(["ingest", str(source / "r.jsonl"), *options]) == 0
+    return open_corpus(out).content_hash
+
+
 @pytest.mark.parametrize(
     ("line", "name"),
     [
@@ -64,17 +75,15 @@ def source(made: Path) -> Path:
     ],
 )
 def test_a_pipe_gives_the_corpus_of_its_file(
-    made: Path, source: Path, leftovers: Path, tmp_path: Path, line: str, name: str
+    source: Path, content: str, leftovers: Path, tmp_path: Path, line: str, name: str
 ) -> None:
     line = line.replace("{in}", str(source)).replace("{out}", str(tmp_path))
     done = shell(line)
     assert done.returncode == 0, done.stderr
     said = f"{name.replace('{out}', str(tmp_path))} can be read only once: it is copied to {leftovers} first"
     assert done.stderr.decode().count(said) == 1
-    plain = shell(f"{INGEST} {source}/r.jsonl".replace("{out}/c", f"{tmp_path}/plain"))
-    assert plain.returncode == 0, plain.stderr
-    piped, file = open_corpus(tmp_path / "c.corpus"), open_corpus(tmp_path / "plain.corpus")
-    assert piped.content_hash == file.content_hash
+    piped = open_corpus(tmp_path / "c.corpus")
+    assert piped.content_hash == content
     assert piped.provenance["inputs"] == [name.replace("{out}", str(tmp_path))]
 
 
@@ -127,9 +136,9 @@ def test_a_pipe_that_cannot_be_used_is_one_line(
     ],
 )
 def test_predictions_of_a_pipe_are_those_of_its_file(
-    made: Path, source: Path, leftovers: Path, line: str
+    dslda: Callable[..., Any], made: Path, source: Path, leftovers: Path, line: str
 ) -> None:
     done = shell(line.replace("{in}", str(source)).replace("{made}", str(made)))
     assert done.returncode == 0, done.stderr
-    plain = shell(f"$D predict {made}/stars.model {source}/r.jsonl")
-    assert done.stdout == plain.stdout
+    plain = dslda("predict", made / "stars.model", source / "r.jsonl")
+    assert done.stdout.decode() == plain.out

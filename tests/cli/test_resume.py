@@ -34,12 +34,12 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, write_reviews: Callable[..., Path]) -> Path:
-    """Of ten partitions."""
+    """Of five partitions."""
     from dslda.cli.program import run
 
     folder = tmp_path_factory.mktemp("resume")
     reviews = write_reviews(folder / "r.jsonl", 2000)
-    arguments = ["--text", "text", "--response", "stars", "--max-df", "1.0", "--partition-tokens", "800"]
+    arguments = ["--text", "text", "--response", "stars", "--max-df", "1.0", "--partition-tokens", "1600"]
     assert run(["ingest", str(reviews), "--out", str(folder / "r.corpus"), *arguments]) == 0
     return folder / "r.corpus"
 

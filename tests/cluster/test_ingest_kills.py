@@ -39,7 +39,7 @@ import json, logging, os, shutil, signal, sys, traceback
 from pathlib import Path
 
 import dslda.ingestion.ingest as module
-import numcodecs.blosc, pyarrow.compute, sklearn.feature_extraction.text, zarr, zarr.codecs, zarr.storage
+import numcodecs.blosc, pyarrow.compute, zarr, zarr.codecs, zarr.storage
 from dslda.cli.program import run
 from dslda.corpus.store import open_corpus
 from dslda.exceptions import InputError

@@ -27,6 +27,7 @@ from dslda.variational.estep import infer
 from tests.helpers.errors import refused
 
 N_TERMS = 300
+SETTINGS: dict[str, Any] = {"n_topics": 4, "objective": "conditional", "seed": 2}
 
 
 def simulated(n: int, seed: int = 3, **options: Any) -> Any:
@@ -51,6 +52,12 @@ def corpus() -> Corpus:
     return dslda.ingest(
         records, words="words", counts="counts", response="y", min_df=1, max_df=1.0, partition_tokens=10_000
     )
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Corpus) -> Model:
+    """Of all documents."""
+    return train(corpus, **SETTINGS)
 
 
 def block_of(n: int) -> TrainingBlock:
@@ -96,15 +103,13 @@ def test_it_predicts_better_than_the_joint_model(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_predictions_know_no_neighbours(corpus: Corpus, n: int) -> None:
-    model = train(corpus, n_topics=4, objective="conditional")
+def test_predictions_know_no_neighbours(corpus: Corpus, model: Model, n: int) -> None:
     chosen = np.arange(0, 1200, 7)
     alone = np.concatenate([model.predict(corpus, documents=part) for part in np.array_split(chosen, n)])
     assert np.array_equal(alone, model.predict(corpus)[chosen])
 
 
-def test_a_model_comes_back_from_its_directory(corpus: Corpus, tmp_path: Path) -> None:
-    model = train(corpus, n_topics=4, objective="conditional")
+def test_a_model_comes_back_from_its_directory(corpus: Corpus, model: Model, tmp_path: Path) -> None:
     loaded = load_model(model.save(tmp_path / "m"))
     assert loaded.record.spec == model.record.spec
     assert loaded.record.parameters.weighting == model.record.parameters.weighting
@@ -149,14 +154,14 @@ def same(one: Model, two: Model) -> None:
 
 
 @pytest.mark.parametrize("n_documents", [500, 6000, 8000])
-def test_a_fit_goes_on_anywhere_with_the_same_bits(corpus: Corpus, tmp_path: Path, n_documents: int) -> None:
-    settings: dict[str, Any] = {"n_topics": 4, "objective": "conditional", "seed": 2}
-    whole = train(corpus, **settings)
+def test_a_fit_goes_on_anywhere_with_the_same_bits(
+    corpus: Corpus, model: Model, tmp_path: Path, n_documents: int
+) -> None:
     kept: dict[str, Any] = {"checkpoint": tmp_path / "c"}
     with pytest.raises(Stop):
-        train(corpus, **settings, **kept, progress=At(n_documents, Stop))
-    same(train(corpus, **settings, **kept, resume=True), whole)
-    same(train(corpus, **settings, **kept, resume=True), whole)
+        train(corpus, **SETTINGS, **kept, progress=At(n_documents, Stop))
+    same(train(corpus, **SETTINGS, **kept, resume=True), model)
+    same(train(corpus, **SETTINGS, **kept, resume=True), model)
 
 
 def test_an_interrupt_keeps_the_best_epoch(corpus: Corpus) -> None:
@@ -220,14 +225,14 @@ def test_emphasis_moves_the_topics_apart(corpus: Corpus) -> None:
     assert affinity["themes"] < affinity["prediction"]
 
 
-@pytest.mark.parametrize("scale", [1000.0, 1e-3])
-def test_scale_and_shift_of_the_response_are_those_of_the_predictions(scale: float) -> None:
+def test_scale_and_shift_of_the_response_are_those_of_the_predictions() -> None:
     y = simulated(700).block.responses["y"]
     counts = counts_of(700)
     settings: dict[str, Any] = {"n_topics": 3, "objective": "conditional"}
     one = train(counts, response=y, **settings).predict(counts)
-    two = train(counts, response=scale * y + 50.0, **settings).predict(counts)
-    assert_allclose(two, scale * one + 50.0, rtol=1e-6)
+    for scale in (1000.0, 1e-3):
+        two = train(counts, response=scale * y + 50.0, **settings).predict(counts)
+        assert_allclose(two, scale * one + 50.0, rtol=1e-6)
 
 
 def counts_of(n: int) -> Any:

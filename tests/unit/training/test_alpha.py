@@ -37,10 +37,10 @@ def covered(model: dslda.Model, corpus: SimulatedCorpus) -> np.ndarray:
 def test_intervals_cover_where_documents_mix_topics_and_where_they_do_not() -> None:
     """The paper's 1/K covers a fifth where documents mix topics; estimated from the first iteration, it went to 80."""
     shares: dict[tuple[float, Any], list[float]] = {}
-    for seed in range(3):
+    for seed in range(2):
         for true in (1.0, 0.2):
             counts, corpus = drawn(5, seed=seed, mean_tokens=60, alpha=true)
-            for alpha in ("auto", "1/K"):
+            for alpha in ("auto", "1/K") if true == 1.0 else ("auto",):
                 model = dslda.train(
                     counts, response=corpus.y, n_topics=5, objective="joint", doc_topic_prior=alpha
                 )
@@ -69,7 +69,7 @@ def alike_documents(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("alpha", ["auto", "asymmetric", "1/K", 1.0])
 def test_topics_that_never_part_are_told(alpha: Any) -> None:
-    counts, y = alike_documents(2000)
+    counts, y = alike_documents(1000)
     with pytest.warns(DataWarning, match="all topics have nearly the words of another one"):
         model = dslda.train(counts, response=y, n_topics=3, objective="joint", doc_topic_prior=alpha)
     # what documents without topics ask for, a large alpha, would keep the topics equal for ever
@@ -83,7 +83,7 @@ def test_the_sum_of_alpha_is_at_most_the_words_of_a_document() -> None:
 
 
 def test_info_shows_alpha_and_near_equal_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    counts, y = alike_documents(2000)
+    counts, y = alike_documents(1000)
     with pytest.warns(DataWarning, match="nearly the words"):
         dslda.train(counts, response=y, n_topics=3, objective="joint").save(tmp_path / "alike.model")
     assert run(["info", str(tmp_path / "alike.model")]) == 0

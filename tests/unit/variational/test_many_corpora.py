@@ -77,7 +77,7 @@ def test_fifty_corpora_of_every_family(name: str) -> None:
         run(family_of(name, seed), seed)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_many_corpora_of_every_family(name: str) -> None:
     """DSLDA_TEST_CORPORA=1000 tries a thousand for each family, in some five minutes."""
