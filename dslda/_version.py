@@ -1,15 +1,24 @@
 from __future__ import annotations
 
+from functools import cache
+
 __version__ = "0.1.0"
 
 
 def library_versions(*libraries: str) -> dict[str, str]:
     """Versions of dslda, Python and some libraries, as files remember them."""
     import platform
-    from importlib.metadata import version
 
     return {
         "dslda": __version__,
         "python": platform.python_version(),
-        **{library: version(library) for library in libraries},
+        **{library: _version_of(library) for library in libraries},
     }
+
+
+@cache
+def _version_of(library: str) -> str:
+    """Version of an installed library. Reading it takes milliseconds, as a fit of few documents does."""
+    from importlib.metadata import version
+
+    return version(library)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from dslda.config import EngineSettings
 from dslda.engine.data.fit_source import FitSource
@@ -21,6 +21,9 @@ from dslda.families.base import Family
 from dslda.variational.parameter_parts import ParameterParts, as_sent
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import Sums
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "Executor",
@@ -191,7 +194,14 @@ def noting(place: str) -> Iterator[None]:
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Keep BLAS to one thread: with more, the order of its sums, and thus the bits, depend on the machine."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _blas().limit(limits=1):
         yield
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The BLAS libraries of numpy and scipy. To find them takes milliseconds, as an iteration over few documents does."""
+    import scipy.linalg  # noqa: F401 - has its own
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
