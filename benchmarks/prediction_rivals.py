@@ -47,7 +47,7 @@ class PenalisedRegression:
     """A generalised linear model with a squared penalty, chosen on inner held-out documents.
 
     The path goes from strong to weak penalties, each fit starting from the one before, and ends when the loss has risen
-    twice in a row. Five inner folds judge up to 5,000 documents, an inner tenth more than that. Levels have a
+    twice in a row. Five inner folds judge up to 5,000 documents, an inner part more than that. Levels have a
     multinomial logistic regression, whose probabilities give the expected level.
 
     Parameters

@@ -15,12 +15,14 @@ __all__ = [
     "Coefficient",
     "CovariateCoefficient",
     "Topic",
+    "WordsBeyond",
     "class_coefficients",
     "class_topics",
     "coefficient_covariance",
     "covariate_coefficients",
     "topic_coefficients",
     "topics_with_words",
+    "words_beyond",
 ]
 
 
@@ -118,6 +120,30 @@ class Topic(NamedTuple):
         return _short_repr(self)
 
 
+class WordsBeyond(NamedTuple):
+    """What single words add to the topics of a model.
+
+    Attributes
+    ----------
+    share : float
+        Share of what topics and words together explain that topics alone do not, in documents that chose the model: of the
+        explained variance of a Gaussian response, else of the log-likelihood.
+    raising, lowering : tuple of str
+        Words that raise and lower the linear predictor most, the strongest first; numbers of columns for a model without a
+        vocabulary.
+    class_name : str or None
+        For a response of classes, the class that these words speak for and against.
+    """
+
+    share: float
+    raising: tuple[str, ...]
+    lowering: tuple[str, ...]
+    class_name: str | None = None
+
+    def __repr__(self) -> str:
+        return _short_repr(self)
+
+
 def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
     """See :meth:`dslda.model.Model.coefficients`."""
     eta, n_topics = record.parameters.eta, record.parameters.n_topics
@@ -201,9 +227,7 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
     for topic, coefficient, error, class_name in topic_coefficients(record):
         weights = record.parameters.topics[:, topic]
         best = most_probable(weights, top)
-        words = tuple(
-            str(t) if record.vocabulary is None else record.vocabulary.terms[t] for t in best.tolist()
-        )
+        words = _words(record, best)
         share = None if record.prevalence is None else float(record.prevalence[topic])
         probabilities = tuple(weights[best].tolist())
         row = Topic(topic, coefficient, error, share, words, probabilities, class_name)
@@ -213,6 +237,31 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
             )
         topics.append(row)
     return tuple(topics)
+
+
+def words_beyond(record: ModelRecord, top: int) -> tuple[WordsBeyond, ...]:
+    """See :meth:`dslda.model.Model.words_beyond`."""
+    _check_top(top)
+    remainder = record.parameters.remainder
+    if remainder is None:
+        return ()
+    columns = remainder.words.reshape(len(remainder.words), -1)
+    # a constant over the classes changes no probability
+    columns = columns - (columns.mean(axis=1, keepdims=True) if columns.shape[1] > 1 else 0.0)
+    names = (None,) if remainder.words.ndim == 1 else record.classes or ()
+
+    def strongest(signed: NDArray[np.float64]) -> tuple[str, ...]:
+        best = most_probable(signed, top)
+        return _words(record, best[signed[best] > 0.0])
+
+    return tuple(
+        WordsBeyond(remainder.share, strongest(column), strongest(-column), name)
+        for column, name in zip(columns.T, names, strict=True)
+    )
+
+
+def _words(record: ModelRecord, terms: NDArray[np.int64]) -> tuple[str, ...]:
+    return tuple(str(t) if record.vocabulary is None else record.vocabulary.terms[t] for t in terms.tolist())
 
 
 def _scale(record: ModelRecord) -> float:

@@ -205,10 +205,13 @@ class SLDARegressor(RegressorMixin, _SLDA):
         response, worse where they say little.
     objective : {"auto", "conditional", "joint"}, default "auto"
         Likelihood of the response given the words, or of both together: see :func:`dslda.train`.
-    emphasis : {"themes", "balance", "prediction"}, default "balance"
-        What conditional training cares for: topics with words of their own, predictions, or both.
+    emphasis : {"themes", "balance", "prediction"}, default "themes"
+        What topics of conditional training are for: themes, prediction by the topics alone, or a balance of both.
     term_weights : {"auto", "sqrt", "raw", "log", "binary"}, default "auto"
         Weight of a term by its count, in conditional training.
+    remainder : bool, default True
+        Let single words add to what topics predict, in conditional training, where an inner part of the documents gains by
+        it.
     granularity : {"term", "token"}, default "term"
         Unit with its own variational distribution: all occurrences of a term in a document, or each token.
     max_iter, tol : int, float, default 100, 1e-4
@@ -283,6 +286,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         objective: Objective = DEFAULTS.objective,
         emphasis: Emphasis = DEFAULTS.emphasis,
         term_weights: TermWeights = DEFAULTS.term_weights,
+        remainder: bool = DEFAULTS.remainder,
         granularity: Granularity = DEFAULTS.granularity,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
@@ -303,6 +307,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         self.objective = objective
         self.emphasis = emphasis
         self.term_weights = term_weights
+        self.remainder = remainder
         self.granularity = granularity
         self.max_iter = max_iter
         self.tol = tol
@@ -459,6 +464,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         objective: Objective = DEFAULTS.objective,
         emphasis: Emphasis = DEFAULTS.emphasis,
         term_weights: TermWeights = DEFAULTS.term_weights,
+        remainder: bool = DEFAULTS.remainder,
         granularity: Granularity = DEFAULTS.granularity,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
@@ -479,6 +485,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.objective = objective
         self.emphasis = emphasis
         self.term_weights = term_weights
+        self.remainder = remainder
         self.granularity = granularity
         self.max_iter = max_iter
         self.tol = tol

@@ -18,12 +18,14 @@ from dslda.coefficients import (
     Coefficient,
     CovariateCoefficient,
     Topic,
+    WordsBeyond,
     class_coefficients,
     class_topics,
     coefficient_covariance,
     covariate_coefficients,
     topic_coefficients,
     topics_with_words,
+    words_beyond,
 )
 from dslda.corpus.block import document_mask
 from dslda.corpus.own_analyzer import AnalyzerFunction, analyzer_name, check_as_stored
@@ -280,6 +282,22 @@ class Model:
         """
         return topics_with_words(self.record, top)
 
+    def words_beyond(self, top: int = 10) -> tuple[WordsBeyond, ...]:
+        """What single words add to the topics: their share of what is explained, and the `top` strongest words.
+
+        Returns
+        -------
+        tuple of WordsBeyond
+            One, or one for each class. Empty for a model of topics alone: of the joint model, of `remainder=False`, and where
+            words add nothing.
+
+        Raises
+        ------
+        InputError
+            `top` is no whole number of at least 1.
+        """
+        return words_beyond(self.record, top)
+
     def predict(
         self,
         data: Any,
@@ -445,7 +463,8 @@ class Model:
             `topic_0`, `topic_1`, ..., the coefficient of a topic, less the average if `relative`, times its share in the
             document's known words;
             `covariate_<name>`, the coefficient of a covariate times its distance from the average, summed over all levels of
-            a categorical one; and `log_exposure`. With the identity link the sum is the prediction; with other links the
+            a categorical one; `log_exposure`; and `words_beyond_topics`, what single words add that the document's topics do
+            not lead one to expect. With the identity link the sum is the prediction; with other links the
             prediction also averages over the uncertainty of the words' topics (docs/families.md). A document without a known
             word has null topics and the `linear_predictor` of the base rate; one without a prediction has only topics.
 

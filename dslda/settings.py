@@ -50,6 +50,8 @@ class Setting:
         Help of the command line.
     whole : bool
         Numbers must be whole.
+    flag : bool
+        It is True or False, and nothing else.
     lowest, highest : float or None
         Bounds, inclusive, within which every number of a fit stays finite; None for a setting that takes no numbers.
     beyond : str
@@ -70,6 +72,7 @@ class Setting:
     default: Any
     help: str
     whole: bool = False
+    flag: bool = False
     lowest: float | None = None
     highest: float | None = None
     beyond: str = ""
@@ -87,6 +90,10 @@ class Setting:
         InputError
         """
         if (value is None and self.none is not None) or (isinstance(value, str) and value in self.choices):
+            return
+        if self.flag:
+            if not isinstance(value, bool):
+                raise InputError(f"must be True or False, got {value!r}", parameter=self.name)
             return
         names = [*map(repr, self.choices)]
         if self.lowest is None or self.highest is None:
@@ -123,9 +130,10 @@ _TABLE = (
     ),
     Setting(
         name="emphasis",
-        default="balance",
+        default="themes",
         choices=("themes", "balance", "prediction"),
-        help="What conditional training cares for: topics with words of their own (themes), predictions, or both (balance).",
+        help="What topics of conditional training are for: themes with words of their own (single words help them predict), "
+        "prediction by the topics alone, or a balance of both.",
         objective="conditional",
     ),
     Setting(
@@ -134,6 +142,13 @@ _TABLE = (
         choices=("auto", "sqrt", "raw", "log", "binary"),
         help="Weight of a term that occurs c times in a document, in conditional training: the square root of c (auto), c, "
         "1 + log c, or 1.",
+        objective="conditional",
+    ),
+    Setting(
+        name="remainder",
+        default=True,
+        flag=True,
+        help="Let single words add to what topics predict, where documents kept aside gain by it.",
         objective="conditional",
     ),
     Setting(
@@ -229,7 +244,7 @@ _TABLE = (
         name="ridge",
         default=None,
         lowest=0,
-        highest=1e6,
+        highest=1e15,
         beyond="beyond that all coefficients are the same",
         none="the default of the family",
         help="Precision of the prior of the coefficients; the family has a default.",

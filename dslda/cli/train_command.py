@@ -46,6 +46,12 @@ def settings_options(command: Command) -> Command:
     for setting in reversed(list(SETTINGS.values())):
         if setting.option == "":
             continue
+        if setting.flag:
+            name = setting.name.replace("_", "-")
+            command = click.option(
+                f"--{name}/--no-{name}", default=setting.default, show_default=True, help=setting.help
+            )(command)
+            continue
         kind: Any = int if setting.whole else float
         metavar: str | None = "N" if setting.whole else "X"
         if setting.choices and setting.lowest is None:

@@ -70,7 +70,7 @@ class IterationRecord:
     documents_per_second : float
         Documents divided by the wall-clock time of the whole iteration.
     inner_gain : float
-        In conditional training, the log-likelihood that words add to a response of the inner tenth; NaN elsewhere.
+        In conditional training, the log-likelihood that words add to a response of the inner part; NaN elsewhere.
     """
 
     iteration: int

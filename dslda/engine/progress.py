@@ -87,7 +87,7 @@ class _TraceProgress(FitProgress):
     def _to_go(self) -> str:
         """The time until the fit ends, after a comma; empty if there is no estimate."""
         if self._spec.objective == "conditional":
-            return ""  # it ends when the inner tenth says so
+            return ""  # it ends when the inner part says so
         n_left = remaining_iterations(self._trace, self._spec)
         if n_left is None:
             return ""
@@ -256,9 +256,9 @@ def logging_after(seconds: float, message: str) -> Iterator[None]:
 
 
 def _result(record: IterationRecord, digits: str, digits_of_change: str) -> str:
-    """The ELBO and its change, or what words are worth to the responses of the inner tenth."""
+    """The ELBO and its change, or what words are worth to the responses of the inner part."""
     if not math.isnan(record.inner_gain):
-        return f"words add {record.inner_gain:.4g} to the log-likelihood of a response of the inner tenth"
+        return f"words add {record.inner_gain:.4g} to the log-likelihood of a response of the inner part"
     change = f" (changed by {record.relative_change:{digits_of_change}})"
     return f"ELBO {record.elbo:{digits}}{'' if record.iteration == 1 else change}"
 

@@ -163,7 +163,7 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
         place = f"{path}: attributes"
         # earlier releases had no choice
         settings: dict[str, Any] = {"topic_estimation": "map", "objective": "joint"}
-        settings |= {name: SETTINGS[name].default for name in ("emphasis", "term_weights")}
+        settings |= {name: SETTINGS[name].default for name in ("emphasis", "term_weights", "remainder")}
         settings |= unstored(self.settings)
         try:
             spec = FitSpec(**{f.name: settings[f.name] for f in fields(FitSpec)})

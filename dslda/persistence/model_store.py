@@ -20,6 +20,7 @@ from dslda.storage.output import check_output, check_writable, move_into_place, 
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
 from dslda.storage.zarr_arrays import damaged, entries, read_arrays, write_array
 from dslda.variational.parameters import Parameters
+from dslda.variational.remainder import Remainder
 
 __all__ = ["check_model_output", "model_checksum", "read_model", "write_model"]
 
@@ -148,6 +149,7 @@ def read_model(
             if fields["spec"].topic_estimation == "variational"
             else None,
             weighting=manifest.weighting,
+            remainder=_remainder(stored, (manifest.n_terms, *per_class), (n_topics, *per_class)),
         ),
         covariance=stored.optional("covariance", (*per_class, n, n)),
         vocabulary=_vocabulary(arrays, manifest, location.url),
@@ -178,6 +180,12 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
         "base": record.base,
         "pearson": record.pearson,
     }
+    if (remainder := parameters.remainder) is not None:
+        floats |= {
+            "remainder_words": remainder.words,
+            "remainder_expected": remainder.expected,
+            "remainder_share": [remainder.share],
+        }
     if quality is not None:
         floats |= {
             "quality_npmi": quality.npmi,
@@ -243,6 +251,17 @@ class _ModelArrays:
         if name not in self.arrays:
             return None
         return self.take(name, shape if other is None or self.arrays[name].shape != other else other)
+
+
+def _remainder(stored: _ModelArrays, words: tuple[int, ...], expected: tuple[int, ...]) -> Remainder | None:
+    """What single words add; None in models of topics alone."""
+    if "remainder_words" not in stored.arrays:
+        return None
+    return Remainder(
+        stored.take("remainder_words", words, least=-np.inf),
+        stored.take("remainder_expected", expected, least=-np.inf),
+        float(stored.take("remainder_share", (1,))[0]),
+    )
 
 
 def _quality(stored: _ModelArrays, n_topics: int) -> TopicQuality | None:

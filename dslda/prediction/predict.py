@@ -17,6 +17,7 @@ from dslda.persistence.model_record import ModelRecord
 from dslda.prediction.columns import extras_of, undetermined
 from dslda.prediction.record_counting import CountedBlock, no_documents
 from dslda.variational.design import AUX, FIRST_COVARIATE, OFFSET
+from dslda.variational.remainder import normalised_terms
 from dslda.wording import short_repr
 
 if TYPE_CHECKING:
@@ -281,15 +282,20 @@ def contributions(
     # shares sum to 1
     topics = shares * (coefficients - average)
     beside: dict[str, Any] = {}
+    # the units of dslda.coefficients
+    unit = scaling.scale if family.link == "identity" else 1.0
     if extras is not None:
-        # the units of dslda.coefficients
-        unit = scaling.scale if family.link == "identity" else 1.0
         for p, column in enumerate(design.covariates):
             added = unit * parameters.zeta[p] * extras[:, FIRST_COVARIATE + p]
             name = f"covariate_{column.name}"
             beside[name] = beside[name] + added if name in beside else added
         if design.exposure is not None:
             beside["log_exposure"] = extras[:, OFFSET]
+    if (remainder := parameters.remainder) is not None:
+        block = counted.block
+        terms = normalised_terms(block.indptr, block.terms, block.counts, parameters.n_terms)
+        added = np.where(posterior.length > 0.0, remainder.of(terms, shares), np.nan)
+        beside["words_beyond_topics"] = unit * added
     without = undetermined(record, counted.columns, counted.block.n_documents) != ""
     sums = np.where(without, np.nan, family.coefficients_to_user(omega, scaling.center, scaling.scale))
     columns: dict[str, NDArray[Any]] = {"linear_predictor": sums}

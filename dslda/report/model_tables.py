@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dslda.coefficients import Coefficient, CovariateCoefficient
+from dslda.coefficients import Coefficient, CovariateCoefficient, WordsBeyond
 from dslda.exceptions import Note
 from dslda.model import Model
 from dslda.variational.statistics import has_pearson
 
 __all__ = [
     "ReportTable",
+    "beyond_in_words",
     "class_table",
     "covariate_name",
     "covariate_table",
@@ -24,6 +25,9 @@ __all__ = [
     "topic_label",
     "topic_table",
 ]
+
+BEYOND_WORDS = 8
+"""Words that raise, and words that lower, in the line of the words beyond the topics."""
 
 SHORT = 50.0
 """Mean number of known words of a document below which coefficients may be off by more than their errors: docs/model.md."""
@@ -134,6 +138,7 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
             "These topics were trained for prediction. To study coefficients, train the joint model (--objective joint): in "
             "simulations 43% of nominal 95% intervals covered here, and 93% there."
         )
+        sentences += [beyond_in_words(beyond) for beyond in model.words_beyond(BEYOND_WORDS)]
     training = model.training
     words = training.n_tokens / max(training.n_documents - training.n_empty, 1)
     if words < SHORT and model.n_topics > 1:
@@ -152,6 +157,15 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
             "not the data, sets the standard errors."
         )
     return [Note(sentence) for sentence in sentences]
+
+
+def beyond_in_words(beyond: WordsBeyond) -> str:
+    """The line of the words beyond the topics."""
+    of_class = "" if beyond.class_name is None else f" of {beyond.class_name}"
+    return (
+        f"Words beyond the topics{of_class} ({beyond.share:.0%} of what is explained): raised most by "
+        f"{', '.join(beyond.raising)}; lowered most by {', '.join(beyond.lowering)}."
+    )
 
 
 def raising_words(topics: Sequence[Coefficient]) -> str:

@@ -128,7 +128,8 @@ def report_near_equal(record: ModelRecord) -> None:
         "coefficients cannot be told apart"
     )
     if conditional and record.training.converged:
-        logger.info("%s; emphasis='themes' makes topics more distinct", message)
+        remedy = "fewer topics" if record.spec.emphasis == "themes" else "emphasis='themes'"
+        logger.info("%s; %s makes them more distinct", message, remedy)
     elif record.training.converged:
         warn(DataWarning(message, remedy="choose fewer topics, or a fixed {doc_topic_prior}"))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -143,7 +144,7 @@ def fitted_model(
     with client_context as client, _executor(source, fitted_family, spec, client) as executor:
         # here, since many topics and terms take seconds, during which workers already read
         start = Position(initial()) if start is None else start
-        result = _run(executor, start, fitted_family, spec, checkpoints, progress)
+        result = _run(executor, start, initial, fitted_family, spec, checkpoints, progress)
         statistics = result.statistics
         check_learned(statistics, response)
         report_convergence(result, spec)
@@ -167,6 +168,7 @@ def fitted_model(
 def _run(
     executor: Executor,
     start: Position,
+    fresh: Callable[[], Parameters],
     family: Family,
     spec: FitSpec,
     checkpoints: Checkpoints | None,
@@ -183,7 +185,7 @@ def _run(
             progress=progress,
         )
     return fit_conditionally(
-        executor, start, family=family, spec=spec, checkpoints=checkpoints, progress=progress
+        executor, start, fresh, family=family, spec=spec, checkpoints=checkpoints, progress=progress
     )
 
 

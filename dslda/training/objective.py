@@ -12,8 +12,8 @@ from dslda.wording import number_of
 
 __all__ = ["with_objective"]
 
-ENOUGH_LABELLED = 500
-"""Documents with a response from which on an inner tenth of them can judge a model."""
+ENOUGH_LABELLED = 250
+"""Documents with a response from which on an inner part of them can judge a model."""
 LEAST_LABELLED = 50
 """Fewest documents with a response for conditional training by name."""
 

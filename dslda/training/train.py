@@ -73,6 +73,7 @@ def train(
     objective: Objective = DEFAULTS.objective,
     emphasis: Emphasis = DEFAULTS.emphasis,
     term_weights: TermWeights = DEFAULTS.term_weights,
+    remainder: bool = DEFAULTS.remainder,
     ridge: float | None = DEFAULTS.ridge,
     doc_topic_prior: DocTopicPrior = DEFAULTS.doc_topic_prior,
     topic_prior: float = DEFAULTS.topic_prior,
@@ -149,11 +150,16 @@ def train(
         "joint" is the paper's model, which explains words and responses together. "auto" is conditional where at least 500
         documents have a response and no setting of the joint model is given (`topic_prior`, `topic_estimation`,
         `response_weight`, `granularity`, `tol`, `sweep_tol`). See docs/model.md.
-    emphasis : {"themes", "balance", "prediction"}, default "balance"
-        What conditional training cares for: topics with words of their own, predictions, or both.
+    emphasis : {"themes", "balance", "prediction"}, default "themes"
+        What topics of conditional training are for: themes with words of their own, prediction by the topics alone, or a
+        balance of both. With words beyond the topics (`remainder`) all three predict nearly alike.
     term_weights : {"auto", "sqrt", "raw", "log", "binary"}, default "auto"
         Weight of a term that occurs c times in a document, in conditional training: the square root of c ("auto"), c,
         1 + log c, or 1.
+    remainder : bool, default True
+        In conditional training, let single words add to what topics predict: a ridge regression on TF-IDF, whose part that
+        topics do not explain is shown as one line of its own. It is left out where an inner part of the documents does not
+        gain by it. False for topics alone.
     ridge : float, optional
         Precision of a Gaussian prior on the coefficients: of topics around their mean, of covariates around 0. By default the
         family's: 0 where coefficients cannot run away, as those of separable classes do.
@@ -263,6 +269,7 @@ def train(
         objective=objective,
         emphasis=emphasis,
         term_weights=term_weights,
+        remainder=remainder,
         doc_topic_prior=doc_topic_prior,
         topic_prior=topic_prior,
         topic_estimation=topic_estimation,

@@ -214,7 +214,7 @@ def _inferred_from_words(
     posterior = infer_words_of(documents, parameters, max_sweeps=spec.max_sweeps)
     n_documents = documents.n_documents
     responses = Responses.of(np.full(n_documents, np.nan), extras)
-    omega = predictors(posterior.zbar, responses, parameters)
+    omega = predictors(posterior.zbar, responses, parameters, documents)
     known = parameters.topics.max(axis=1, initial=0.0) > 0.0
     tokens = np.concatenate([[0], np.cumsum(np.where(known[terms], counts, 0), dtype=np.int64)])
     return DocumentPosterior(

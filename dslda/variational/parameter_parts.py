@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dslda.families.base import Array
 from dslda.variational.parameters import Parameters
 from dslda.variational.sums import Sums, is_dense
 
@@ -49,21 +50,34 @@ class ParameterParts:
     def whole(self) -> Parameters:
         """All topics, aligned for the kernels, since arrays may arrive unaligned (xgboost#8690); made once."""
         if self._whole is None:
-            topics = [part.topics for part in self._parts]
-            joined = topics[0] if self.in_one_piece else np.concatenate(topics)
-            aligned = np.require(joined, dtype=np.float64, requirements=["C", "A"])
-            self._whole = replace(self._parts[0], topics=aligned)
+            joined = (np.concatenate(tables) for tables in zip(*map(_tables, self._parts), strict=True))
+            aligned = [np.require(table, dtype=np.float64, requirements=["C", "A"]) for table in joined]
+            self._whole = _with_tables(self._parts[0], aligned)
         return self._whole
 
     def of_terms(self, terms: NDArray[np.int64]) -> Parameters:
-        """Parameters with the topics of `terms`, which ascend."""
-        topics = np.empty((len(terms), self._parts[0].n_topics))
+        """Parameters with the rows of `terms`, which ascend."""
+        tables = [np.empty((len(terms), *table.shape[1:])) for table in _tables(self._parts[0])]
         rows = [0, *np.searchsorted(terms, self._ends).tolist()]
         first = 0
         for part, a, b, end in zip(self._parts, rows[:-1], rows[1:], self._ends.tolist(), strict=True):
-            topics[a:b] = part.topics[terms[a:b] - first]
+            for table, of_part in zip(tables, _tables(part), strict=True):
+                table[a:b] = of_part[terms[a:b] - first]
             first = end
-        return replace(self._parts[0], topics=topics)
+        return _with_tables(self._parts[0], tables)
+
+
+def _tables(parameters: Parameters) -> list[Array]:
+    """The arrays with a row for every term."""
+    remainder = parameters.remainder
+    return [parameters.topics] if remainder is None else [parameters.topics, remainder.words]
+
+
+def _with_tables(parameters: Parameters, tables: Sequence[Array]) -> Parameters:
+    remainder = parameters.remainder
+    if remainder is not None:
+        remainder = replace(remainder, words=tables[1])
+    return replace(parameters, topics=tables[0], remainder=remainder)
 
 
 def on_own_rows(
@@ -92,11 +106,12 @@ def on_own_rows(
 
 
 def as_sent(parameters: Parameters, n_parts: int, *, float32: bool) -> Iterator[Parameters]:
-    """The parts in which parameters travel: consecutive, nearly equal ranges of the terms, with all but topics in each.
+    """The parts in which parameters travel: consecutive, nearly equal ranges of the terms, with all that has no
+    row for each term in every one.
 
     With `float32`, topics lose their last digits; otherwise they are views. An executor without workers does the same, to get
     the same bits.
     """
     for start, stop in itertools.pairwise(borders(parameters.n_terms, n_parts)):
-        topics = parameters.topics[start:stop]
-        yield replace(parameters, topics=topics.astype(np.float32) if float32 else topics)
+        topics, *others = (table[start:stop] for table in _tables(parameters))
+        yield _with_tables(parameters, [topics.astype(np.float32) if float32 else topics, *others])

@@ -19,6 +19,7 @@ from dslda.settings import (
     TermWeights,
     TopicEstimation,
 )
+from dslda.variational.remainder import Remainder
 from dslda.variational.term_weights import RAW, TermWeighting
 from dslda.wording import short_repr
 
@@ -70,6 +71,8 @@ class Parameters:
         For topics that are distributions, q(beta_k) = Dirichlet(concentration[k] * topics[:, k]); None for points.
     weighting : TermWeighting
         Weights of terms in documents: of conditional training; the joint model counts.
+    remainder : Remainder or None
+        What single words add to the topics: of conditional training, where it helps.
     """
 
     topics: Array
@@ -79,6 +82,7 @@ class Parameters:
     zeta: Array = field(default_factory=lambda: np.zeros(0))
     concentration: Array | None = None
     weighting: TermWeighting = RAW
+    remainder: Remainder | None = None
 
     __repr__ = short_repr
 
@@ -96,7 +100,9 @@ class Parameters:
 
     def __sizeof__(self) -> int:
         # Dask sees a dataclass as 0 bytes without this (kartothek#175, xarray#9088).
-        arrays = self.topics, self.alpha, self.eta, self.zeta, self.concentration
+        arrays = [self.topics, self.alpha, self.eta, self.zeta, self.concentration]
+        if self.remainder is not None:
+            arrays += [self.remainder.words, self.remainder.expected]
         return sum(array.nbytes for array in arrays if array is not None) + 128
 
 
@@ -116,6 +122,7 @@ class FitSpec:
         Fits have one of the last two; the E-step takes "auto" for "joint".
     emphasis : {"themes", "balance", "prediction"}
     term_weights : {"auto", "sqrt", "raw", "log", "binary"}
+    remainder : bool
     doc_topic_prior : float, "auto", "asymmetric", "1/K" or None
         "1/K" is the fixed one of the paper's study, and None means the same. "auto" and "asymmetric" start at 1.
     topic_prior : float
@@ -138,6 +145,7 @@ class FitSpec:
     objective: Objective = SETTINGS["objective"].default
     emphasis: Emphasis = SETTINGS["emphasis"].default
     term_weights: TermWeights = SETTINGS["term_weights"].default
+    remainder: bool = SETTINGS["remainder"].default
     doc_topic_prior: DocTopicPrior = SETTINGS["doc_topic_prior"].default
     topic_prior: float = SETTINGS["topic_prior"].default
     topic_estimation: TopicEstimation = SETTINGS["topic_estimation"].default

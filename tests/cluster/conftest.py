@@ -30,7 +30,7 @@ from dslda.ingestion.ingest import ingest
 from dslda.persistence.checkpoint_store import read_checkpoint
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.variational.design import Design
-from dslda.variational.parameters import FitSpec, initial_parameters
+from dslda.variational.parameters import FitSpec, Parameters, initial_parameters
 from tests.helpers.processes import QUICK
 
 N_TERMS = 300
@@ -61,8 +61,15 @@ class Problem:
     def fit_conditionally(self, executor: Executor, **keywords: Any) -> FitResult:
         """Conditional training of the same documents."""
         spec = self.conditional_spec
-        initial = initial_parameters(self.source.n_terms, spec=spec, family=self.family, moments=STANDARDISED)
-        return fit_conditionally(executor, Position(initial), family=self.family, spec=spec, **keywords)
+
+        def fresh() -> Parameters:
+            return initial_parameters(
+                self.source.n_terms, spec=spec, family=self.family, moments=STANDARDISED
+            )
+
+        return fit_conditionally(
+            executor, Position(fresh()), fresh, family=self.family, spec=spec, **keywords
+        )
 
     @property
     def conditional_spec(self) -> FitSpec:
@@ -85,7 +92,10 @@ class Problem:
 def digest(result: FitResult) -> str:
     parameters = result.parameters
     sha = hashlib.sha256()
-    for array in (parameters.topics, parameters.eta, parameters.delta):
+    arrays = [parameters.topics, parameters.eta, parameters.delta]
+    if (remainder := parameters.remainder) is not None:
+        arrays += [remainder.words, remainder.expected]
+    for array in arrays:
         sha.update(np.ascontiguousarray(array).tobytes())
     sha.update(repr([record.elbo for record in result.trace]).encode())
     return sha.hexdigest()
@@ -99,7 +109,8 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
         matrix,
         tmp_path_factory.mktemp("cluster") / "simulated.corpus",
         vocabulary=[f"t{i}" for i in range(N_TERMS)],
-        response={"y": block.responses["y"]},
+        # a word that no topic explains
+        response={"y": block.responses["y"] + 1.5 * (matrix[:, [3]].toarray()[:, 0] > 0)},
         partition_tokens=6000,
     )
     family = Gaussian()
@@ -120,7 +131,9 @@ def expected(problem: Problem) -> str:
 def expected_conditional(problem: Problem) -> str:
     """The digest of conditional training in this process."""
     with SerialExecutor(problem.source, problem.family, problem.conditional_spec) as executor:
-        return digest(problem.fit_conditionally(executor))
+        result = problem.fit_conditionally(executor)
+    assert result.parameters.remainder is not None
+    return digest(result)
 
 
 @pytest.fixture(scope="session")

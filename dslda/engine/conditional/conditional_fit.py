@@ -1,7 +1,7 @@
 """The loop of conditional training, and what a checkpoint keeps of it.
 
 A fit has a start by EM, in which the responses pull at the assignments, and epochs of steps down the exact gradient. An epoch
-visits every slice of the documents once; then the inner tenth says how well others are predicted. All of it is one sequence
+visits every slice of the documents once; then the inner part says how well others are predicted. All of it is one sequence
 of passes of an executor, each a pure function of the parameters and the documents, so that a fit has the same bits anywhere.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from dslda.engine.conditional.recipe import Recipe
-from dslda.engine.conditional.selection import OUTER, Selection
+from dslda.engine.conditional.remainder_fit import calibration
 from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
 from dslda.engine.driver import Checkpoints, FitResult
 from dslda.engine.em import IterationRecord, Position
@@ -42,7 +42,7 @@ logger = logging.getLogger("dslda.engine")
 S = TypeVar("S", bound=Sums)
 
 SLOPES: Array = np.arange(51, dtype=np.float64) * 0.1
-"""Factors tried on the predictions of the inner tenth; 0 predicts the same for all."""
+"""Factors tried on the predictions of the inner part; 0 predicts the same for all."""
 
 CLASS_SHARE = 0.9
 """Share of the words of its class in a topic of the start; the rest is random, so that two topics of a class differ."""
@@ -101,7 +101,7 @@ class _Totals:
 
 @dataclass(slots=True, eq=False)
 class _Best:
-    """The epoch to keep: one after which the inner tenth was predicted best, or as well; and the slope that does it."""
+    """The epoch to keep: one after which the inner part was predicted best, or as well; and the slope that does it."""
 
     parameters: Parameters
     center: Array
@@ -127,6 +127,8 @@ class ConditionalFit:
     family : Family
     spec : FitSpec
     recipe : Recipe
+    fresh : callable
+        Returns the starting values of a fit that begins.
     on_partition : callable, optional
     """
 
@@ -138,9 +140,10 @@ class ConditionalFit:
         family: Family,
         spec: FitSpec,
         recipe: Recipe,
+        fresh: Callable[[], Parameters],
         on_partition: PartitionListener | None = None,
     ) -> None:
-        self._executor, self._family, self._recipe = executor, family, recipe
+        self._executor, self._family, self._recipe, self._fresh = executor, family, recipe, fresh
         self._on_partition = on_partition
         self._spec = replace(spec, doc_topic_prior=recipe.alpha, topic_prior=recipe.topic_prior)
         self.parameters = parameters
@@ -158,8 +161,13 @@ class ConditionalFit:
 
     @property
     def n_epochs(self) -> int:
-        """Complete epochs; only these know the inner tenth."""
+        """Complete epochs; only these know the inner part."""
         return sum(not math.isnan(record.inner_gain) for record in self.trace)
+
+    @property
+    def has_settled_start(self) -> bool:
+        """True once the start is over, and epochs follow."""
+        return self._sums is not None
 
     @property
     def is_done(self) -> bool:
@@ -174,7 +182,7 @@ class ConditionalFit:
 
     @property
     def is_by_chance(self) -> bool:
-        """True if the inner tenth is predicted no better than chance may do: a log-likelihood ratio of 4 at most."""
+        """True if the inner part is predicted no better than chance may do: a log-likelihood ratio of 4 at most."""
         return self._peak * self._inner_weight <= 4.0
 
     @property
@@ -199,10 +207,26 @@ class ConditionalFit:
         self._pull()
         return True
 
-    def finish(self) -> tuple[Parameters, ConditionalStatistics, float]:
-        """The parameters of the best epoch, their sums over all documents, and the ridge on the scale of these."""
-        assert self._best is not None
-        parameters = self._best.recalibrated()
+    def finish(self, *, at_once: bool = False) -> tuple[Parameters, ConditionalStatistics, float]:
+        """The parameters of the best epoch, their sums over all documents, and the ridge on the scale of these.
+
+        `at_once` is for a fit that was interrupted: without the words beyond the topics, and without training once more.
+        """
+        best = self._best
+        assert best is not None
+        parameters = best.recalibrated()
+        if not at_once:
+            calibrated = calibration(
+                self._run,
+                parameters,
+                family=self._family,
+                center=best.center,
+                inner=self._recipe.inner,
+                with_words=self._spec.remainder,
+            )
+            if self._recipe.refits:
+                parameters = replace(best, parameters=self._refitted(best.epoch)).recalibrated()
+            parameters = calibrated.of(parameters, best.center)
         statistics = self._run(parameters, ConditionalPass(differentiated=False))
         delta = self._updated_delta(parameters, statistics.profile, statistics.labelled_weight)
         if self._family.has_dispersion_floor:
@@ -212,6 +236,21 @@ class ConditionalFit:
         ridge = self._ridged(statistics.curvature).ridge
         assert ridge is not None
         return replace(parameters, delta=delta), statistics, ridge
+
+    def _refitted(self, n_epochs: int) -> Parameters:
+        """The parameters after as many epochs over all documents, the inner part included."""
+        logger.info("training once more on all documents, for %s", number_of(n_epochs, "epoch"))
+        again = ConditionalFit(
+            self._executor,
+            self._fresh(),
+            family=self._family,
+            spec=self._spec,
+            recipe=replace(self._recipe, inner_share=0.0),
+            fresh=self._fresh,
+        )
+        while not again.has_settled_start or again.n_epochs < n_epochs:
+            again.advance()
+        return again.parameters
 
     def _run(self, parameters: Parameters, work: Pass[S], partitions: Sequence[int] | None = None) -> S:
         with asked(self._family, "a compiled function", ArithmeticError):
@@ -224,7 +263,9 @@ class ConditionalFit:
         return sums
 
     def _pull(self) -> None:
-        statistics = self._run(self.parameters, PulledPass(self._recipe.pull / self._dispersion))
+        statistics = self._run(
+            self.parameters, PulledPass(self._recipe.outer, self._recipe.pull / self._dispersion)
+        )
         self._totals = _Totals.empty(self.parameters, self._family)
         self._totals.add(statistics)
         self._dispersion = self._totals.dispersion
@@ -238,7 +279,7 @@ class ConditionalFit:
 
     def _part_by_class(self) -> None:
         """Start from the words of each class. Under EM, topics of many classes stay alike for long."""
-        statistics = self._run(self.parameters, ClassPass())
+        statistics = self._run(self.parameters, ClassPass(self._recipe.outer))
         counts = statistics.topic_counts
         known = counts.sum(axis=1) > 0.0
         own = counts + self._spec.topic_prior * known[:, np.newaxis]
@@ -259,7 +300,7 @@ class ConditionalFit:
             )
         n = 1 if self._family.is_quadratic else SETTLING_STEPS
         for _ in range(n):
-            statistics = self._run(self.parameters, ConditionalPass(OUTER, differentiated=False))
+            statistics = self._run(self.parameters, ConditionalPass(self._recipe.outer, differentiated=False))
             self._sums = CoefficientSums.of_all(statistics, self.parameters, self._recipe.n_slices)
             self._curvature = statistics.curvature
             self.parameters = self._solved(self.parameters)
@@ -277,7 +318,9 @@ class ConditionalFit:
         partitions = (
             range(number, self._executor.n_partitions, recipe.n_slices) if recipe.by_partition else None
         )
-        selection = Selection(False, None if recipe.by_partition else (number, recipe.n_slices))
+        selection = recipe.outer
+        if not recipe.by_partition:
+            selection = replace(selection, slice_of=(number, recipe.n_slices))
         statistics = self._run(parameters, ConditionalPass(selection, self._dispersion), partitions)
         self._totals.add(statistics)
         mass = float(statistics.topic_counts.sum())
@@ -304,22 +347,24 @@ class ConditionalFit:
         return True
 
     def _judge(self, epoch: int) -> float:
-        """Predict the inner tenth, and keep the parameters if they do it best; return the gain over no words."""
+        """Predict the inner part, and keep the parameters if they do it best; return the gain over no words."""
+        if not self._recipe.inner_share:
+            return 0.0
         center = self._totals.center(self.parameters)
-        sums = self._run(self.parameters, InnerPass(center, SLOPES))
+        sums = self._run(self.parameters, InnerPass(self._recipe.inner, center, SLOPES))
         if not sums.weight > 0.0:
             raise InputError(
-                "the inner tenth of the documents must have one with a response and a known word, got none",
+                "the inner part of the documents must have one with a response and a known word, got none",
                 remedy="train with {objective='joint'}, which needs none",
             )
         gains: Array = (sums.log_likelihood - sums.log_likelihood[0]) / sums.weight
         slope, gain = _highest(SLOPES, gains)
         if not math.isfinite(gain):
-            raise self._family.fault(f"the log-likelihood of the inner tenth must be finite, got {gain}")
+            raise self._family.fault(f"the log-likelihood of the inner part must be finite, got {gain}")
         self._inner_weight = sums.weight
         if gain > self._peak:
             self._peak, self._peak_epoch = gain, epoch
-        # the inner tenth is a sample: of epochs that it cannot tell apart, the last has the most distinct topics
+        # the inner part is a sample: of epochs that it cannot tell apart, the last has the most distinct topics
         if gain >= self._peak - self._recipe.tolerance / math.sqrt(sums.weight) * abs(self._peak):
             self._best = _Best(self.parameters, center, slope, epoch)
         return gain
@@ -466,6 +511,8 @@ def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Rec
     return Recipe.of(
         spec,
         weighting=TermWeighting(name, scale),
+        has_classes=parameters.n_classes is not None,
+        n_labelled=int(lengths.labelled),
         n_documents=executor.n_documents,
         n_tokens=lengths.tokens,
         n_partitions=executor.n_partitions,
@@ -475,6 +522,7 @@ def _recipe_of(executor: Executor, parameters: Parameters, spec: FitSpec) -> Rec
 def fit_conditionally(
     executor: Executor,
     start: Position,
+    fresh: Callable[[], Parameters],
     *,
     family: Family,
     spec: FitSpec,
@@ -487,6 +535,8 @@ def fit_conditionally(
     ----------
     start : Position
         Starting values, or the position of an earlier run from its checkpoint.
+    fresh : callable
+        Returns the starting values of a fit that begins.
     executor, family, spec, checkpoints, progress
         As :func:`~dslda.engine.driver.fit` takes them.
 
@@ -495,21 +545,26 @@ def fit_conditionally(
     FitResult
         The parameters of the best epoch, and their sums over all documents. After Ctrl-C, those of the best epoch so far.
 
-    Raises as :func:`~dslda.engine.driver.fit`, and InputError if the inner tenth has no document with a response.
+    Raises as :func:`~dslda.engine.driver.fit`, and InputError if the inner part has no document with a response.
     """
     progress = default_progress() if progress is None else progress
     interrupted = False
     with progress, single_threaded_blas():
         recipe = _recipe_of(executor, start.parameters, spec)
         logger.info("conditional training: %s", recipe.in_words)
-        alpha = np.full(spec.n_topics, recipe.alpha)
-        start = replace(start, parameters=replace(start.parameters, alpha=alpha, weighting=recipe.weighting))
+
+        def with_choices(parameters: Parameters) -> Parameters:
+            alpha = np.full(spec.n_topics, recipe.alpha)
+            return replace(parameters, alpha=alpha, weighting=recipe.weighting)
+
+        start = replace(start, parameters=with_choices(start.parameters))
         run = ConditionalFit(
             executor,
             start.parameters,
             family=family,
             spec=spec,
             recipe=recipe,
+            fresh=lambda: with_choices(fresh()),
             on_partition=progress.partition,
         )
         run.restore(start)
@@ -533,16 +588,23 @@ def fit_conditionally(
         else:
             if checkpoints is not None:
                 checkpoints.at_end(n_complete=len(run.trace))
-        parameters, statistics, ridge = run.finish()
+        try:
+            parameters, statistics, ridge = run.finish(at_once=interrupted)
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            logger.warning("interrupted: keeping the best epoch of %d, without what follows", run.n_epochs)
+            interrupted = True
+            parameters, statistics, ridge = run.finish(at_once=True)
     if run.is_by_chance:
         logger.warning(
-            "words say nothing of the response: the inner tenth is predicted no better than by the mean of all documents"
+            "words say nothing of the response: the inner part is predicted no better than by the mean of all documents"
         )
     if not interrupted:
         logger.info(
             "training ended after epoch %d: %s",
             run.n_epochs,
-            "the inner tenth was predicted no better" if run.has_settled else "it was the last",
+            "the inner part was predicted no better" if run.has_settled else "it was the last",
         )
     return FitResult(
         parameters,

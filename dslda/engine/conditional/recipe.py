@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dslda.engine.conditional.selection import Selection
 from dslda.variational.parameters import FitSpec
 from dslda.variational.term_weights import TermWeighting
 from dslda.wording import number_of
@@ -14,8 +15,9 @@ START_ITERATIONS = {"themes": 10, "balance": 5, "prediction": 4}
 """Iterations of EM at the start, by emphasis. EM drives topics apart: the longer, the more they are themes of their own, and
 the less they predict (docs/benchmarks.md)."""
 TOLERANCE = {"themes": 1.0, "balance": 0.4, "prediction": 0.0}
-"""Loss of the inner tenth at which an epoch still counts as good as the best one, by emphasis: a share of what words add,
-divided by the square root of its responses. 0.4 is about a standard error of the difference."""
+"""Loss of the inner part at which an epoch still counts as good as the best one, by emphasis: a share of what words add,
+divided by the square root of its responses. 0.4 is about a standard error of the difference. Topics of classes, which start
+from the words of these, are distinct at once, and have none."""
 EPOCHS, PATIENCE = 12, 2
 PULL = 2.0
 TOPIC_PRIOR = 0.1
@@ -24,6 +26,9 @@ RIDGE_SHARE = 7e-4
 STEP_SIZE = 0.1
 N_SLICES = 20
 PARTITIONS_PER_SLICE = 8
+LEAST_INNER, MOST_INNER, INNER_DOCUMENTS = 0.1, 0.3, 200
+"""Bounds of the share of the documents in the inner part, and how many with a response it should have: one of 60 chooses the
+wrong epoch more often than what the others lose by another 140."""
 LOWEST_ALPHA, HIGHEST_ALPHA = 1.0, 2.0
 
 
@@ -50,9 +55,11 @@ class Recipe:
     tolerance : float
         See `TOLERANCE`.
     patience : int
-        Epochs without a better inner tenth after which training stops.
+        Epochs without a better inner part after which training stops.
     n_slices : int
         Steps of an epoch: few enough for the rounds of a cluster, and as good as many small batches (docs/benchmarks.md).
+    inner_share : float
+        Share of the documents in the inner part.
     by_partition : bool
         A slice is every n-th partition, and not a part of each: of corpora with many partitions each is read once an epoch.
     """
@@ -68,11 +75,20 @@ class Recipe:
     tolerance: float
     patience: int
     n_slices: int
+    inner_share: float
     by_partition: bool
 
     @classmethod
     def of(
-        cls, spec: FitSpec, *, weighting: TermWeighting, n_documents: int, n_tokens: float, n_partitions: int
+        cls,
+        spec: FitSpec,
+        *,
+        has_classes: bool,
+        weighting: TermWeighting,
+        n_labelled: int,
+        n_documents: int,
+        n_tokens: float,
+        n_partitions: int,
     ) -> Recipe:
         alpha = spec.doc_topic_prior
         if alpha == "auto":
@@ -89,16 +105,32 @@ class Recipe:
             pull=PULL,
             step_size=STEP_SIZE,
             epochs=EPOCHS,
-            tolerance=TOLERANCE[spec.emphasis],
+            tolerance=0.0 if has_classes else TOLERANCE[spec.emphasis],
             patience=PATIENCE,
             n_slices=N_SLICES,
+            inner_share=min(max(INNER_DOCUMENTS / max(n_labelled, 1), LEAST_INNER), MOST_INNER),
             by_partition=n_partitions >= PARTITIONS_PER_SLICE * N_SLICES,
         )
+
+    @property
+    def refits(self) -> bool:
+        """True if the inner part is so large a share that topics are trained once more on all documents."""
+        return self.inner_share > LEAST_INNER
+
+    @property
+    def inner(self) -> Selection:
+        """The documents that choose."""
+        return Selection(True, self.inner_share)
+
+    @property
+    def outer(self) -> Selection:
+        """The documents that train."""
+        return Selection(False, self.inner_share)
 
     @property
     def in_words(self) -> str:
         """The choices that were made by themselves, for the log."""
         return (
             f"alpha {self.alpha:.3g}, term weights {self.weighting.name}, at most {number_of(self.epochs, 'epoch')} of "
-            f"{number_of(self.n_slices, 'step')} after the start"
+            f"{number_of(self.n_slices, 'step')} after the start, chosen by {self.inner_share:.0%} of the documents"
         )

@@ -1,7 +1,7 @@
 """Parts of the training documents, drawn by a hash of each document's words.
 
 A document is in the same part wherever it is stored, on any cluster, and so are its duplicates: none of them can tell the
-inner tenth what the others have learned.
+inner part what the others have learned.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 
 from dslda.engine.data.training_view import TrainingBlock
 
-__all__ = ["ALL", "INNER", "INNER_SHARE", "OUTER", "Selection", "document_hashes"]
-
-INNER_SHARE = 0.1
-"""Share of the documents that choose when to stop, and how far predictions are stretched."""
+__all__ = ["ALL", "Selection", "document_hashes"]
 
 _INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 
@@ -28,31 +25,39 @@ class Selection:
     Attributes
     ----------
     inner : bool or None
-        Those of the inner tenth, or the others; None for all.
+        Those of the inner part, which chooses when to stop and how far predictions are stretched, or the others; None
+        for all.
+    share : float
+        Share of the documents that the inner part has.
     slice_of : tuple of int (number, n_slices), or None
         One of nearly equal slices of these.
     """
 
     inner: bool | None = None
+    share: float = 0.0
     slice_of: tuple[int, int] | None = None
 
     def of(self, block: TrainingBlock) -> TrainingBlock:
         """The block of the selected documents."""
         if self.inner is None and self.slice_of is None:
             return block
+        return block.take(self.mask(block))
+
+    def mask(self, block: TrainingBlock) -> NDArray[np.bool_]:
+        """Which documents of the block are selected."""
         hashes = document_hashes(block.indptr, block.terms, block.counts)
         mask = np.ones(len(hashes), dtype=np.bool_)
         if self.inner is not None:
             # 53 bits make a number below 1
             draws = (_mixed(hashes ^ _INNER_SALT) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-            mask &= (draws < INNER_SHARE) == self.inner
+            mask &= (draws < self.share) == self.inner
         if self.slice_of is not None:
             number, n_slices = self.slice_of
             mask &= _mixed(hashes ^ _SLICE_SALT) % np.uint64(n_slices) == np.uint64(number)
-        return block.take(mask)
+        return mask
 
 
-ALL, INNER, OUTER = Selection(), Selection(inner=True), Selection(inner=False)
+ALL = Selection()
 
 
 def document_hashes(

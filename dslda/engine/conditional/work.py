@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dslda.engine.conditional.selection import ALL, INNER, OUTER, Selection
+from dslda.engine.conditional.selection import ALL, Selection
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.families.base import Array, Family
 from dslda.variational.conditional.gradient import (
@@ -26,7 +26,16 @@ from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import ARRAY, NUMBER, Sums
 from dslda.variational.term_weights import TermWeighting
 
-__all__ = ["ClassPass", "ConditionalPass", "InnerPass", "InnerSums", "LengthPass", "LengthSums", "PulledPass"]
+__all__ = [
+    "ClassPass",
+    "ConditionalPass",
+    "InnerPass",
+    "InnerSums",
+    "LengthPass",
+    "LengthSums",
+    "PulledPass",
+    "on_rows",
+]
 
 
 S = TypeVar("S", bound=Sums)
@@ -36,13 +45,14 @@ S = TypeVar("S", bound=Sums)
 class PulledPass:
     """The E-step of the start, in which the responses pull at the assignments; see `pulled_statistics`."""
 
+    selection: Selection
     pull: float
 
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> ConditionalStatistics:
-        chosen = OUTER.of(block)
-        return _on_rows(
+        chosen = self.selection.of(block)
+        return on_rows(
             chosen,
             parameters,
             lambda documents, own: pulled_statistics(
@@ -60,11 +70,13 @@ class PulledPass:
 class ClassPass:
     """The words of every class, in the topics that its coefficients start with; see `class_statistics`."""
 
+    selection: Selection
+
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> ConditionalStatistics:
-        chosen = OUTER.of(block)
-        return _on_rows(
+        chosen = self.selection.of(block)
+        return on_rows(
             chosen,
             parameters,
             lambda documents, own: class_statistics(
@@ -86,7 +98,7 @@ class ConditionalPass:
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> ConditionalStatistics:
         chosen = self.selection.of(block)
-        return _on_rows(
+        return on_rows(
             chosen,
             parameters,
             lambda documents, own: conditional_statistics(
@@ -105,7 +117,7 @@ class ConditionalPass:
 
 @dataclass(slots=True, eq=False)
 class InnerSums(Sums):
-    """Sums over the inner tenth.
+    """Sums over the inner part.
 
     Attributes
     ----------
@@ -121,8 +133,9 @@ class InnerSums(Sums):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InnerPass:
-    """Log-likelihood of the inner tenth, with omega moved away from `center` by each factor of `slopes`; offsets stay."""
+    """Log-likelihood of the inner part, with omega moved away from `center` by each factor of `slopes`; offsets stay."""
 
+    selection: Selection
     center: Array
     slopes: Array
 
@@ -130,12 +143,12 @@ class InnerPass:
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> InnerSums:
         started = time.thread_time()
-        chosen = INNER.of(block)
+        chosen = self.selection.of(block)
 
         def measured(documents: WeightedDocuments, own: Parameters) -> InnerSums:
             responses = Responses.of(chosen.y, chosen.extras)
             posterior = infer_words_of(documents, own, max_sweeps=spec.max_sweeps)
-            omega = predictors(posterior.zbar, responses, own)
+            omega = predictors(posterior.zbar, responses, own, documents)
             one = omega.ndim == 1
             offset = responses.offset if one else responses.offset[:, np.newaxis]
             center = (float(self.center[0]) if one else self.center) + offset
@@ -148,22 +161,23 @@ class InnerPass:
             sums.log_likelihood += values[:, counted] @ weight
             return sums
 
-        sums = _on_rows(chosen, parameters, measured)
+        sums = on_rows(chosen, parameters, measured)
         sums.n_documents, sums.seconds = chosen.n_documents, time.thread_time() - started
         return sums
 
 
 @dataclass(slots=True, eq=False)
 class LengthSums(Sums):
-    """What a fit must know of its documents before it starts: their tokens, and the mass that a weighting gives them."""
+    """What a fit must know before it starts: documents with a response, tokens, and the mass that a weighting gives these."""
 
+    labelled: float = field(default=0.0, metadata=NUMBER)
     tokens: float = field(default=0.0, metadata=NUMBER)
     mass: float = field(default=0.0, metadata=NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
 class LengthPass:
-    """Tokens and mass of all documents."""
+    """See `LengthSums`."""
 
     weighting: TermWeighting
 
@@ -171,16 +185,19 @@ class LengthPass:
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> LengthSums:
         return LengthSums(
+            labelled=float(np.count_nonzero(~np.isnan(block.y))),
             tokens=float(block.counts.sum(dtype=np.int64)),
             mass=float(self.weighting.of(block.counts).sum()),
             n_documents=block.n_documents,
         )
 
 
-def _on_rows(
+def on_rows(
     block: TrainingBlock, parameters: ParameterParts, work: Callable[[WeightedDocuments, Parameters], S]
 ) -> S:
-    def on_rows(terms: NDArray[np.int32], own: Parameters) -> S:
+    """The sums of a block from `work` on its documents and the rows of their terms."""
+
+    def of_rows(terms: NDArray[np.int32], own: Parameters) -> S:
         return work(WeightedDocuments.of(block.indptr, terms, block.counts, own), own)
 
-    return on_own_rows(block.terms, parameters, on_rows)
+    return on_own_rows(block.terms, parameters, of_rows)

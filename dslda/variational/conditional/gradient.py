@@ -92,7 +92,7 @@ def conditional_statistics(
     started = time.thread_time()
     responses = Responses.of(y, extras)
     posterior = infer_words_of(documents, parameters, max_sweeps=max_sweeps)
-    omega = predictors(posterior.zbar, responses, parameters)
+    omega = predictors(posterior.zbar, responses, parameters, documents)
     statistics = _zeros(parameters, family, differentiated=differentiated)
     slope = _add_responses(statistics, posterior, responses, omega, parameters, family)
     slopes = None
@@ -150,7 +150,7 @@ def pulled_statistics(
     a = np.zeros((len(y), *eta.shape[1:]))
     tilt = np.zeros_like(posterior.gamma)
     for _ in range(PULL_ROUNDS):
-        omega = predictors(posterior.zbar, responses, parameters)
+        omega = predictors(posterior.zbar, responses, parameters, documents)
         slope, information = responses.slope_and_information(omega, family, parameters.delta)
         mean = np.einsum("dk,k...->d...", posterior.zbar, centred)
         spread = np.einsum("dk,k...->d...", posterior.zbar, centred * centred) - mean * mean
@@ -165,7 +165,7 @@ def pulled_statistics(
         posterior = infer_words_of(
             documents, parameters, max_sweeps=PULL_SWEEPS, tilt=tilt, start=posterior.gamma
         )
-    omega = predictors(posterior.zbar, responses, parameters)
+    omega = predictors(posterior.zbar, responses, parameters, documents)
     statistics = _zeros(parameters, family)
     _add_responses(statistics, posterior, responses, omega, parameters, family)
     _add_words(statistics, documents, posterior, responses, parameters, tilt=tilt)

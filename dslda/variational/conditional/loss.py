@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dslda.families.base import Array, Family
+from dslda.variational.conditional.posterior import WeightedDocuments
 from dslda.variational.design import AUX, EMPHASIS, FIRST_COVARIATE, OFFSET, WEIGHT
 from dslda.variational.kernels.layout import read_only
 from dslda.variational.parameters import Parameters
 
-__all__ = ["Responses", "predictors"]
+__all__ = ["Responses", "beside_words", "predictors"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,12 +111,22 @@ class Responses:
         return values
 
 
-def predictors(zbar: Array, responses: Responses, parameters: Parameters) -> Array:
-    """Linear predictors zbar'eta + x'zeta + offset, shape (D,) or (D, C).
+def predictors(
+    zbar: Array, responses: Responses, parameters: Parameters, documents: WeightedDocuments
+) -> Array:
+    """Linear predictors zbar'eta + x'zeta + offset and what the remainder adds, shape (D,) or (D, C).
 
     They are summed document by document, so that no other document changes their bits.
     """
     omega: Array = np.einsum("dk,k...->d...", zbar, parameters.eta)
+    if parameters.remainder is not None:
+        omega += parameters.remainder.of(documents.normalised(parameters.n_terms), zbar)
+    return beside_words(omega, responses, parameters)
+
+
+def beside_words(omega: Array, responses: Responses, parameters: Parameters) -> Array:
+    """Linear predictors with x'zeta and the offset added to what words predict."""
     if responses.covariates.shape[1]:
-        omega += np.einsum("dp,p...->d...", responses.covariates, parameters.zeta)
-    return omega + (responses.offset if omega.ndim == 1 else responses.offset[:, np.newaxis])
+        omega = omega + np.einsum("dp,p...->d...", responses.covariates, parameters.zeta)
+    shifted: Array = omega + (responses.offset if omega.ndim == 1 else responses.offset[:, np.newaxis])
+    return shifted

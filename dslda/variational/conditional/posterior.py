@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from dslda.families.base import Array
 from dslda.variational.kernels.layout import read_only
 from dslda.variational.parameters import Parameters
+from dslda.variational.remainder import normalised_terms
 
 __all__ = ["WeightedDocuments", "WordPosterior", "infer_words_of"]
 
@@ -23,14 +25,13 @@ class WeightedDocuments:
 
     Attributes
     ----------
-    indptr, terms, weights : ndarray of int64, int32, float64, shapes (D + 1,), (nnz,), (nnz,)
-    n_tokens : int
+    indptr, terms, weights, counts : ndarray of int64, int32, float64, int32, shapes (D + 1,) and three times (nnz,)
     """
 
     indptr: NDArray[np.int64]
     terms: NDArray[np.int32]
     weights: Array
-    n_tokens: int
+    counts: NDArray[np.int32]
 
     @classmethod
     def of(
@@ -44,12 +45,20 @@ class WeightedDocuments:
             read_only(indptr, np.int64),
             read_only(terms, np.int32),
             read_only(parameters.weighting.of(counts)),
-            int(counts.sum(dtype=np.int64)),
+            counts,
         )
 
     @property
     def n_documents(self) -> int:
         return len(self.indptr) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        return int(self.counts.sum(dtype=np.int64))
+
+    def normalised(self, n_terms: int) -> csr_array:
+        """See :func:`~dslda.variational.remainder.normalised_terms`."""
+        return normalised_terms(self.indptr, self.terms, self.counts, n_terms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

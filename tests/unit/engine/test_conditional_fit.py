@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 import dslda
 from dslda.corpus.store import Corpus
 from dslda.datasets.simulate import simulate_corpus
-from dslda.engine.conditional.selection import ALL, INNER, OUTER, Selection, document_hashes
+from dslda.engine.conditional.selection import ALL, Selection, document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import ConvergenceWarning
@@ -74,12 +74,13 @@ def rows(block: TrainingBlock) -> list[tuple[Any, ...]]:
 
 def test_every_document_is_in_one_part_and_in_one_slice() -> None:
     block = block_of(3000)
+    inner, outer = Selection(True, 0.1), Selection(False, 0.1)
     everything = sorted(rows(block))
-    assert sorted(rows(INNER.of(block)) + rows(OUTER.of(block))) == everything == sorted(rows(ALL.of(block)))
-    slices = [Selection(False, (j, 7)).of(block) for j in range(7)]
-    assert sorted(row for part in slices for row in rows(part)) == sorted(rows(OUTER.of(block)))
+    assert sorted(rows(inner.of(block)) + rows(outer.of(block))) == everything == sorted(rows(ALL.of(block)))
+    slices = [Selection(False, 0.1, (j, 7)).of(block) for j in range(7)]
+    assert sorted(row for part in slices for row in rows(part)) == sorted(rows(outer.of(block)))
     # binomial, to 5 standard deviations
-    assert INNER.of(block).n_documents == pytest.approx(300, abs=5 * np.sqrt(3000 * 0.09))
+    assert inner.of(block).n_documents == pytest.approx(300, abs=5 * np.sqrt(3000 * 0.09))
     assert all(part.n_documents == pytest.approx(2700 / 7, abs=5 * 19.0) for part in slices)
 
 
@@ -153,7 +154,7 @@ def same(one: Model, two: Model) -> None:
     assert np.array_equal(one.record.trace["elbo"], two.record.trace["elbo"])
 
 
-@pytest.mark.parametrize("n_documents", [500, 6000, 8000])
+@pytest.mark.parametrize("n_documents", [500, 6000, 15_000])
 def test_a_fit_goes_on_anywhere_with_the_same_bits(
     corpus: Corpus, model: Model, tmp_path: Path, n_documents: int
 ) -> None:
@@ -164,8 +165,19 @@ def test_a_fit_goes_on_anywhere_with_the_same_bits(
     same(train(corpus, **SETTINGS, **kept, resume=True), model)
 
 
-def test_an_interrupt_keeps_the_best_epoch(corpus: Corpus) -> None:
-    model = train(corpus, n_topics=4, objective="conditional", progress=At(8000, KeyboardInterrupt))
+class SinceLastIteration(At):
+    """Progress that raises the error once so many documents have passed without an iteration's end."""
+
+    def iteration(self, record: Any) -> None:
+        self.left = 5000
+
+
+@pytest.mark.parametrize(
+    "progress", [At(16_000, KeyboardInterrupt), SinceLastIteration(5000, KeyboardInterrupt)]
+)
+def test_an_interrupt_keeps_the_best_epoch(corpus: Corpus, progress: At) -> None:
+    model = train(corpus, n_topics=4, objective="conditional", progress=progress)
+    assert model.words_beyond() == ()
     assert model.training.interrupted
     assert not model.training.converged
     assert np.isfinite(model.predict(corpus)).all()
@@ -175,11 +187,11 @@ def test_the_objective_is_chosen_by_the_documents_and_said(
     corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    few = np.arange(1200) < 400
+    few = np.arange(1200) < 200
     cases: list[tuple[dict[str, Any], str, str]] = [
         ({}, "conditional", "objective: conditional, for prediction (1,200 documents with a response)"),
-        ({"documents": few}, "joint", "objective: joint (400 documents with a response, fewer than 500)"),
-        ({"documents": few, "emphasis": "themes"}, "conditional", "(400 documents with a response)"),
+        ({"documents": few}, "joint", "objective: joint (200 documents with a response, fewer than 250)"),
+        ({"documents": few, "emphasis": "balance"}, "conditional", "(200 documents with a response)"),
         ({"response_weight": 2.0}, "joint", "objective: joint (response_weight belongs to it)"),
         ({"tol": 1e-3, "granularity": "token"}, "joint", "(granularity and tol belong to it)"),
     ]
@@ -197,8 +209,10 @@ def test_the_objective_is_chosen_by_the_documents_and_said(
     [
         ({"objective": "conditional", "response_weight": 2.0}, "response_weight"),
         ({"objective": "conditional", "doc_topic_prior": "asymmetric"}, "doc_topic_prior"),
-        ({"objective": "joint", "emphasis": "themes"}, "emphasis"),
+        ({"objective": "joint", "emphasis": "balance"}, "emphasis"),
         ({"objective": "joint", "term_weights": "raw"}, "term_weights"),
+        ({"objective": "joint", "remainder": False}, "remainder"),
+        ({"remainder": "yes"}, "remainder"),
         ({"objective": "conditional", "max_iter": 1}, "max_iter"),
         ({"objective": "best"}, "objective"),
         ({"emphasis": "words"}, "emphasis"),
@@ -280,8 +294,8 @@ def test_every_family_learns_from_words_alone(family: str) -> None:
     assert np.corrcoef(predicted, omega[~kept])[0, 1] > 0.5
     assert all(row.standard_error is not None for row in model.coefficients())
     table = model.contributions(counts, relative=False).to_pandas()
-    topics = [name for name in table.columns if name.startswith("topic_")]
-    assert_allclose(table[topics].sum(axis=1), table["linear_predictor"], rtol=1e-6, atol=1e-8)
+    added = [name for name in table.columns if name.startswith(("topic_", "words_beyond_"))]
+    assert_allclose(table[added].sum(axis=1), table["linear_predictor"], rtol=1e-6, atol=1e-8)
 
 
 def test_covariates_exposure_weights_and_missing_responses_take_part() -> None:
@@ -338,7 +352,7 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_said(caplog: pytest.LogCa
 def test_standard_errors_are_those_of_the_ridge_regression_on_the_mean_assignments() -> None:
     n = 800
     counts, y = counts_of(n), simulated(n).block.responses["y"]
-    model = train(counts, response=y, n_topics=4, objective="conditional", ridge=0.5, seed=1)
+    model = train(counts, response=y, n_topics=4, remainder=False, ridge=0.5, seed=1)
     record = model.record
     block = simulated(n).block
     zbar = infer(block.indptr, block.terms, block.counts, record.parameters, spec=record.spec)

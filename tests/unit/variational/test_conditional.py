@@ -174,7 +174,7 @@ def loss(
     own = replace(parameters, topics=topics)
     zbar = infer_words_of(weighted(documents, own), own, max_sweeps=2_000).zbar
     responses = Responses.of(documents.y, extras)
-    omega = predictors(zbar, responses, own)
+    omega = predictors(zbar, responses, own, weighted(documents, own))
     return -float(responses.weight @ responses.log_likelihood(omega, family, own.delta))
 
 

@@ -1,0 +1,295 @@
+"""The last stage of conditional training: predictions are calibrated, and single words may add to the topics.
+
+The regression never sees the topics, whose fit to their own training documents is too close to leave a residual worth
+learning. Its penalty, and how far predictions follow the topics and the words, are chosen by the inner part.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dslda.engine.conditional.remainder_passes import (
+    CombinationPass,
+    TermPass,
+    WordRegressionPass,
+)
+from dslda.engine.conditional.selection import Selection
+from dslda.engine.passes import Pass
+from dslda.families.base import Array, Family
+from dslda.variational.conditional.word_regression import WordRegressionSums
+from dslda.variational.parameters import Parameters
+from dslda.variational.remainder import Remainder
+from dslda.variational.sums import Sums
+
+__all__ = ["Calibration", "calibration"]
+
+logger = logging.getLogger("dslda.engine")
+
+S = TypeVar("S", bound=Sums)
+
+Run = Callable[[Parameters, Pass[Any]], Any]
+"""Runs a pass over all partitions."""
+
+PENALTY = 1e-5
+"""Precision of the prior of the coefficients, for terms of mean weight, as a share of the information of all responses. It is
+light: what keeps coefficients small is that the search for them stops early, which predicts as well as the best penalty and
+takes a tenth of the passes."""
+
+MOST_STEPS, PATIENCE = 40, 5
+"""Most steps of the search, and steps without a better inner part after which it ends."""
+
+LEAST_GAIN = 1.0
+"""Log-likelihood, over the dispersion, that the inner part must gain."""
+
+HIGHEST_FACTOR, HIGHEST_SHIFT = 2.0, 1.0
+
+MOST_COEFFICIENTS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """A step of the search: coefficients of the terms and of the intercepts, and what they give."""
+
+    number: int
+    coefficients: Array
+    scores: Array
+    judged: float
+
+
+class _WordRegression:
+    """The regression on words, pass by pass."""
+
+    def __init__(self, run: Run, parameters: Parameters, center: Array) -> None:
+        self._run = run
+        classes = parameters.eta.shape[1:]
+        self._shape = (parameters.n_terms, *classes)
+        self._bare = replace(
+            parameters,
+            topics=np.zeros((parameters.n_terms, 0)),
+            alpha=np.zeros(0),
+            eta=np.zeros((0, *classes)),
+        )
+        moments = run(self._bare, TermPass())
+        frequency, squares = moments.moments.T
+        # the weights of TF-IDF, for documents of length 1 on average
+        weights = np.log((1.0 + moments.n_documents) / (1.0 + frequency)) + 1.0
+        length = float(squares @ np.square(weights)) / max(moments.n_documents, 1)
+        weights /= math.sqrt(length) if length > 0.0 else 1.0
+        self._weights = weights[:, np.newaxis]
+        self._start: Array = np.concatenate([np.zeros(math.prod(self._shape)), center])
+
+    def words(self, coefficients: Array) -> Array:
+        """Coefficients of the normalised terms."""
+        table = coefficients[: math.prod(self._shape)].reshape(len(self._weights), -1)
+        words: Array = (table * self._weights).reshape(self._shape)
+        return words
+
+    def solve(self, inner: Selection | None, *, length: float = math.inf) -> _Step | None:
+        """The step that predicts the inner part best; without one, the last step of a search over all documents.
+
+        None if there is no step to take.
+        """
+        from scipy.optimize import minimize
+
+        n = math.prod(self._shape)
+        information = 0.0
+        last: WordRegressionSums | None = None
+        best: _Step | None = None
+        number = 0
+
+        def objective(coefficients: Array) -> tuple[float, Array]:
+            nonlocal last, information
+            words = Remainder(self.words(coefficients), self._bare.eta, 0.0)
+            sums = self._run(
+                replace(self._bare, remainder=words), WordRegressionPass(coefficients[n:], inner)
+            )
+            # that of the start throughout
+            information = information or sums.curvature or 1.0
+            last = sums
+            own = coefficients[:n]
+            value = 0.5 * PENALTY * float(own @ own) - sums.log_likelihood / information
+            pulls = np.concatenate([(sums.gradient * self._weights).ravel(), sums.intercept_gradient])
+            slopes = -pulls / information
+            slopes[:n] += PENALTY * own
+            if not (math.isfinite(value) and np.isfinite(slopes).all()):
+                # the search takes a shorter step
+                return math.inf, np.zeros_like(slopes)
+            return value, slopes
+
+        def after_step(xk: Array) -> None:
+            nonlocal best, number
+            assert last is not None
+            number += 1
+            judged = math.inf if inner is None else last.judged_log_likelihood
+            if best is None or judged >= best.judged:
+                scores = last.scores / max(last.weight, 1e-300)
+                best = _Step(number, xk.copy(), scores, judged)
+                if float(xk @ xk) >= length:
+                    raise StopIteration
+            elif number - best.number >= PATIENCE:
+                raise StopIteration
+
+        minimize(
+            objective,
+            self._start,
+            jac=True,
+            method="L-BFGS-B",
+            callback=after_step,
+            options={"maxcor": 8, "maxiter": MOST_STEPS, "ftol": 0.0, "gtol": 1e-8},
+        )
+        return best
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Factors:
+    """How predictions of the inner part follow topics and words, by what they and the mean of each differ.
+
+    Attributes
+    ----------
+    topics, words : float
+    shift : ndarray of float64, shape (1,) or (C,)
+        Added to the linear predictors.
+    log_likelihood, dispersion : float
+        Of the inner part.
+    """
+
+    topics: float
+    words: float
+    shift: Array
+    log_likelihood: float
+    dispersion: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """Predictions that follow topics alone, and topics and words together, as far as the inner part does.
+
+    Attributes
+    ----------
+    alone : _Factors
+    both : _Factors or None
+        None where words add nothing.
+    words : ndarray of float64, shape (V,) or (V, C)
+        Coefficients of the normalised terms.
+    scores : ndarray of float64, shape (1,) or (C,)
+        Mean of t'words.
+    share : float
+        See `Remainder`.
+    """
+
+    alone: _Factors
+    both: _Factors | None
+    words: Array
+    scores: Array
+    share: float
+
+    def of(self, parameters: Parameters, center: Array) -> Parameters:
+        """Calibrated parameters; `center` is the mean of zbar'eta.
+
+        Topics predict what they would alone, so what is left to the words is unrelated to it, by the choice of the factors.
+        """
+        alone, both = self.alone, self.both
+        deviation = parameters.eta - center
+        calibrated = replace(parameters, eta=center + alone.shift + alone.topics * deviation)
+        if both is None:
+            return calibrated
+        expected = (alone.topics - both.topics) * deviation + alone.shift - both.shift
+        remainder = Remainder(both.words * self.words, expected + both.words * self.scores, self.share)
+        return replace(calibrated, remainder=remainder)
+
+
+def calibration(
+    run: Run, parameters: Parameters, *, family: Family, center: Array, inner: Selection, with_words: bool
+) -> Calibration:
+    """The predictions that suit the inner part best: from topics, and from single words beside them if it gains by these.
+
+    Parameters
+    ----------
+    run : callable
+    parameters : Parameters
+        Of topics that were not trained on the inner part.
+    family : Family
+    center : ndarray of float64, shape (1,) or (C,)
+        Mean of zbar'eta over the training documents.
+    inner : Selection
+        The inner part.
+    with_words : bool
+        Let single words add to the topics.
+    """
+    words, scores = np.zeros((parameters.n_terms, *parameters.eta.shape[1:])), np.zeros_like(center)
+    if words.size > MOST_COEFFICIENTS and with_words:
+        logger.info(
+            "words beyond the topics: none, %d coefficients are more than %d", words.size, MOST_COEFFICIENTS
+        )
+        with_words = False
+
+    def factors(start: Sequence[float], *, free_words: bool) -> _Factors:
+        centers = center, scores
+        return _best_factors(run, parameters, words, centers, inner, np.array(start), free_words, family)
+
+    alone = factors([1.0, 0.0, *np.zeros_like(center)], free_words=False)
+    if not with_words:
+        return Calibration(alone, None, words, scores, 0.0)
+    regression = _WordRegression(run, parameters, center)
+    step = regression.solve(inner)
+    if step is None:
+        return Calibration(alone, None, words, scores, 0.0)
+    words, scores = regression.words(step.coefficients), step.scores
+    both = factors([alone.topics, 0.0, *alone.shift], free_words=True)
+    gain = both.log_likelihood - alone.log_likelihood
+    if not gain >= LEAST_GAIN * alone.dispersion:
+        logger.info("words beyond the topics: none, the inner part gains nothing by them")
+        return Calibration(alone, None, words, scores, 0.0)
+    own = replace(parameters, remainder=Remainder(words, np.zeros_like(parameters.eta), 0.0))
+    nothing = run(own, CombinationPass(inner, np.array([0.0, 0.0, *alone.shift]), center, scores))
+    share = min(gain / max(both.log_likelihood - nothing.log_likelihood, gain), 1.0)
+    logger.info("words beyond the topics have %.0f%% of what is explained of the inner part", 100.0 * share)
+    # once more from all documents, as far as the step that was best without the inner part
+    step = regression.solve(None, length=float(step.coefficients @ step.coefficients)) or step
+    return Calibration(alone, both, regression.words(step.coefficients), step.scores, share)
+
+
+def _best_factors(
+    run: Run,
+    parameters: Parameters,
+    words: Array,
+    centers: tuple[Array, Array],
+    inner: Selection,
+    start: Array,
+    free_words: bool,
+    family: Family,
+) -> _Factors:
+    """The factors of topics and words, and the shifts, that predict the inner part best."""
+    from scipy.optimize import minimize
+
+    own = replace(parameters, remainder=Remainder(words, np.zeros_like(parameters.eta), 0.0))
+    best: _Factors | None = None
+
+    def objective(factors: Array) -> tuple[float, Array]:
+        nonlocal best
+        sums = run(own, CombinationPass(inner, factors.copy(), *centers))
+        value, gradient = -sums.log_likelihood, -sums.gradient
+        if not (math.isfinite(value) and np.isfinite(gradient).all()):
+            return math.inf, np.zeros_like(factors)
+        if best is None or -value > best.log_likelihood:
+            dispersion = sums.squared_slopes / sums.curvature if sums.curvature > 0.0 else 1.0
+            best = _Factors(float(factors[0]), float(factors[1]), factors[2:].copy(), -value, dispersion)
+        return value, gradient
+
+    # where the mean of the predictions is that of the responses whatever the factors, nothing needs a shift
+    reach = 0.0 if family.is_quadratic else HIGHEST_SHIFT
+    bounds = [
+        (0.0, HIGHEST_FACTOR),
+        (0.0, HIGHEST_FACTOR if free_words else 0.0),
+        *[(-reach, reach)] * (len(start) - 2),
+    ]
+    minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-7})
+    if best is None:
+        raise family.fault("the log-likelihood of the inner part must be finite, got others")
+    return best

@@ -1,0 +1,58 @@
+"""Words beyond the topics: a linear predictor of single words, less what the topics lead one to expect of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from dslda.families.base import Array
+from dslda.variational.term_weights import WEIGHTINGS
+
+__all__ = ["Remainder", "normalised_terms"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remainder:
+    """What single words add to the linear predictor of a document that its topics do not.
+
+    With t the normalised terms of a document, it is ``t'words - zbar'expected``: over documents not trained on it has mean 0,
+    and no correlation with what topics predict.
+
+    Attributes
+    ----------
+    words : ndarray of float64, shape (V,) or (V, C)
+        Coefficients of the terms, on the scale of the linear predictor.
+    expected : ndarray of float64, shape (K,) or (K, C)
+        What each topic leads one to expect of t'words.
+    share : float
+        Its share of the log-likelihood that topics and words add to the responses of the inner part, 0 to 1; of a Gaussian
+        response that is a share of the explained variance.
+    """
+
+    words: Array
+    expected: Array
+    share: float
+
+    def of(self, terms: csr_array, zbar: Array) -> Array:
+        """What it adds to the linear predictors of documents with these normalised terms, shape (D,) or (D, C)."""
+        # row by row in both products, so that no other document changes the bits
+        added: Array = terms @ self.words - np.einsum("dk,k...->d...", zbar, self.expected)
+        added[np.diff(terms.indptr) == 0] = 0.0
+        return added
+
+
+def normalised_terms(
+    indptr: NDArray[np.int64], terms: NDArray[np.int32], counts: NDArray[np.int32], n_terms: int
+) -> csr_array:
+    """Rows of 1 + log c for terms that occur c times, divided by their Euclidean length, shape (D, V).
+
+    This is TF-IDF but for the weights of the terms, which are part of their coefficients.
+    """
+    values = WEIGHTINGS["log"](counts.astype(np.float64))
+    n = len(indptr) - 1
+    rows = np.repeat(np.arange(n), np.diff(indptr))
+    values /= np.sqrt(np.bincount(rows, weights=np.square(values), minlength=n))[rows]
+    return csr_array((values, terms, indptr), shape=(n, n_terms))

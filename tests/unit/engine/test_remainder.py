@@ -1,0 +1,226 @@
+"""Words beyond the topics: their sums, when they are kept, and what they add."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
+
+from dslda.datasets.simulate import simulate_corpus
+from dslda.evaluation.metrics import predictive_r2
+from dslda.families.registry import get_family
+from dslda.model import Model, load_model
+from dslda.training.train import train
+from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
+from dslda.variational.conditional.word_regression import combination_sums, word_regression_sums
+from dslda.variational.parameters import Parameters
+from dslda.variational.remainder import Remainder, normalised_terms
+from tests.helpers.class_problems import class_parameters
+from tests.helpers.problems import random_parameters
+
+N, N_TERMS = 1500, 200
+LOUD = 7
+"""A term that speaks for the response whatever the topics are."""
+
+BLOCK = simulate_corpus(N, 4, N_TERMS, mean_tokens=40, alpha=0.3, seed=9).block
+COUNTS = csr_array((BLOCK.counts, BLOCK.terms, BLOCK.indptr), shape=(N, N_TERMS))
+IS_LOUD = np.random.default_rng(1).random(N) < 0.3
+KEPT = np.arange(N) % 4 != 0
+
+
+def with_loud_term() -> csr_array:
+    """The counts, with the term in documents drawn by lot and nowhere else."""
+    counts = COUNTS.tolil()
+    counts[:, LOUD] = IS_LOUD.astype(np.int32)[:, np.newaxis]
+    return csr_array(counts).astype(np.int32)
+
+
+def gaussian_response() -> np.ndarray:
+    y = BLOCK.responses["y"]
+    return (y - y.mean()) / y.std() + 2.0 * IS_LOUD
+
+
+@pytest.fixture(scope="module")
+def counts() -> csr_array:
+    return with_loud_term()
+
+
+@pytest.fixture(scope="module")
+def model(counts: csr_array) -> Model:
+    return train(counts, response=gaussian_response(), n_topics=4, documents=KEPT, seed=1)
+
+
+def problem(family: str, seed: int = 3) -> tuple[WeightedDocuments, np.ndarray, Parameters, Any]:
+    rng = np.random.default_rng(seed)
+    parameters = random_parameters(rng, N_TERMS, 3, alpha=1.0)
+    if family == "categorical":
+        parameters = class_parameters(rng, N_TERMS, 3, 3, alpha=1.0)
+    part = BLOCK.take(np.arange(N) < 30)
+    y = {
+        "gaussian": rng.normal(size=30),
+        "poisson": rng.poisson(2.0, 30).astype(float),
+        "categorical": rng.integers(0, 3, 30).astype(float),
+    }[family]
+    y[4] = np.nan
+    words = 0.3 * rng.normal(size=(N_TERMS, *parameters.eta.shape[1:]))
+    parameters = Parameters(
+        parameters.topics,
+        parameters.alpha,
+        parameters.eta,
+        parameters.delta,
+        parameters.zeta,
+        remainder=Remainder(words, np.zeros_like(parameters.eta), 0.0),
+    )
+    documents = WeightedDocuments.of(part.indptr, part.terms, part.counts, parameters)
+    own = get_family(family, {"n_classes": 3} if family == "categorical" else {})
+    return documents, y, parameters, own
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical"])
+def test_the_gradient_of_the_regression_is_that_of_finite_differences(family: str) -> None:
+    documents, y, parameters, own = problem(family)
+    assert parameters.remainder is not None
+    judging = np.arange(30) % 5 == 0
+    words = parameters.remainder.words
+    intercept = np.full(words.size // N_TERMS, 0.2)
+
+    def at(words: np.ndarray, intercept: np.ndarray) -> Any:
+        remainder = Remainder(words, np.zeros_like(parameters.eta), 0.0)
+        changed = Parameters(
+            parameters.topics, parameters.alpha, parameters.eta, parameters.delta, remainder=remainder
+        )
+        return word_regression_sums(documents, y, changed, family=own, intercept=intercept, judging=judging)
+
+    sums = at(words, intercept)
+    rng = np.random.default_rng(0)
+    direction, h = rng.normal(size=words.shape), 1e-5
+    slope = (
+        at(words + h * direction, intercept).log_likelihood
+        - at(words - h * direction, intercept).log_likelihood
+    )
+    assert slope / (2 * h) == pytest.approx(
+        float(np.sum(sums.gradient.reshape(words.shape) * direction)), rel=1e-6
+    )
+    step = h * rng.normal(size=intercept.shape)
+    slope = at(words, intercept + step).log_likelihood - at(words, intercept - step).log_likelihood
+    assert slope / 2 == pytest.approx(float(sums.intercept_gradient @ step), rel=1e-6)
+    assert sums.weight + sums.judged_weight == 29.0
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical"])
+def test_the_gradient_of_the_factors_is_that_of_finite_differences(family: str) -> None:
+    documents, y, parameters, own = problem(family)
+    posterior = infer_words_of(documents, parameters, max_sweeps=50)
+    center = np.full(parameters.n_classes or 1, 0.1)
+
+    def at(factors: np.ndarray) -> Any:
+        return combination_sums(
+            documents,
+            posterior,
+            y,
+            parameters,
+            family=own,
+            factors=factors,
+            topic_center=center,
+            word_center=-center,
+        )
+
+    here, h = np.array([0.7, 0.4, *np.linspace(0.1, 0.3, len(center))]), 1e-5
+    for step in h * np.eye(len(here)):
+        i = int(step.argmax())
+        slope = (at(here + step).log_likelihood - at(here - step).log_likelihood) / (2 * h)
+        assert slope == pytest.approx(float(at(here).gradient[i]), rel=1e-6)
+
+
+def test_normalised_terms_have_length_1_and_know_no_neighbours() -> None:
+    together = normalised_terms(BLOCK.indptr, BLOCK.terms, BLOCK.counts, N_TERMS)
+    lengths = np.sqrt(np.asarray(together.multiply(together).sum(axis=1)).ravel())
+    assert_allclose(lengths[np.diff(BLOCK.indptr) > 0], 1.0)
+    part = BLOCK.take(np.arange(N) == 17)
+    alone = normalised_terms(part.indptr, part.terms, part.counts, N_TERMS)
+    assert alone.toarray().tobytes() == together[[17]].toarray().tobytes()
+
+
+def test_a_word_that_no_topic_explains_is_found(model: Model, counts: csr_array) -> None:
+    y = gaussian_response()
+    (beyond,) = model.words_beyond(3)
+    assert beyond.raising[0] == str(LOUD)
+    assert 0.05 < beyond.share < 1.0
+    alone = train(counts, response=y, n_topics=4, documents=KEPT, seed=1, remainder=False)
+    assert alone.words_beyond() == ()
+    r2 = {m: predictive_r2(y[~KEPT], m.predict(counts)[~KEPT]) for m in (model, alone)}
+    assert r2[model] > r2[alone] + 0.05
+    # topics keep their coefficients
+    assert [row.coefficient for row in model.coefficients()] == [
+        row.coefficient for row in alone.coefficients()
+    ]
+
+
+def test_contributions_add_up_and_show_one_line_for_words(model: Model, counts: csr_array) -> None:
+    table = model.contributions(counts).to_pandas()
+    parts = [name for name in table.columns if name.startswith(("average", "topic_", "words_beyond_"))]
+    assert_allclose(table[parts].sum(axis=1), model.predict(counts), rtol=1e-9)
+    beyond = table["words_beyond_topics"].to_numpy()
+    assert beyond[IS_LOUD].mean() > beyond[~IS_LOUD].mean() + 0.5
+    # what is left to the words is unrelated to what topics predict of documents not trained on
+    topics = (table["linear_predictor"] - beyond).to_numpy()
+    assert abs(np.corrcoef(topics[~KEPT], beyond[~KEPT])[0, 1]) < 0.25
+    assert abs(beyond[~KEPT].mean()) < 0.15
+
+
+def test_documents_are_scored_one_by_one_and_by_a_loaded_model(
+    model: Model, counts: csr_array, tmp_path: Path
+) -> None:
+    together = model.predict(counts)
+    loaded = load_model(model.save(tmp_path / "m"))
+    assert loaded.words_beyond(5) == model.words_beyond(5)
+    assert np.array_equal(np.concatenate([loaded.predict(counts[[i]]) for i in range(40)]), together[:40])
+    # no known word: the base rate, without a contribution of words
+    nothing = csr_array((1, N_TERMS), dtype=np.int32)
+    assert float(model.predict(nothing)[0]) == pytest.approx(
+        float(gaussian_response()[KEPT].mean()), abs=1e-9
+    )
+    assert np.isnan(model.contributions(nothing).to_pandas()["words_beyond_topics"][0])
+
+
+def test_words_that_add_nothing_are_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    noise = np.random.default_rng(2).normal(size=N)
+    noisy = train(COUNTS, response=noise, n_topics=4, seed=1)
+    assert noisy.words_beyond() == ()
+    assert "words beyond the topics: none" in caplog.text
+
+
+def test_classes_have_words_of_their_own(counts: csr_array) -> None:
+    names = np.where(
+        IS_LOUD, "loud", np.where(BLOCK.responses["y"] > np.median(BLOCK.responses["y"]), "high", "low")
+    )
+    model = train(counts, response=names, family="categorical", n_topics=6, documents=KEPT, seed=1)
+    beyond = {row.class_name: row for row in model.words_beyond(2)}
+    assert set(beyond) == {"loud", "high", "low"}
+    assert beyond["loud"].raising[0] == str(LOUD)
+    probabilities = model.predict_proba(counts)
+    assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert np.mean(model.predict(counts)[~KEPT] == names[~KEPT]) > 0.7
+
+
+def test_covariates_and_the_exposure_stay_beside_the_words(counts: csr_array) -> None:
+    rng = np.random.default_rng(5)
+    size, days = rng.normal(size=N), rng.uniform(1.0, 5.0, N)
+    omega = 0.4 * (gaussian_response() - 0.6) + 0.7 * size
+    y = rng.poisson(days * np.exp(omega)).astype(float)
+    beside: dict[str, Any] = {"covariates": {"size": size}, "exposure": days}
+    model = train(counts, response=y, family="poisson", n_topics=4, documents=KEPT, **beside)
+    (row,) = model.covariate_coefficients()
+    assert row.coefficient == pytest.approx(0.7, abs=0.1)
+    assert model.words_beyond(1)[0].raising == (str(LOUD),)
+    new = {"covariates": {"size": size, "exposure": days}}
+    table = model.contributions(counts, **new).to_pandas()
+    assert_allclose(
+        table.drop(columns=["id", "linear_predictor"]).sum(axis=1), table["linear_predictor"], rtol=1e-9
+    )
