@@ -71,6 +71,10 @@ class Executor(ABC):
     def n_partitions(self) -> int:
         return self._source.n_partitions
 
+    def name_of(self, row: int) -> str:
+        """See :meth:`~dslda.engine.data.fit_source.FitSource.name_of`."""
+        return self._source.name_of(row)
+
     @abstractmethod
     def run(
         self,

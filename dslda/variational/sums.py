@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ARRAY", "NUMBER", "PER_TERM", "REPORT", "Sums", "is_dense", "join_parts"]
+__all__ = ["ARRAY", "FIRST", "NUMBER", "PER_TERM", "REPORT", "Sums", "is_dense", "join_parts"]
 
 S = TypeVar("S", bound="Sums")
 
@@ -22,6 +22,8 @@ NUMBER: Mapping[str, str] = {"kind": "number"}
 """A sum that an estimate or the objective uses."""
 REPORT: Mapping[str, str] = {"kind": "report"}
 """A sum that no estimate depends on."""
+FIRST: Mapping[str, str] = {"kind": "first"}
+"""A row of the source, or None: of two rows the sum is the lower one."""
 
 # rows to add at once where an index copies them
 _ROWS_BYTES = 16 << 20
@@ -64,6 +66,9 @@ class Sums:
             total += getattr(other, name)
         for name, total in self._of(NUMBER, REPORT).items():
             setattr(self, name, total + getattr(other, name))
+        for name, row in self._of(FIRST).items():
+            both = row, getattr(other, name)
+            setattr(self, name, min((row for row in both if row is not None), default=None))
         return self
 
     def blend(self, other: Self, weight: float) -> Self:
@@ -82,8 +87,16 @@ class Sums:
         self._multiply(1.0 - weight)
         for name, value in self._of(REPORT).items():
             setattr(self, name, type(value)(0))
+        for name in self._of(FIRST):
+            setattr(self, name, None)
         self.add(stretched)
         self.n_documents = n_documents
+        return self
+
+    def placed(self, row: Callable[[int], int]) -> Self:
+        """The same sums, in place, with rows of the source for the numbers of documents in a block."""
+        for name, number in self._of(FIRST).items():
+            setattr(self, name, None if number is None else row(number))
         return self
 
     def dense(self) -> Self:
@@ -105,6 +118,7 @@ class Sums:
         if start > 0:
             changes |= {name: array[:0] for name, array in self._of(ARRAY).items()}
             changes |= {name: type(value)(0) for name, value in self._of(NUMBER, REPORT).items()}
+            changes |= dict.fromkeys(self._of(FIRST))
         return replace(self, **changes, terms=terms, n_terms=n_terms)
 
     def _of(self, *kinds: Mapping[str, str]) -> dict[str, Any]:

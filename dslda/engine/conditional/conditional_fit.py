@@ -24,7 +24,7 @@ from dslda.engine.em import IterationRecord, Position
 from dslda.engine.executor import Executor, PartitionListener, single_threaded_blas
 from dslda.engine.passes import Pass
 from dslda.engine.progress import FitProgress, default_progress
-from dslda.exceptions import InputError
+from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.answers import asked
 from dslda.families.base import Array, Family
 from dslda.variational.conditional.descent import CoefficientSums, TopicDescent
@@ -58,6 +58,7 @@ class _Totals:
     profile: Array
     features: Array
     numbers: Array
+    first_without_gradient: int | None = None
 
     NAMES: ClassVar[tuple[str, ...]] = (
         "elbo",
@@ -82,6 +83,8 @@ class _Totals:
         self.profile += statistics.profile
         self.features += statistics.features
         self.numbers += [getattr(statistics, name) for name in self.NAMES]
+        rows = self.first_without_gradient, statistics.first_without_gradient
+        self.first_without_gradient = min((row for row in rows if row is not None), default=None)
 
     def of(self, name: str) -> float:
         return float(self.numbers[self.NAMES.index(name)])
@@ -425,11 +428,14 @@ class ConditionalFit:
                 inner_gain=gain,
             ),
         )
-        if n_lost := int(totals.of("n_without_gradient")):
-            logger.warning(
-                "iteration %d: the response of %s moved no topic, since its gradient is not finite",
-                len(self.trace),
-                number_of(n_lost, "document"),
+        if (row := totals.first_without_gradient) is not None:
+            n_left_out = int(totals.of("n_without_gradient"))
+            warn(
+                DataWarning(
+                    f"the response of {number_of(n_left_out, 'document')} was left out of iteration {len(self.trace)}: "
+                    f"its derivatives are not finite; the first is {self._executor.name_of(row)}",
+                    remedy="mend its response or columns, or leave it out with {documents=}",
+                )
             )
         self._began, self._publish, self._e_step, self._reduce = now, 0.0, 0.0, 0.0
 
@@ -452,6 +458,8 @@ class ConditionalFit:
             "totals_features": self._totals.features.copy(),
             "totals_numbers": self._totals.numbers.copy(),
         }
+        if (row := self._totals.first_without_gradient) is not None:
+            state["totals_first"] = np.array([float(row)])
         if self._sums is not None:
             state["slices_information"] = self._sums.information.copy()
             state["slices_target"] = self._sums.target.copy()
@@ -487,6 +495,7 @@ class ConditionalFit:
             state.get("totals_profile", nothing).copy(),
             state["totals_features"].copy(),
             state["totals_numbers"].copy(),
+            int(state["totals_first"][0]) if "totals_first" in state else None,
         )
         if "slices_target" in state:
             self._sums = CoefficientSums(state["slices_information"].copy(), state["slices_target"].copy())

@@ -200,4 +200,4 @@ def on_rows(
     def of_rows(terms: NDArray[np.int32], own: Parameters) -> S:
         return work(WeightedDocuments.of(block.indptr, terms, block.counts, own), own)
 
-    return on_own_rows(block.terms, parameters, of_rows)
+    return on_own_rows(block.terms, parameters, of_rows).placed(block.row)

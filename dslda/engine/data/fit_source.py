@@ -128,13 +128,14 @@ class FitSource(ABC):
 
     def view(self, partition: int) -> TrainingView:
         """The view of a partition's training documents."""
-        return TrainingView(self.design, None if self._training is None else self._training[partition])
+        bits = None if self._training is None else self._training[partition]
+        return TrainingView(self.design, bits, int(self._first[partition]))
 
     def others(self, partition: int) -> TrainingView:
         """The view of the documents of a partition that evaluate the model, if the source has some."""
         assert self._training is not None
         bits = ~self._training[partition] if self._held_out is None else self._held_out[partition]
-        return TrainingView(self.design, bits)
+        return TrainingView(self.design, bits, int(self._first[partition]))
 
     def loader(self, partition: int) -> PartitionLoader:
         """A function that reads a partition for training."""

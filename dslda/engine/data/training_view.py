@@ -27,6 +27,10 @@ class TrainingBlock:
         Standardised response, NaN where missing.
     extras : ndarray of float64, shape (D, 4 + P), or None
         See :meth:`~dslda.variational.design.Design.extras`.
+    first_row : int
+        Row in the source of the first stored document of the partition.
+    numbers : ndarray of int64, shape (D,), or None
+        The stored documents of the partition that these are, counted from 0; None if they are all.
     """
 
     indptr: NDArray[np.int64]
@@ -34,10 +38,16 @@ class TrainingBlock:
     counts: NDArray[np.int32]
     y: NDArray[np.float64]
     extras: NDArray[np.float64] | None = None
+    first_row: int = 0
+    numbers: NDArray[np.int64] | None = None
 
     @property
     def n_documents(self) -> int:
         return len(self.indptr) - 1
+
+    def row(self, document: int) -> int:
+        """The row in the source of a document of the block."""
+        return self.first_row + (document if self.numbers is None else int(self.numbers[document]))
 
     def take(self, rows: NDArray[np.bool_]) -> TrainingBlock:
         """The documents of a mask."""
@@ -49,12 +59,14 @@ class TrainingBlock:
             self.counts[entries],
             self.y[numbers],
             None if self.extras is None else self.extras[numbers],
+            self.first_row,
+            numbers if self.numbers is None else self.numbers[numbers],
         )
 
     def __sizeof__(self) -> int:
         # without this Dask takes a dataclass for 0 bytes: no spilling, wrong placement (kartothek#175, xarray#9088)
-        extras = 0 if self.extras is None else self.extras.nbytes
-        return self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes + self.y.nbytes + extras + 128
+        arrays = self.indptr, self.terms, self.counts, self.y, self.extras, self.numbers
+        return sum(array.nbytes for array in arrays if array is not None) + 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,21 +79,26 @@ class TrainingView:
         The columns and their scales.
     kept : ndarray of uint8 or None
         Bits of the documents to keep (`numpy.packbits`), None to keep all. Packed, since it travels with every task.
+    first_row : int
+        Row in the source of the first document of the block.
     """
 
     design: Design
     kept: NDArray[np.uint8] | None = None
+    first_row: int = 0
 
     def __call__(self, block: DocumentBlock) -> TrainingBlock:
         raw = self._responses(block)
         extras = self.design.extras(block.covariates, y=raw, weight=block.weight)
         y = self.design.to_model(raw)
         if self.kept is None:
-            return TrainingBlock(block.indptr, block.terms, block.counts, y, extras)
-        keep = self._mask(block)
-        block = block.take(keep)
-        extras = None if extras is None else extras[keep]
-        return TrainingBlock(block.indptr, block.terms, block.counts, y[keep], extras)
+            return TrainingBlock(block.indptr, block.terms, block.counts, y, extras, self.first_row)
+        numbers = self.rows(block)
+        block = block.take(numbers)
+        extras = None if extras is None else extras[numbers]
+        return TrainingBlock(
+            block.indptr, block.terms, block.counts, y[numbers], extras, self.first_row, numbers
+        )
 
     def raw(self, block: DocumentBlock) -> NDArray[np.float64]:
         """Responses of the documents kept, in the user's units, NaN where a column of the design is missing."""

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dslda.families.base import Array, Family
@@ -18,7 +19,7 @@ from dslda.variational.conditional.posterior import WeightedDocuments, WordPoste
 from dslda.variational.kernels.layout import read_only
 from dslda.variational.parameters import Parameters
 from dslda.variational.statistics import SufficientStatistics, has_pearson, joint_information, pearson_sums
-from dslda.variational.sums import ARRAY, NUMBER, PER_TERM, REPORT
+from dslda.variational.sums import ARRAY, FIRST, NUMBER, PER_TERM, REPORT
 
 __all__ = ["ConditionalStatistics", "class_statistics", "conditional_statistics", "pulled_statistics"]
 
@@ -48,7 +49,9 @@ class ConditionalStatistics(SufficientStatistics):
     squared_slopes : float
         Weighted sum of the squared slopes of log p(y | omega): over `curvature` it is Pearson's dispersion.
     n_without_gradient : int
-        Documents whose derivative is not finite: they are left out of `gradient`.
+        Documents whose response is left out, since its derivatives are not finite.
+    first_without_gradient : int or None
+        The first of them: its number in the block until the pass makes it the row in the source.
     """
 
     gradient: Array = field(default_factory=lambda: np.zeros((0, 0)), metadata=PER_TERM)
@@ -56,6 +59,7 @@ class ConditionalStatistics(SufficientStatistics):
     log_likelihood: float = field(default=0.0, metadata=NUMBER)
     squared_slopes: float = field(default=0.0, metadata=NUMBER)
     n_without_gradient: int = field(default=0, metadata=REPORT)
+    first_without_gradient: int | None = field(default=None, metadata=FIRST)
 
 
 def conditional_statistics(
@@ -115,9 +119,6 @@ def conditional_statistics(
         columns = (len(y), parameters.n_classes or 1)
         weight = (responses.weight / dispersion)[:, np.newaxis]
         slopes = -(weight * slope.reshape(columns)) @ parameters.eta.reshape(-1, columns[1]).T
-        finite = np.isfinite(slopes).all(axis=1)
-        statistics.n_without_gradient += int(np.count_nonzero(~finite))
-        slopes[~finite] = 0.0
     _add_words(statistics, documents, posterior, responses, parameters, slopes=slopes)
     _report(statistics, documents, posterior, started)
     return statistics
@@ -151,7 +152,7 @@ def pulled_statistics(
     tilt = np.zeros_like(posterior.gamma)
     for _ in range(PULL_ROUNDS):
         omega = predictors(posterior.zbar, responses, parameters, documents)
-        slope, information = responses.slope_and_information(omega, family, parameters.delta)
+        slope, information, _ = responses.slope_and_information(omega, family, parameters.delta)
         mean = np.einsum("dk,k...->d...", posterior.zbar, centred)
         spread = np.einsum("dk,k...->d...", posterior.zbar, centred * centred) - mean * mean
         gain = information * spread
@@ -161,7 +162,6 @@ def pulled_statistics(
             own = share
         a += (own * slope - a) / (1.0 + own * gain)
         tilt = a[:, np.newaxis] * centred if eta.ndim == 1 else np.einsum("dc,kc->dk", a, centred)
-        tilt[~np.isfinite(tilt).all(axis=1)] = 0.0
         posterior = infer_words_of(
             documents, parameters, max_sweeps=PULL_SWEEPS, tilt=tilt, start=posterior.gamma
         )
@@ -224,9 +224,11 @@ def _add_responses(
     family: Family,
 ) -> Array:
     """Add what follows from the linear predictors; returns the slopes of log p(y | omega)."""
+    slope, information, left_out = responses.slope_and_information(omega, family, parameters.delta)
+    _leave_out(statistics, left_out)
     known = posterior.length > 0.0
+    known[left_out] = False
     counted = known & responses.labelled
-    slope, information = responses.slope_and_information(omega, family, parameters.delta)
     slope[~known], information[~known] = 0.0, 0.0
     weight = np.where(counted, responses.weight, 0.0)
     features = np.column_stack([posterior.zbar, responses.covariates])
@@ -267,7 +269,7 @@ def _add_words(
     from dslda.variational.kernels.word_inference import differentiate
 
     nothing = np.zeros((0, parameters.n_topics))
-    bound, failures = np.zeros(1), np.zeros(1)
+    bound, failed = np.zeros(1), np.zeros(len(posterior.length), dtype=np.bool_)
     differentiate(
         documents.indptr,
         documents.terms,
@@ -282,10 +284,18 @@ def _add_words(
         statistics.topic_counts,
         statistics.gradient,
         bound,
-        failures,
+        failed,
     )
     statistics.elbo += float(bound[0])
-    statistics.n_without_gradient += int(failures[0])
+    _leave_out(statistics, np.flatnonzero(failed))
+
+
+def _leave_out(statistics: ConditionalStatistics, documents: NDArray[np.int64]) -> None:
+    """Count documents, ascending, whose response moves no topic."""
+    statistics.n_without_gradient += len(documents)
+    if len(documents):
+        first = statistics.first_without_gradient
+        statistics.first_without_gradient = int(documents[0] if first is None else min(first, documents[0]))
 
 
 def _report(

@@ -73,10 +73,13 @@ class Responses:
             values = self._evaluated("log_likelihood", omegas, family, deltas)
         return np.where(self.labelled, values, 0.0)
 
-    def slope_and_information(self, omega: Array, family: Family, delta: Array) -> tuple[Array, Array]:
+    def slope_and_information(
+        self, omega: Array, family: Family, delta: Array
+    ) -> tuple[Array, Array, NDArray[np.int64]]:
         """First derivative of log p(y | omega) by omega, and its information; of classes by each omega_c.
 
-        Shapes are those of `omega`; both are 0 where the response is missing.
+        Shapes are those of `omega`; both are 0 where the response is missing or they are not finite. The documents of the
+        second kind come third, ascending.
         """
         if omega.ndim == 2:
             p = np.exp(omega - logsumexp(omega, axis=1, keepdims=True))
@@ -89,7 +92,9 @@ class Responses:
             information = self._evaluated("information_weight", one, family, own)[0]
         missing = ~self.labelled
         slope[missing], information[missing] = 0.0, 0.0
-        return slope, information
+        left_out = np.unique(np.nonzero(~np.isfinite(slope + information))[0])
+        slope[left_out], information[left_out] = 0.0, 0.0
+        return slope, information, left_out
 
     @property
     def codes(self) -> NDArray[np.int64]:

@@ -123,7 +123,7 @@ def word_regression_sums(
     scores: Array = entries @ words
     constant = float(intercept[0]) if scores.ndim == 1 else intercept
     omega = beside_words(scores + constant, responses, parameters)
-    slope, information = responses.slope_and_information(omega, family, parameters.delta)
+    slope, information, _ = responses.slope_and_information(omega, family, parameters.delta)
     weight = np.where(responses.labelled & (np.diff(documents.indptr) > 0), responses.weight, 0.0)
     trained, judged = np.where(judging, 0.0, weight), np.where(judging, weight, 0.0)
     values = responses.log_likelihood(omega, family, parameters.delta)
@@ -179,7 +179,7 @@ def combination_sums(
     words = documents.normalised(parameters.n_terms) @ parameters.remainder.words - other
     added = float(factors[2]) if one else factors[2:]
     omega = beside_words(center + added + factors[0] * topics + factors[1] * words, responses, parameters)
-    slope, information = responses.slope_and_information(omega, family, parameters.delta)
+    slope, information, _ = responses.slope_and_information(omega, family, parameters.delta)
     weight = np.where(responses.labelled & (posterior.length > 0.0), responses.weight, 0.0)
     values = responses.log_likelihood(omega, family, parameters.delta)
     by_document = weight if one else weight[:, np.newaxis]

@@ -208,7 +208,7 @@ def infer_words(
         float64[:, ::1],
         float64[:, ::1],
         float64[::1],
-        float64[::1],
+        boolean[::1],
     ),
     **_KERNEL,
 )
@@ -226,15 +226,15 @@ def differentiate(
     topic_counts,
     gradient,
     bound,
-    failures,
+    failed,
 ):
     """Add to the sums of the words, and to the derivative of a loss by log beta.
 
     `gamma` is that of `infer_words`, and `slopes` the derivative of the loss of each document by its mean topic assignment,
     or an array without rows for no loss. `emphasis` is the weight of the words of each document, in `topic_counts` (the
     derivative of their bound by log beta) and in `bound[0]`; `slopes` include their weights. `discount` is the tau of the
-    implicit derivative: 0 is exact. A document whose system is not positive definite with it gets a larger one, and is
-    counted in `failures[0]` if none helps.
+    implicit derivative: 0 is exact. A document whose system is not positive definite with it gets a larger one; where none
+    helps, `failed` is set.
     """
     n_topics = topics.shape[1]
     longest = largest(indptr)
@@ -309,7 +309,7 @@ def differentiate(
             if tries == MOST_TRIES:
                 break
         if tries == MOST_TRIES:
-            failures[0] += 1.0
+            failed[d] = True
             continue
         substitute(factor, multiplier)
         for i in range(n):

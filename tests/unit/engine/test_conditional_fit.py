@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,10 @@ from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional.selection import ALL, Selection, document_hashes
 from dslda.engine.data.training_view import TrainingBlock
 from dslda.evaluation.metrics import predictive_r2
-from dslda.exceptions import ConvergenceWarning
+from dslda.exceptions import ConvergenceWarning, DataWarning
+from dslda.families.base import ResponseMoments
+from dslda.families.gaussian import Gaussian
+from dslda.families.own import compile_response
 from dslda.families.registry import FAMILIES
 from dslda.model import Model, load_model
 from dslda.training.train import train
@@ -28,6 +32,7 @@ from tests.helpers.errors import refused
 
 N_TERMS = 300
 SETTINGS: dict[str, Any] = {"n_topics": 4, "objective": "conditional", "seed": 2}
+FAULT = 0.125
 
 
 def simulated(n: int, seed: int = 3, **options: Any) -> Any:
@@ -345,8 +350,61 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_said(caplog: pytest.LogCa
     statistics = conditional_statistics(
         documents, y, parameters, family=get_family("gaussian"), max_sweeps=50
     )
-    assert statistics.n_without_gradient == 1
-    assert np.isfinite(statistics.gradient).all()
+    assert (statistics.n_without_gradient, statistics.first_without_gradient) == (1, 5)
+    for name in ("gradient", "score", "information", "profile", "squared_slopes"):
+        assert np.isfinite(getattr(statistics, name)).all()
+
+
+class Faulty(Gaussian):
+    """A family whose derivative is not finite at one response."""
+
+    name = "faulty"
+
+    @staticmethod
+    @compile_response
+    def first_derivative(y, omega, delta, aux):  # type: ignore[no-untyped-def]
+        return math.nan if y == FAULT else (y - omega) / delta[0]
+
+    def scaling(self, moments: ResponseMoments) -> tuple[float, float]:
+        return 0.0, 1.0
+
+
+def test_the_first_document_without_a_gradient_is_named_and_the_fit_goes_on(corpus: Corpus) -> None:
+    y = (RESPONSES - RESPONSES.mean()) / RESPONSES.std()
+    kept = np.arange(1200) % 7 != 0
+    block = simulated(1200).block
+    # the first one trains, whether its words have the numbers of the matrix or of the corpus; some of the others judge
+    part = Selection(True, 0.3)
+    own = [np.concatenate([part.mask(corpus.read(i, responses=())) for i in range(corpus.n_partitions)])]
+    own += [part.mask(TrainingBlock(block.indptr, block.terms, block.counts, y))]
+    first = next(row for row in range(700, 720) if kept[row] and not own[0][row] and not own[1][row])
+    y[first:720] = FAULT
+    records = [
+        {
+            "words": [f"w{t}" for t in block.terms[a:b].tolist()],
+            "counts": block.counts[a:b].tolist(),
+            "y": float(value),
+            "name": f"letter {row}",
+        }
+        for row, (value, a, b) in enumerate(zip(y, block.indptr[:-1], block.indptr[1:], strict=True))
+    ]
+    columns: dict[str, Any] = {
+        "words": "words",
+        "counts": "counts",
+        "response": "y",
+        "min_df": 1,
+        "max_df": 1.0,
+    }
+    named = dslda.ingest(records, **columns, id="name", partition_tokens=10_000)
+    assert named.n_partitions > 3
+    for documents, name in ((named, f"document 'letter {first}'"), (counts_of(1200), f"document {first} (")):
+        own = {} if documents is named else {"response": y}
+        with pytest.warns(DataWarning, match="derivatives are not finite") as warned:
+            model = train(
+                documents, **own, family=Faulty(), n_topics=3, documents=kept, objective="conditional", seed=1
+            )
+        assert [str(warning.message) for warning in warned if name not in str(warning.message)] == []
+        assert np.isfinite(model.predict(documents)).all()
 
 
 def test_standard_errors_are_those_of_the_ridge_regression_on_the_mean_assignments() -> None:

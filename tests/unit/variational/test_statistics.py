@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from dslda.variational.statistics import SufficientStatistics
-from dslda.variational.sums import ARRAY, NUMBER, PER_TERM, REPORT, join_parts
+from dslda.variational.sums import ARRAY, FIRST, NUMBER, PER_TERM, REPORT, Sums, join_parts
 
 N_TERMS, N_TOPICS = 12, 3
 
@@ -128,6 +128,27 @@ def test_the_ends_of_a_blend() -> None:
     assert_allclose(whole.topic_counts, 4.0 * batch.dense().topic_counts, rtol=1e-15)
     assert whole.log_theta_weight == 4.0 * batch.log_theta_weight
     assert_equal(whole.blend(SquaredCounts.zeros(N_TERMS, N_TOPICS, n_covariates=1, n_probes=2), 0.7), whole)
+
+
+@dataclass(slots=True, eq=False)
+class Found(Sums):
+    """Sums that name a document."""
+
+    document: int | None = field(default=None, metadata=FIRST)
+
+
+@pytest.mark.parametrize(
+    ("rows", "first"), [([None, 7, 3, None, 5], 3), ([0, None], 0), ([None, None], None)]
+)
+def test_the_first_row_of_a_sum_is_the_lowest_of_its_terms(rows: list[int | None], first: int | None) -> None:
+    for ordered in (rows, rows[::-1]):
+        total = Found()
+        for row in ordered:
+            total.add(Found(document=row))
+        assert total.document == first
+        assert total.part(0, 3).document == first
+        assert total.part(3, 9).document is None
+        assert total.placed(lambda number: number + 100).document == (None if first is None else first + 100)
 
 
 def test_small_steps_towards_one_batch_end_there() -> None:
