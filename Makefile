@@ -13,8 +13,9 @@ demo: $(VENV)/.installed
 quick: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m quick
 
+# three at a time: tests of clusters wait for much of their time, and two leave two cores idle
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not soak"
 
 # what takes minutes of waiting, and is of a kind that `test` has too
 soak: $(VENV)/.test

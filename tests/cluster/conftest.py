@@ -73,7 +73,7 @@ class Problem:
 
     @property
     def conditional_spec(self) -> FitSpec:
-        return FitSpec(n_topics=4, objective="conditional", max_iter=8)
+        return FitSpec(n_topics=4, objective="conditional", max_iter=7)
 
     def executor(self, client: Client, source: FitSource | None = None) -> DaskExecutor:
         return DaskExecutor(client, source or self.source, self.family, self.spec)
@@ -103,7 +103,7 @@ def digest(result: FitResult) -> str:
 
 @pytest.fixture(scope="session")
 def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    block = simulate_corpus(1300, 4, N_TERMS, mean_tokens=60, missing=0.1, seed=5).block
+    block = simulate_corpus(650, 4, N_TERMS, mean_tokens=60, missing=0.1, seed=5).block
     matrix = sparse.csr_array((block.counts, block.terms, block.indptr), shape=(block.n_documents, N_TERMS))
     corpus = ingest(
         matrix,
@@ -111,7 +111,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
         vocabulary=[f"t{i}" for i in range(N_TERMS)],
         # a word that no topic explains
         response={"y": block.responses["y"] + 1.5 * (matrix[:, [3]].toarray()[:, 0] > 0)},
-        partition_tokens=6000,
+        partition_tokens=3000,
     )
     family = Gaussian()
     source = CorpusSource(corpus, design=Design("y"))

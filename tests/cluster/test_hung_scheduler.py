@@ -23,6 +23,7 @@ import dslda
 from dslda.cluster.client import ClientLater
 from dslda.cluster.opening import ClusterOptions, cluster
 from dslda.engine.dask.plugin import register
+from dslda.engine.dask.tasks import nothing
 from dslda.exceptions import EngineError
 from dslda.model import Model
 from dslda.persistence.checkpoint_store import read_checkpoint
@@ -59,8 +60,13 @@ class Scheduler:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
-    """A scheduler and a worker as processes of their own."""
+    """A scheduler and a worker as processes of their own, which have imported what tasks need.
+
+    A busy machine may take seconds for that, in which the scheduler answers nothing.
+    """
     with a_cluster(tmp_path_factory.mktemp("log") / "log") as (address, process):
+        with Client(address, set_as_default=False) as client:
+            client.submit(nothing).result(timeout=60)
         yield Scheduler(address, process)
 
 
