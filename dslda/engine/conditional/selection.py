@@ -7,6 +7,7 @@ inner part what the others have learned.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from dslda.engine.data.training_view import TrainingBlock
 
 __all__ = ["ALL", "Selection", "document_hashes"]
+
+_HASHES: WeakKeyDictionary[TrainingBlock, NDArray[np.uint64]] = WeakKeyDictionary()
+"""Hashes of the blocks in memory, each of which a fit selects from hundreds of times."""
 
 _INNER_SALT, _SLICE_SALT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 
@@ -45,7 +49,9 @@ class Selection:
 
     def mask(self, block: TrainingBlock) -> NDArray[np.bool_]:
         """Which documents of the block are selected."""
-        hashes = document_hashes(block.indptr, block.terms, block.counts)
+        hashes = _HASHES.get(block)
+        if hashes is None:
+            hashes = _HASHES[block] = document_hashes(block.indptr, block.terms, block.counts)
         mask = np.ones(len(hashes), dtype=np.bool_)
         if self.inner is not None:
             # 53 bits make a number below 1

@@ -15,7 +15,7 @@ from dslda.variational.design import Design
 __all__ = ["PartitionLoader", "TrainingBlock", "TrainingView", "unpacked"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class TrainingBlock:
     """A partition as the E-step sees it.
 

@@ -92,7 +92,8 @@ class Responses:
             information = self._evaluated("information_weight", one, family, own)[0]
         missing = ~self.labelled
         slope[missing], information[missing] = 0.0, 0.0
-        left_out = np.unique(np.nonzero(~np.isfinite(slope + information))[0])
+        lost = ~np.isfinite(slope + information)
+        left_out = np.flatnonzero(lost if omega.ndim == 1 else lost.any(axis=1))
         slope[left_out], information[left_out] = 0.0, 0.0
         return slope, information, left_out
 

@@ -47,8 +47,8 @@ class WordRegressionSums(Sums):
         Derivative of the weighted log-likelihood by the coefficients of the terms.
     intercept_gradient, scores : ndarray of float64, shape (C,) or (1,)
         Its derivative by the intercepts, and the weighted sum of t'words.
-    log_likelihood, curvature, weight : float
-        Weighted sums of log p(y | omega), of its information, and of 1.
+    log_likelihood, curvature, squared_slopes, weight : float
+        Weighted sums of log p(y | omega), of its information, of its squared slopes, and of 1.
     judged_log_likelihood, judged_weight : float
         The same of the documents that judge.
     """
@@ -58,6 +58,7 @@ class WordRegressionSums(Sums):
     scores: Array = field(default_factory=lambda: np.zeros(0), metadata=ARRAY)
     log_likelihood: float = field(default=0.0, metadata=NUMBER)
     curvature: float = field(default=0.0, metadata=NUMBER)
+    squared_slopes: float = field(default=0.0, metadata=NUMBER)
     weight: float = field(default=0.0, metadata=NUMBER)
     judged_log_likelihood: float = field(default=0.0, metadata=NUMBER)
     judged_weight: float = field(default=0.0, metadata=NUMBER)
@@ -123,10 +124,11 @@ def word_regression_sums(
     scores: Array = entries @ words
     constant = float(intercept[0]) if scores.ndim == 1 else intercept
     omega = beside_words(scores + constant, responses, parameters)
-    slope, information, _ = responses.slope_and_information(omega, family, parameters.delta)
+    slope, information, left_out = responses.slope_and_information(omega, family, parameters.delta)
     weight = np.where(responses.labelled & (np.diff(documents.indptr) > 0), responses.weight, 0.0)
-    trained, judged = np.where(judging, 0.0, weight), np.where(judging, weight, 0.0)
     values = responses.log_likelihood(omega, family, parameters.delta)
+    values[left_out], weight[left_out] = 0.0, 0.0
+    trained, judged = np.where(judging, 0.0, weight), np.where(judging, weight, 0.0)
     by_document = trained if omega.ndim == 1 else trained[:, np.newaxis]
     pulls = by_document * slope
     return WordRegressionSums(
@@ -135,6 +137,7 @@ def word_regression_sums(
         scores=np.atleast_1d((by_document * scores).sum(axis=0)),
         log_likelihood=float(trained @ values),
         curvature=float((by_document * information).sum()),
+        squared_slopes=float((pulls * slope).sum()),
         weight=float(trained.sum()),
         judged_log_likelihood=float(judged @ values),
         judged_weight=float(judged.sum()),
@@ -179,9 +182,10 @@ def combination_sums(
     words = documents.normalised(parameters.n_terms) @ parameters.remainder.words - other
     added = float(factors[2]) if one else factors[2:]
     omega = beside_words(center + added + factors[0] * topics + factors[1] * words, responses, parameters)
-    slope, information, _ = responses.slope_and_information(omega, family, parameters.delta)
+    slope, information, left_out = responses.slope_and_information(omega, family, parameters.delta)
     weight = np.where(responses.labelled & (posterior.length > 0.0), responses.weight, 0.0)
     values = responses.log_likelihood(omega, family, parameters.delta)
+    values[left_out], weight[left_out] = 0.0, 0.0
     by_document = weight if one else weight[:, np.newaxis]
     pulls = by_document * slope
     return CombinationSums(
