@@ -228,7 +228,9 @@ class ConditionalFit:
                 with_words=self._spec.remainder,
             )
             if self._recipe.refits:
-                parameters = replace(best, parameters=self._refitted(best.epoch)).recalibrated()
+                # other documents and topics have another mean, which the factors must leave where it is
+                best = self._refitted(best)
+                parameters = best.recalibrated()
             parameters = calibrated.of(parameters, best.center)
         statistics = self._run(parameters, ConditionalPass(differentiated=False))
         delta = self._updated_delta(parameters, statistics.profile, statistics.labelled_weight)
@@ -240,9 +242,9 @@ class ConditionalFit:
         assert ridge is not None
         return replace(parameters, delta=delta), statistics, ridge
 
-    def _refitted(self, n_epochs: int) -> Parameters:
-        """The parameters after as many epochs over all documents, the inner part included."""
-        logger.info("training once more on all documents, for %s", number_of(n_epochs, "epoch"))
+    def _refitted(self, best: _Best) -> _Best:
+        """The same after as many epochs over all documents, the inner part included."""
+        logger.info("training once more on all documents, for %s", number_of(best.epoch, "epoch"))
         again = ConditionalFit(
             self._executor,
             self._fresh(),
@@ -251,9 +253,11 @@ class ConditionalFit:
             recipe=replace(self._recipe, inner_share=0.0),
             fresh=self._fresh,
         )
-        while not again.has_settled_start or again.n_epochs < n_epochs:
+        while not again.has_settled_start or again.n_epochs < best.epoch:
             again.advance()
-        return again.parameters
+        totals = _Totals.empty(again.parameters, self._family)
+        totals.add(self._run(again.parameters, ConditionalPass(differentiated=False)))
+        return replace(best, parameters=again.parameters, center=totals.center(again.parameters))
 
     def _run(self, parameters: Parameters, work: Pass[S], partitions: Sequence[int] | None = None) -> S:
         with asked(self._family, "a compiled function", ArithmeticError):

@@ -422,3 +422,12 @@ def test_standard_errors_are_those_of_the_ridge_regression_on_the_mean_assignmen
     expected = np.linalg.inv(z.T @ z / max(delta, 0.1) + precision)
     errors = np.array([row.standard_error for row in sorted(model.coefficients(), key=lambda row: row.topic)])
     assert_allclose(errors, y.std() * np.sqrt(np.diag(expected)), rtol=1e-6)
+
+
+def test_training_once_more_keeps_the_mean_of_the_response() -> None:
+    # of one term no topic says anything, so the stretch of the inner part is arbitrary
+    rng = np.random.default_rng(0)
+    counts = csr_array(1 + rng.poisson(2.0, (400, 1)).astype(np.int32))
+    y = rng.normal(2.0, 1.0, 400)
+    model = train(counts, response=y, n_topics=5, objective="conditional")
+    assert_allclose(model.predict(counts), y.mean(), atol=0.01)
