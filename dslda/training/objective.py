@@ -66,7 +66,7 @@ def with_objective(spec: FitSpec, training_set: TrainingSet) -> tuple[FitSpec, s
             raise InputError("must be at least 2 for conditional training, got 1", parameter="max_iter")
     if spec.objective == "joint" and conditional:
         raise InputError(
-            "must be left out of the joint model, whose terms have their counts: conditional training uses it",
+            "must be left out of the joint model: only conditional training uses it",
             parameter=tuple(conditional),
             remedy="train with {objective='conditional'}",
         )
