@@ -42,7 +42,7 @@ MOST_STEPS, PATIENCE = 40, 5
 """Most steps of the search, and steps without a better inner part after which it ends."""
 
 LEAST_GAIN = 1.0
-"""Log-likelihood, over the dispersion, that the inner part must gain."""
+"""Log-likelihood, over the dispersion, that the inner part must gain by a number that is fitted to it."""
 
 HIGHEST_FACTOR, HIGHEST_SHIFT = 2.0, 1.0
 
@@ -228,11 +228,19 @@ def calibration(
         )
         with_words = False
 
-    def factors(start: Sequence[float], *, free_words: bool) -> _Factors:
-        centers = center, scores
-        return _best_factors(run, parameters, words, centers, inner, np.array(start), free_words, family)
+    def factors(start: Sequence[float], *, free_words: bool, free_shift: bool) -> _Factors:
+        centers, free = (center, scores), (free_words, free_shift)
+        return _best_factors(run, parameters, words, centers, inner, np.array(start), free, family)
 
-    alone = factors([1.0, 0.0, *np.zeros_like(center)], free_words=False)
+    alone = factors([1.0, 0.0, *np.zeros_like(center)], free_words=False, free_shift=False)
+    # where the mean of the predictions is that of the responses whatever the factors, nothing needs a shift
+    shifts = not family.is_quadratic
+    if shifts:
+        shifted = factors([alone.topics, 0.0, *alone.shift], free_words=False, free_shift=True)
+        # the inner part is a sample: its own level is no better than that of the others unless it says so
+        gain = shifted.log_likelihood - alone.log_likelihood
+        shifts = gain >= LEAST_GAIN * len(center) * alone.dispersion
+        alone = shifted if shifts else alone
     if not with_words:
         return Calibration(alone, None, words, scores, 0.0)
     regression = _WordRegression(run, parameters, center)
@@ -240,7 +248,7 @@ def calibration(
     if step is None:
         return Calibration(alone, None, words, scores, 0.0)
     words, scores = regression.words(step.coefficients), step.scores
-    both = factors([alone.topics, 0.0, *alone.shift], free_words=True)
+    both = factors([alone.topics, 0.0, *alone.shift], free_words=True, free_shift=shifts)
     gain = both.log_likelihood - alone.log_likelihood
     if not gain >= LEAST_GAIN * alone.dispersion:
         logger.info("words beyond the topics: none, the inner part gains nothing by them")
@@ -261,7 +269,7 @@ def _best_factors(
     centers: tuple[Array, Array],
     inner: Selection,
     start: Array,
-    free_words: bool,
+    free: tuple[bool, bool],
     family: Family,
 ) -> _Factors:
     """The factors of topics and words, and the shifts, that predict the inner part best."""
@@ -281,8 +289,8 @@ def _best_factors(
             best = _Factors(float(factors[0]), float(factors[1]), factors[2:].copy(), -value, dispersion)
         return value, gradient
 
-    # where the mean of the predictions is that of the responses whatever the factors, nothing needs a shift
-    reach = 0.0 if family.is_quadratic else HIGHEST_SHIFT
+    free_words, free_shift = free
+    reach = HIGHEST_SHIFT if free_shift else 0.0
     bounds = [
         (0.0, HIGHEST_FACTOR),
         (0.0, HIGHEST_FACTOR if free_words else 0.0),

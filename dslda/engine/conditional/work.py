@@ -184,8 +184,9 @@ class LengthPass:
     def __call__(
         self, block: TrainingBlock, parameters: ParameterParts, family: Family, spec: FitSpec
     ) -> LengthSums:
+        responses = Responses.of(block.y, block.extras)
         return LengthSums(
-            labelled=float(np.count_nonzero(~np.isnan(block.y))),
+            labelled=float(np.count_nonzero(responses.labelled & (responses.weight > 0.0))),
             tokens=float(block.counts.sum(dtype=np.int64)),
             mass=float(self.weighting.of(block.counts).sum()),
             n_documents=block.n_documents,
