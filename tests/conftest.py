@@ -108,15 +108,14 @@ def assert_same() -> Callable[[Any, Any], None]:
 
     def compare(one: Any, other: Any) -> None:
         mine, theirs = one.record, other.record
-        for field in dataclasses.fields(mine.parameters):
-            values = [getattr(record.parameters, field.name) for record in (mine, theirs)]
-            assert (values[0] is None) == (values[1] is None)
-            same = (
-                values[0].tobytes() == values[1].tobytes()
-                if isinstance(values[0], np.ndarray)
-                else values[0] == values[1]
-            )
-            assert same, field.name
+        ours, others = (dataclasses.asdict(record.parameters) for record in (mine, theirs))
+        for parameters in (ours, others):
+            parameters |= parameters.pop("remainder") or {}
+        assert ours.keys() == others.keys()
+        for name, value in ours.items():
+            is_array = isinstance(value, np.ndarray)
+            same = value.tobytes() == others[name].tobytes() if is_array else value == others[name]
+            assert same, name
         for name in ("covariance", "prevalence", "base"):
             assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes(), name
         for field in dataclasses.fields(mine.reference):
