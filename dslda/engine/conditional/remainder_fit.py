@@ -52,12 +52,16 @@ MOST_COEFFICIENTS = 5_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """A step of the search: coefficients of the terms and of the intercepts, and what they give."""
+    """A step of the search: the coefficients of the terms, and what they give."""
 
     number: int
     coefficients: Array
     scores: Array
     judged: float
+
+    @property
+    def length(self) -> float:
+        return float(np.linalg.norm(self.coefficients))
 
 
 class _WordRegression:
@@ -84,12 +88,13 @@ class _WordRegression:
 
     def words(self, coefficients: Array) -> Array:
         """Coefficients of the normalised terms."""
-        table = coefficients[: math.prod(self._shape)].reshape(len(self._weights), -1)
+        table = coefficients.reshape(len(self._weights), -1)
         words: Array = (table * self._weights).reshape(self._shape)
         return words
 
     def solve(self, inner: Selection | None, *, length: float = math.inf) -> _Step | None:
-        """The step that predicts the inner part best; without one, the last step of a search over all documents.
+        """The step that predicts the inner part best; without one, that of a search over all documents whose coefficients
+        of terms have this length.
 
         None if there is no step to take.
         """
@@ -103,7 +108,7 @@ class _WordRegression:
 
         def objective(coefficients: Array) -> tuple[float, Array]:
             nonlocal last, information, penalty
-            words = Remainder(self.words(coefficients), self._bare.eta, 0.0)
+            words = Remainder(self.words(coefficients[:n]), self._bare.eta, 0.0)
             sums = self._run(
                 replace(self._bare, remainder=words), WordRegressionPass(coefficients[n:], inner)
             )
@@ -128,8 +133,11 @@ class _WordRegression:
             judged = math.inf if inner is None else last.judged_log_likelihood
             if best is None or judged >= best.judged:
                 scores = last.scores / max(last.weight, 1e-300)
-                best = _Step(number, xk.copy(), scores, judged)
-                if float(xk @ xk) >= length:
+                best = _Step(number, xk[:n].copy(), scores, judged)
+                if best.length >= length:
+                    # a step may go many times as far: the first ones of counts do
+                    shrink = length / best.length
+                    best = replace(best, coefficients=shrink * best.coefficients, scores=shrink * scores)
                     raise StopIteration
             elif number - best.number >= PATIENCE:
                 raise StopIteration
@@ -258,7 +266,7 @@ def calibration(
     share = min(gain / max(both.log_likelihood - nothing.log_likelihood, gain), 1.0)
     logger.info("words beyond the topics have %.0f%% of what is explained of the inner part", 100.0 * share)
     # once more from all documents, as far as the step that was best without the inner part
-    step = regression.solve(None, length=float(step.coefficients @ step.coefficients)) or step
+    step = regression.solve(None, length=step.length) or step
     return Calibration(alone, both, regression.words(step.coefficients), step.scores, share)
 
 

@@ -12,13 +12,17 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
 from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.conditional.remainder_fit import _WordRegression
+from dslda.engine.conditional.selection import Selection
+from dslda.engine.data.training_view import TrainingBlock
 from dslda.evaluation.metrics import predictive_r2
 from dslda.families.registry import get_family
 from dslda.model import Model, load_model
 from dslda.training.train import train
 from dslda.variational.conditional.posterior import WeightedDocuments, infer_words_of
 from dslda.variational.conditional.word_regression import combination_sums, word_regression_sums
-from dslda.variational.parameters import Parameters
+from dslda.variational.parameter_parts import ParameterParts
+from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.remainder import Remainder, normalised_terms
 from tests.helpers.class_problems import class_parameters
 from tests.helpers.problems import random_parameters
@@ -224,3 +228,23 @@ def test_covariates_and_the_exposure_stay_beside_the_words(counts: csr_array) ->
     assert_allclose(
         table.drop(columns=["id", "linear_predictor"]).sum(axis=1), table["linear_predictor"], rtol=1e-9
     )
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
+def test_a_search_over_all_documents_goes_as_far_as_it_was_judged_and_no_further(share: float) -> None:
+    rng = np.random.default_rng(2)
+    y = rng.negative_binomial(0.3, 0.3 / (0.3 + np.exp(3.0 + 0.5 * gaussian_response())), N).astype(float)
+    block = TrainingBlock(BLOCK.indptr, BLOCK.terms, BLOCK.counts, y)
+    family, parameters = get_family("poisson"), random_parameters(rng, N_TERMS, 3, alpha=1.0)
+
+    def run(own: Parameters, work: Any) -> Any:
+        return work(block, ParameterParts([own]), family, FitSpec(family="poisson"))
+
+    regression = _WordRegression(run, parameters, np.log([y.mean()]))
+    judged = regression.solve(Selection(True, 0.1))
+    assert judged is not None
+    again = regression.solve(None, length=share * judged.length)
+    assert again is not None
+    assert again.length == pytest.approx(share * judged.length, rel=1e-9)
+    documents = normalised_terms(BLOCK.indptr, BLOCK.terms, BLOCK.counts, N_TERMS)
+    assert_allclose(again.scores, (documents @ regression.words(again.coefficients)).mean(), rtol=1e-9)
