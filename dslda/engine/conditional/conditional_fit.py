@@ -48,7 +48,11 @@ CLASS_SHARE = 0.9
 """Share of the words of its class in a topic of the start; the rest is random, so that two topics of a class differ."""
 
 SETTLING_STEPS = 3
-"""Scoring steps of the coefficients between the start and the first epoch; a quadratic likelihood needs one."""
+"""Scoring steps of the coefficients, and of the family's own parameters, between the start and the first epoch; a quadratic
+likelihood needs one."""
+
+MOST_OWN_STEPS, STANDSTILL = 5, 0.01
+"""Most steps of the family's own parameters after the last epoch, and how little they have moved when they have settled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -232,8 +236,12 @@ class ConditionalFit:
                 best = self._refitted(best)
                 parameters = best.recalibrated()
             parameters = calibrated.of(parameters, best.center)
-        statistics = self._run(parameters, ConditionalPass(differentiated=False))
-        delta = self._updated_delta(parameters, statistics.profile, statistics.labelled_weight)
+        statistics, delta = self._measured(parameters)
+        for _ in range(MOST_OWN_STEPS):
+            if self._family.has_dispersion_floor or self._stands_still(delta, parameters.delta):
+                break
+            parameters = replace(parameters, delta=delta)
+            statistics, delta = self._measured(parameters)
         if self._family.has_dispersion_floor:
             # the information is that of the dispersion without topics
             statistics.information *= parameters.delta[0] / delta[0]
@@ -241,6 +249,17 @@ class ConditionalFit:
         ridge = self._ridged(statistics.curvature).ridge
         assert ridge is not None
         return replace(parameters, delta=delta), statistics, ridge
+
+    def _measured(self, parameters: Parameters) -> tuple[ConditionalStatistics, Array]:
+        """Sums over all documents, and one step of the family's own parameters."""
+        statistics = self._run(parameters, ConditionalPass(differentiated=False))
+        delta = self._updated_delta(parameters, statistics.profile, statistics.labelled_weight)
+        return statistics, delta
+
+    def _stands_still(self, delta: Array, previous: Array) -> bool:
+        """True if a step has hardly moved the family's own parameters."""
+        unit = np.abs(previous) if self._family.delta_transform == "log" else 1.0
+        return bool(np.all(np.abs(delta - previous) <= STANDSTILL * unit))
 
     def _refitted(self, best: _Best) -> _Best:
         """The same after as many epochs over all documents, the inner part included."""
@@ -270,6 +289,12 @@ class ConditionalFit:
         return sums
 
     def _pull(self) -> None:
+        keeps_own = not self._family.has_dispersion_floor
+        if keeps_own and not self.trace:
+            # before any response pulls: counts may scatter many times as much as their family has it
+            totals = _Totals.empty(self.parameters, self._family)
+            totals.add(self._run(self.parameters, ConditionalPass(self._recipe.outer, differentiated=False)))
+            self._dispersion = totals.dispersion
         statistics = self._run(
             self.parameters, PulledPass(self._recipe.outer, self._recipe.pull / self._dispersion)
         )
@@ -282,6 +307,9 @@ class ConditionalFit:
             self.parameters, statistics, family=self._family, spec=self._ridged(statistics.curvature)
         )
         self._record(math.nan)
+        if keeps_own:
+            # assignments that have seen the responses leave them too little scatter, with which they would pull the more
+            new = replace(new, delta=self.parameters.delta)
         self.parameters = replace(new, weighting=self.parameters.weighting)
 
     def _part_by_class(self) -> None:
@@ -298,7 +326,7 @@ class ConditionalFit:
         self.parameters = replace(self.parameters, topics=topics)
 
     def _settle(self) -> None:
-        """Find the coefficients of the words alone, and judge the start."""
+        """Find the coefficients, and the family's own parameters, of the words alone, and judge the start."""
         if self._family.has_dispersion_floor:
             # That of no topics. As topics explain more, a response must not outweigh the words: its noise would be learned.
             delta = self.parameters.delta
@@ -310,7 +338,11 @@ class ConditionalFit:
             statistics = self._run(self.parameters, ConditionalPass(self._recipe.outer, differentiated=False))
             self._sums = CoefficientSums.of_all(statistics, self.parameters, self._recipe.n_slices)
             self._curvature = statistics.curvature
-            self.parameters = self._solved(self.parameters)
+            new = self._solved(self.parameters)
+            if not self._family.has_dispersion_floor:
+                delta = self._updated_delta(self.parameters, statistics.profile, statistics.labelled_weight)
+                new = replace(new, delta=delta)
+            self.parameters = new
         self._totals = _Totals.empty(self.parameters, self._family)
         self._totals.add(statistics)
         self._judge(0)

@@ -303,6 +303,31 @@ def test_every_family_learns_from_words_alone(family: str) -> None:
     assert_allclose(table[added].sum(axis=1), table["linear_predictor"], rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("family", "truth", "draw"),
+    [
+        ("negative_binomial", 1.0, lambda mean, rng: rng.negative_binomial(1.0, 1.0 / (1.0 + 20.0 * mean))),
+        ("gamma", 1.0 / 3.0, lambda mean, rng: rng.gamma(3.0, mean / 3.0)),
+        ("inverse_gaussian", 0.7, lambda mean, rng: rng.wald(mean, 1.0 / 0.7)),
+        ("weibull", 1.5, lambda mean, rng: mean * rng.weibull(1.5, len(mean))),
+        (
+            "beta",
+            4.0,
+            lambda mean, rng: rng.beta(4.0 * mean / (1.0 + mean), 4.0 / (1.0 + mean)).clip(1e-6, 1 - 1e-6),
+        ),
+    ],
+)
+def test_the_scatter_of_a_family_is_that_around_what_words_predict(
+    family: str, truth: float, draw: Any
+) -> None:
+    n = 1500
+    counts, omega = counts_of(n), simulated(n).block.responses["y"]
+    mean = np.exp(0.5 * (omega - omega.mean()) / omega.std())
+    y = draw(mean, np.random.default_rng(4)).astype(float)
+    model = train(counts, response=y, family=family, n_topics=4, objective="conditional")
+    assert model.dispersion == pytest.approx(truth, rel=0.25)
+
+
 def test_covariates_exposure_weights_and_missing_responses_take_part() -> None:
     rng = np.random.default_rng(5)
     n = 900
@@ -375,9 +400,13 @@ def test_the_first_document_without_a_gradient_is_named_and_the_fit_goes_on(corp
     block = simulated(1200).block
     # the first one trains, whether its words have the numbers of the matrix or of the corpus; some of the others judge
     part = Selection(True, 0.3)
-    own = [np.concatenate([part.mask(corpus.read(i, responses=())) for i in range(corpus.n_partitions)])]
-    own += [part.mask(TrainingBlock(block.indptr, block.terms, block.counts, y))]
-    first = next(row for row in range(700, 720) if kept[row] and not own[0][row] and not own[1][row])
+    stored = [corpus.read(i, responses=()) for i in range(corpus.n_partitions)]
+    of_matrix, *of_corpus = [
+        part.mask(TrainingBlock(b.indptr, b.terms, b.counts, np.zeros(b.n_documents)))
+        for b in [block, *stored]
+    ]
+    trains = kept & ~of_matrix & ~np.concatenate(of_corpus)
+    first = 700 + int(trains[700:720].argmax())
     y[first:720] = FAULT
     records = [
         {
