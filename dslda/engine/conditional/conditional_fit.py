@@ -288,9 +288,13 @@ class ConditionalFit:
         self._reduce += times.reduce
         return sums
 
+    @property
+    def _learns_scatter(self) -> bool:
+        """True if the family's own parameters are the scatter of responses, and follow the fit; cutpoints are none."""
+        return not (self._family.has_dispersion_floor or self._family.has_levels)
+
     def _pull(self) -> None:
-        keeps_own = not self._family.has_dispersion_floor
-        if keeps_own and not self.trace:
+        if not self.trace and not self._family.has_dispersion_floor:
             # before any response pulls: counts may scatter many times as much as their family has it
             totals = _Totals.empty(self.parameters, self._family)
             totals.add(self._run(self.parameters, ConditionalPass(self._recipe.outer, differentiated=False)))
@@ -307,7 +311,7 @@ class ConditionalFit:
             self.parameters, statistics, family=self._family, spec=self._ridged(statistics.curvature)
         )
         self._record(math.nan)
-        if keeps_own:
+        if self._learns_scatter:
             # assignments that have seen the responses leave them too little scatter, with which they would pull the more
             new = replace(new, delta=self.parameters.delta)
         self.parameters = replace(new, weighting=self.parameters.weighting)
@@ -339,7 +343,7 @@ class ConditionalFit:
             self._sums = CoefficientSums.of_all(statistics, self.parameters, self._recipe.n_slices)
             self._curvature = statistics.curvature
             new = self._solved(self.parameters)
-            if not self._family.has_dispersion_floor:
+            if self._learns_scatter:
                 delta = self._updated_delta(self.parameters, statistics.profile, statistics.labelled_weight)
                 new = replace(new, delta=delta)
             self.parameters = new
