@@ -225,6 +225,8 @@ class SLDARegressor(RegressorMixin, _SLDA):
     levels : sequence of float or None, default None
         Levels of an ordinal response, from the lowest to the highest; None takes the whole numbers from the lowest `y` to the
         highest.
+    n_starts : int, default 1
+        Starts from different seeds, whose predictions are averaged; topics and coefficients are those of the best one.
     random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default 0
         Seed of the start, or where to draw one from; None draws from numpy's global state. With an int the result is a pure
         function of data and parameters.
@@ -295,6 +297,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         dispersion_floor: float = DEFAULTS.dispersion_floor,
         ridge: float | None = DEFAULTS.ridge,
         levels: Sequence[str | float] | None = None,
+        n_starts: int = DEFAULTS.n_starts,
         random_state: RandomState = DEFAULTS.seed,
         seed: int | Literal["deprecated"] = "deprecated",
     ) -> None:
@@ -316,6 +319,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         self.dispersion_floor = dispersion_floor
         self.ridge = ridge
         self.levels = levels
+        self.n_starts = n_starts
         self.random_state = random_state
         self.seed = seed
 
@@ -415,7 +419,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         class. "ordinal" is for ordered levels, with one coefficient a topic.
     n_topics, doc_topic_prior, topic_prior, topic_estimation, response_weight, granularity
         As in :class:`SLDARegressor`.
-    max_iter, tol, max_sweeps, sweep_tol, random_state, seed
+    max_iter, tol, max_sweeps, sweep_tol, n_starts, random_state, seed
         As in :class:`SLDARegressor`.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
@@ -473,6 +477,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         ridge: float | None = DEFAULTS.ridge,
         class_weight: ClassWeight | None = None,
         levels: Sequence[str | float] | None = None,
+        n_starts: int = DEFAULTS.n_starts,
         random_state: RandomState = DEFAULTS.seed,
         seed: int | Literal["deprecated"] = "deprecated",
     ) -> None:
@@ -494,6 +499,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.ridge = ridge
         self.class_weight = class_weight
         self.levels = levels
+        self.n_starts = n_starts
         self.random_state = random_state
         self.seed = seed
 

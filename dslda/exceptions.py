@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Self
 
 __all__ = [
@@ -165,8 +167,26 @@ _SKIPPED = frozenset({"dslda", "sklearn", "joblib"})
 """Packages whose lines a warning skips: pipelines and searches of scikit-learn call the estimators."""
 
 
+_collected: ContextVar[list[DsldaWarning | FutureWarning] | None] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def collecting_warnings() -> Iterator[list[DsldaWarning | FutureWarning]]:
+    """Collect the warnings of this thread, for the process that waits for them, in place of showing them here."""
+    # not warnings.catch_warnings: it is one for all threads of a worker
+    collected: list[DsldaWarning | FutureWarning] = []
+    token = _collected.set(collected)
+    try:
+        yield collected
+    finally:
+        _collected.reset(token)
+
+
 def warn(warning: DsldaWarning | FutureWarning) -> None:
     """Warn at the line that called dslda, however deep inside dslda the cause is."""
+    if (collected := _collected.get()) is not None:
+        collected.append(warning)
+        return
     level, frame = 1, sys._getframe()
     while str(frame.f_globals.get("__name__")).partition(".")[0] in _SKIPPED and frame.f_back is not None:
         level, frame = level + 1, frame.f_back

@@ -139,7 +139,8 @@ class Model:
         parameters = in_e_step(self.record.parameters)
         if parameters is self.record.parameters:
             return self.record
-        return replace(self.record, parameters=parameters)
+        others = tuple(replace(s, parameters=in_e_step(s.parameters)) for s in self.record.other_starts)
+        return replace(self.record, parameters=parameters, other_starts=others)
 
     @cached_property
     def classes(self) -> tuple[str, ...] | None:

@@ -250,6 +250,17 @@ _TABLE = (
         help="Precision of the prior of the coefficients; the family has a default.",
     ),
     Setting(
+        name="n_starts",
+        default=1,
+        whole=True,
+        lowest=1,
+        highest=100,
+        beyond="a few do: predictions gain little by more",
+        help="Starts from different seeds, beside each other where there are workers: predictions are averaged, and topics "
+        "are those of the best one.",
+        option="starts",
+    ),
+    Setting(
         name="seed",
         default=0,
         whole=True,

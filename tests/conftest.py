@@ -108,15 +108,18 @@ def assert_same() -> Callable[[Any, Any], None]:
 
     def compare(one: Any, other: Any) -> None:
         mine, theirs = one.record, other.record
-        ours, others = (dataclasses.asdict(record.parameters) for record in (mine, theirs))
-        for parameters in (ours, others):
-            parameters |= parameters.pop("remainder") or {}
-        assert ours.keys() == others.keys()
-        for name, value in ours.items():
-            is_array = isinstance(value, np.ndarray)
-            same = value.tobytes() == others[name].tobytes() if is_array else value == others[name]
-            assert same, name
-        for name in ("covariance", "prevalence", "base"):
+        assert len(mine.starts) == len(theirs.starts)
+        for my_start, their_start in zip(mine.starts, theirs.starts, strict=True):
+            ours, others = (dataclasses.asdict(start.parameters) for start in (my_start, their_start))
+            for parameters in (ours, others):
+                parameters |= parameters.pop("remainder") or {}
+            assert ours.keys() == others.keys()
+            for name, value in ours.items():
+                is_array = isinstance(value, np.ndarray)
+                same = value.tobytes() == others[name].tobytes() if is_array else value == others[name]
+                assert same, name
+            assert my_start.base.tobytes() == their_start.base.tobytes()
+        for name in ("covariance", "prevalence"):
             assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes(), name
         for field in dataclasses.fields(mine.reference):
             values = [np.asarray(getattr(record.reference, field.name)) for record in (mine, theirs)]

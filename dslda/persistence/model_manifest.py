@@ -41,15 +41,15 @@ ENCODING_TYPE = "dslda-model"
 ENCODING_VERSION = "1"
 CONDITIONAL_VERSION = "2"
 """Version of models of conditional training, whose documents are inferred by other rules than those of version 1."""
+STARTS_VERSION = "3"
+"""Version of models of several starts, whose predictions are means over them."""
 
 
 def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Group attributes of a model, with their checksum; `arrays` are the entries of every array."""
     data: dict[str, Any] = {
         "encoding-type": ENCODING_TYPE,
-        "encoding-version": CONDITIONAL_VERSION
-        if record.spec.objective == "conditional"
-        else ENCODING_VERSION,
+        "encoding-version": _version(record),
         "n_topics": record.parameters.n_topics,
         "n_terms": record.parameters.n_terms,
         "family": record.spec.family,
@@ -59,6 +59,7 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "response": {"name": record.response} | record.response_summary.to_json(),
         "settings": settings_to_json(record.spec),
         "weighting": asdict(record.parameters.weighting),
+        **({"n_other_starts": len(record.other_starts)} if record.other_starts else {}),
         # unknown values are left out, as in earlier releases
         "training": {name: value for name, value in asdict(record.training).items() if value is not None},
         "trace": list(record.trace),
@@ -71,6 +72,13 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "arrays": dict(arrays),
     }
     return with_checksum(data)
+
+
+def _version(record: ModelRecord) -> str:
+    """The lowest version whose readers understand the model."""
+    if record.other_starts:
+        return STARTS_VERSION
+    return CONDITIONAL_VERSION if record.spec.objective == "conditional" else ENCODING_VERSION
 
 
 def settings_to_json(spec: FitSpec) -> dict[str, Any]:
@@ -127,6 +135,7 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
     text_settings: dict[str, Any] | None
     # models of earlier releases lack these fields
     weighting: TermWeighting = RAW
+    n_other_starts: Count = 0
     too_frequent: tuple[str, ...] = ()
     fields: dict[str, str]
     corpus_sha256: str | None
@@ -163,7 +172,9 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
         place = f"{path}: attributes"
         # earlier releases had no choice
         settings: dict[str, Any] = {"topic_estimation": "map", "objective": "joint"}
-        settings |= {name: SETTINGS[name].default for name in ("emphasis", "term_weights", "remainder")}
+        settings |= {
+            name: SETTINGS[name].default for name in ("emphasis", "term_weights", "remainder", "n_starts")
+        }
         settings |= unstored(self.settings)
         try:
             spec = FitSpec(**{f.name: settings[f.name] for f in fields(FitSpec)})
@@ -205,10 +216,11 @@ def read_manifest(data: Mapping[str, Any], path: str) -> ModelManifest:
         )
     if kind != ENCODING_TYPE:
         raise FormatError(f"{path} is not a dslda model", remedy="make one with dslda train")
-    if version not in (ENCODING_VERSION, CONDITIONAL_VERSION):
+    known = (ENCODING_VERSION, CONDITIONAL_VERSION, STARTS_VERSION)
+    if version not in known:
         raise FormatError(
-            f"{path} is a model of version {version!r}, and this release of dslda reads versions {ENCODING_VERSION!r} and "
-            f"{CONDITIONAL_VERSION!r}",
+            f"{path} is a model of version {version!r}, and this release of dslda reads versions "
+            f"{' and '.join(map(repr, known))}",
             remedy="update dslda",
         )
     if not is_whole(data):

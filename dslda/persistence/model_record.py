@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from dslda.wording import number_name, number_of, short_repr
 if TYPE_CHECKING:
     from dslda.families.base import Family
 
-__all__ = ["N_BINS", "BinCounts", "HeldOut", "ModelRecord", "Reference", "TrainingSummary"]
+__all__ = ["N_BINS", "BinCounts", "HeldOut", "ModelRecord", "OtherStart", "Reference", "TrainingSummary"]
 
 N_BINS = 10
 
@@ -189,6 +189,21 @@ def _counted(borders: NDArray[np.float64], values: NDArray[np.float64]) -> NDArr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OtherStart:
+    """A start of the fit whose topics are not shown, but whose predictions count as much as those of the one shown.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    base : ndarray of float64 or None
+        As in :class:`ModelRecord`.
+    """
+
+    parameters: Parameters
+    base: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ModelRecord:
     """A fitted model without behaviour. Models of earlier releases lack some fields, which are then None or empty.
 
@@ -238,6 +253,8 @@ class ModelRecord:
         Coherence and exclusivity of the topics. None where the documents could not be read once more after the fit.
     reference : Reference or None
         Profile to compare documents scored later with.
+    other_starts : tuple of OtherStart
+        Starts beside that of `parameters`; predictions are the mean over all.
     checksum : str or None
         Checksum of the manifest that the model was read from; None where it was not read.
     """
@@ -263,9 +280,18 @@ class ModelRecord:
     pearson: NDArray[np.float64] | None = None
     quality: TopicQuality | None = None
     reference: Reference | None = None
+    other_starts: tuple[OtherStart, ...] = ()
     checksum: str | None = None
 
     __repr__ = short_repr
+
+    @property
+    def starts(self) -> tuple[ModelRecord, ...]:
+        """A record of each start alone, the one shown first."""
+        if not self.other_starts:
+            return (self,)
+        alone = replace(self, other_starts=())
+        return (alone, *(replace(alone, parameters=s.parameters, base=s.base) for s in self.other_starts))
 
     @property
     def family(self) -> Family:

@@ -14,7 +14,7 @@ from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.topic_quality import TopicQuality
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.model_manifest import ENCODING_TYPE, ModelManifest, read_manifest, to_json
-from dslda.persistence.model_record import N_BINS, ModelRecord, Reference
+from dslda.persistence.model_record import N_BINS, ModelRecord, OtherStart, Reference
 from dslda.storage.location import Location
 from dslda.storage.output import check_output, check_writable, move_into_place, report_leftovers, writing
 from dslda.storage.typed_json import MANIFEST_CHECKSUM
@@ -132,29 +132,36 @@ def read_model(
                 place=location.url,
                 remedy="train again",
             )
-    topics = np.ascontiguousarray(stored.take("topics", (n_topics, manifest.n_terms), least=0.0).T)
-    topics.setflags(write=False)
-    return ModelRecord(
-        parameters=Parameters(
+
+    def parameters(start: _ModelArrays) -> Parameters:
+        topics = np.ascontiguousarray(start.take("topics", (n_topics, manifest.n_terms), least=0.0).T)
+        topics.setflags(write=False)
+        return Parameters(
             topics=topics,
-            alpha=stored.take("alpha", (n_topics,), least=TINY),
-            eta=stored.take("eta", (n_topics, *per_class), least=-np.inf),
-            delta=stored.take("delta", arrays["delta"].shape[:1], least=-np.inf)
-            if "delta" in arrays
-            else np.zeros(0),
-            zeta=stored.take("zeta", (n_covariates, *per_class), least=-np.inf)
+            alpha=start.take("alpha", (n_topics,), least=TINY),
+            eta=start.take("eta", (n_topics, *per_class), least=-np.inf),
+            delta=start.take("delta", (n_delta,), least=-np.inf) if n_delta else np.zeros(0),
+            zeta=start.take("zeta", (n_covariates, *per_class), least=-np.inf)
             if n_covariates
             else np.zeros((0, *per_class)),
-            concentration=stored.take("concentration", (n_topics,), least=TINY)
+            concentration=start.take("concentration", (n_topics,), least=TINY)
             if fields["spec"].topic_estimation == "variational"
             else None,
             weighting=manifest.weighting,
-            remainder=_remainder(stored, (manifest.n_terms, *per_class), (n_topics, *per_class)),
-        ),
+            remainder=_remainder(start, (manifest.n_terms, *per_class), (n_topics, *per_class)),
+        )
+
+    def base(start: _ModelArrays) -> NDArray[np.float64] | None:
+        return start.optional("base", per_class or (1,), (1 + n_delta,))
+
+    others = [_ModelArrays(location.url, arrays, _start(i)) for i in range(manifest.n_other_starts)]
+    return ModelRecord(
+        parameters=parameters(stored),
         covariance=stored.optional("covariance", (*per_class, n, n)),
         vocabulary=_vocabulary(arrays, manifest, location.url),
         prevalence=stored.optional("prevalence", (n_topics,)),
-        base=stored.optional("base", per_class or (1,), (1 + n_delta,)),
+        base=base(stored),
+        other_starts=tuple(OtherStart(parameters(start), base(start)) for start in others),
         pearson=stored.optional("pearson", (2,)),
         quality=_quality(stored, n_topics),
         reference=_reference(stored, n_topics, classes),
@@ -165,27 +172,15 @@ def read_model(
 
 def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     """Every array of the directory, by name."""
-    parameters, reference, vocabulary = record.parameters, record.reference, record.vocabulary
-    quality = record.quality
+    reference, vocabulary, quality = record.reference, record.vocabulary, record.quality
     floats: dict[str, ArrayLike | None] = {
-        "topics": parameters.topics.T,
-        "alpha": parameters.alpha,
-        "eta": parameters.eta,
-        # zarr has no chunks of length 0
-        "delta": parameters.delta if parameters.delta.size else None,
-        "zeta": parameters.zeta if parameters.zeta.size else None,
-        "concentration": parameters.concentration,
+        **_start_arrays(record),
         "covariance": record.covariance,
         "prevalence": record.prevalence,
-        "base": record.base,
         "pearson": record.pearson,
     }
-    if (remainder := parameters.remainder) is not None:
-        floats |= {
-            "remainder_words": remainder.words,
-            "remainder_expected": remainder.expected,
-            "remainder_share": [remainder.share],
-        }
+    for i, start in enumerate(record.other_starts):
+        floats |= {_start(i) + name: values for name, values in _start_arrays(start).items()}
     if quality is not None:
         floats |= {
             "quality_npmi": quality.npmi,
@@ -218,15 +213,47 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def _start(i: int) -> str:
+    """Prefix of the arrays of another start; the one shown is the first, and has none."""
+    return f"start_{i + 2}_"
+
+
+def _start_arrays(start: ModelRecord | OtherStart) -> dict[str, ArrayLike | None]:
+    """The arrays of one start, by name."""
+    parameters = start.parameters
+    floats: dict[str, ArrayLike | None] = {
+        "topics": parameters.topics.T,
+        "alpha": parameters.alpha,
+        "eta": parameters.eta,
+        # zarr has no chunks of length 0
+        "delta": parameters.delta if parameters.delta.size else None,
+        "zeta": parameters.zeta if parameters.zeta.size else None,
+        "concentration": parameters.concentration,
+        "base": start.base,
+    }
+    if (remainder := parameters.remainder) is not None:
+        floats |= {
+            "remainder_words": remainder.words,
+            "remainder_expected": remainder.expected,
+            "remainder_share": [remainder.share],
+        }
+    return floats
+
+
 @dataclass(frozen=True, slots=True)
 class _ModelArrays:
-    """The arrays of the model at a URL."""
+    """The arrays of the model at a URL, or those of them whose names begin with a prefix."""
 
     url: str
     arrays: Mapping[str, NDArray[Any]]
+    prefix: str = ""
+
+    def __contains__(self, name: str) -> bool:
+        return self.prefix + name in self.arrays
 
     def take(self, name: str, shape: tuple[int, ...], *, least: float | None = None) -> NDArray[np.float64]:
         """A read-only array of this shape; with `least`, all values must be finite and at least that."""
+        name = self.prefix + name
         array = self.arrays.get(name)
         if array is None or array.shape != shape or array.dtype != np.float64:
             raise FormatError(
@@ -248,14 +275,16 @@ class _ModelArrays:
         self, name: str, shape: tuple[int, ...], other: tuple[int, ...] | None = None
     ) -> NDArray[np.float64] | None:
         """An array as from :meth:`take`, which may have the `other` shape; None if the model lacks it."""
-        if name not in self.arrays:
+        if name not in self:
             return None
-        return self.take(name, shape if other is None or self.arrays[name].shape != other else other)
+        return self.take(
+            name, shape if other is None or self.arrays[self.prefix + name].shape != other else other
+        )
 
 
 def _remainder(stored: _ModelArrays, words: tuple[int, ...], expected: tuple[int, ...]) -> Remainder | None:
     """What single words add; None in models of topics alone."""
-    if "remainder_words" not in stored.arrays:
+    if "remainder_words" not in stored:
         return None
     return Remainder(
         stored.take("remainder_words", words, least=-np.inf),
@@ -266,7 +295,7 @@ def _remainder(stored: _ModelArrays, words: tuple[int, ...], expected: tuple[int
 
 def _quality(stored: _ModelArrays, n_topics: int) -> TopicQuality | None:
     """The measures of the topics; None in models of releases that took none."""
-    if "quality_npmi" not in stored.arrays:
+    if "quality_npmi" not in stored:
         return None
     return TopicQuality(
         npmi=stored.take("quality_npmi", (n_topics,)),
@@ -277,7 +306,7 @@ def _quality(stored: _ModelArrays, n_topics: int) -> TopicQuality | None:
 
 def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | None) -> Reference | None:
     """The profile of the training documents; None in models of releases that kept none."""
-    if "reference_topic_counts" not in stored.arrays:
+    if "reference_topic_counts" not in stored:
         return None
     borders = stored.optional("reference_prediction_borders", (N_BINS - 1,))
     names = (classes or ()) if borders is None else ()

@@ -61,7 +61,7 @@ class Predictions:
     doc_id : tuple of str, length D
     prediction : ndarray of float64 or str, shape (D,)
         Expected response in the user's units, or the name of the most probable class or level; NaN or None, like the
-        `probabilities`, without a prediction.
+        `probabilities`, without a prediction. Of several starts both are the means.
     tokens, known_tokens : ndarray of int64, shape (D,)
         Tokens of each document, and those of terms that the model knows; the prediction rests on the latter.
     oov_share : ndarray of float64, shape (D,)
@@ -129,18 +129,14 @@ def topic_columns(proportions: NDArray[np.float64]) -> dict[str, Any]:
 
 def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[str]) -> Predictions:
     """Predict a block of documents without their responses."""
-    block, parameters = counted.block, record.parameters
-    family = record.family
-    posterior, extras = _inferred(record, counted)
-    omega, variance = _linear_predictor(record, posterior, extras)
-    mean = family.mean(omega, variance, parameters.delta)
-    probabilities = family.probabilities(omega, variance, parameters.delta)
-    base, unknown = record.base, posterior.n_known_tokens == 0
-    if base is not None and parameters.n_classes is None and len(base) > 1 and unknown.any():
-        # the base rate of levels has cutpoints of its own
-        mean[unknown] = family.mean(omega[unknown], variance[unknown], base[1:])
-        if probabilities is not None:
-            probabilities[unknown] = family.probabilities(omega[unknown], variance[unknown], base[1:])
+    block = counted.block
+    expected = [_expected(start, counted) for start in record.starts]
+    # the documents, the topics and what is known of both are those of the start shown
+    posterior, extras = expected[0].posterior, expected[0].extras
+    mean = _mean([each.mean for each in expected])
+    probabilities = None
+    if expected[0].probabilities is not None:
+        probabilities = _mean([each.probabilities for each in expected if each.probabilities is not None])
     classes, numbers = record.class_names, record.level_numbers
     if record.predicts_names and classes is not None:
         chances = mean if probabilities is None else probabilities
@@ -182,6 +178,41 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         probabilities=probabilities,
         classes=classes or (),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Expected:
+    """What one start expects of documents, on the scale of the fit."""
+
+    posterior: DocumentPosterior
+    extras: NDArray[np.float64] | None
+    mean: NDArray[np.float64]
+    probabilities: NDArray[np.float64] | None
+
+
+def _expected(record: ModelRecord, counted: CountedBlock) -> _Expected:
+    family, parameters, base = record.family, record.parameters, record.base
+    posterior, extras = _inferred(record, counted)
+    omega, variance = _linear_predictor(record, posterior, extras)
+    mean = family.mean(omega, variance, parameters.delta)
+    probabilities = family.probabilities(omega, variance, parameters.delta)
+    unknown = posterior.n_known_tokens == 0
+    if base is not None and parameters.n_classes is None and len(base) > 1 and unknown.any():
+        # the base rate of levels has cutpoints of its own
+        mean[unknown] = family.mean(omega[unknown], variance[unknown], base[1:])
+        if probabilities is not None:
+            probabilities[unknown] = family.probabilities(omega[unknown], variance[unknown], base[1:])
+    return _Expected(posterior, extras, mean, probabilities)
+
+
+def _mean(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The mean over the starts, added in their order."""
+    if len(values) == 1:
+        return values[0]
+    total = values[0].copy()
+    for each in values[1:]:
+        total += each
+    return total / len(values)
 
 
 def predict_nothing(record: ModelRecord) -> Predictions:

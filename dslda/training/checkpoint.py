@@ -103,7 +103,7 @@ class FitCheckpoint:
             raise InputError(
                 f"must be a whole number of at least 1, or None, got {every!r}", parameter="checkpoint_every"
             )
-        self._every, self._resume, self._overwrite = every, resume, overwrite
+        self._path, self._every, self._resume, self._overwrite = path, every, resume, overwrite
         self._store = CheckpointStore(path)
         self._store.check(resume=resume, overwrite=overwrite)
         self._identity: Mapping[str, Any] = {}
@@ -124,6 +124,11 @@ class FitCheckpoint:
                 remedy="give its path with {checkpoint=}",
             )
         return None
+
+    def of_start(self, i: int) -> FitCheckpoint:
+        """The checkpoint of the start after `i` others, beside this one."""
+        path = f"{os.fspath(self._path).rstrip('/')}-start-{i + 1}"
+        return FitCheckpoint(path, every=self._every, resume=self._resume, overwrite=self._overwrite)
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other fits from the place, from :meth:`read` to the last checkpoint; raises OutputError for another one."""

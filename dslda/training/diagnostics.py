@@ -73,15 +73,15 @@ def report_convergence(result: FitResult, spec: FitSpec) -> None:
     """Warn where EM, or the sweeps over many documents, stopped at their caps."""
     statistics = result.statistics
     if not result.converged and not result.interrupted:
-        what = "EM" if spec.objective == "joint" else "training"
-        change = result.trace[-1].relative_change
-        moved = (
-            "" if len(result.trace) == 1 else f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
-        )
+        what, moved, remedy = "EM", "", "raise {max_iter} or {tol}"
+        if spec.objective == "conditional":
+            what, moved, remedy = "training", ", before later epochs ceased to help", "raise {max_iter}"
+        elif len(result.trace) > 1:
+            change = result.trace[-1].relative_change
+            moved = f", the ELBO still changed by {change:.1e} (tol {spec.tol:g})"
         warn(
             ConvergenceWarning(
-                f"{what} stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}",
-                remedy="raise {max_iter}" + (" or {tol}" if what == "EM" else ""),
+                f"{what} stopped at its cap of {number_of(spec.max_iter, 'iteration')}{moved}", remedy=remedy
             )
         )
     if statistics.n_unconverged:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -15,19 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda._version import library_versions
-from dslda.engine.conditional.conditional_fit import fit_conditionally
 from dslda.engine.conditional.work import ConditionalPass
 from dslda.engine.dask.worker_memory import check_here
 from dslda.engine.data.fit_source import FitSource
-from dslda.engine.driver import Checkpoints, FitResult, fit
-from dslda.engine.em import Position, trace_columns
+from dslda.engine.driver import FitResult
+from dslda.engine.em import trace_columns
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.passes import CoOccurrencePass, EStepPass, Pass
 from dslda.evaluation.topic_quality import TopicQuality, top_terms, topic_quality
 from dslda.exceptions import DataWarning, DsldaError, InputError, Note, warn
 from dslda.families.own import check_answers
 from dslda.model import Model
-from dslda.persistence.model_record import ModelRecord, TrainingSummary
+from dslda.persistence.model_record import ModelRecord, OtherStart, TrainingSummary
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.training.checks import check_response, report_left_out
 from dslda.training.diagnostics import (
@@ -47,6 +45,7 @@ from dslda.training.identity import fit_identity
 from dslda.training.objective import with_objective
 from dslda.training.profile import training_reference
 from dslda.training.response import ResponseModel, response_model
+from dslda.training.starts import Start, best_start, one_after_another, runs_side_by_side, side_by_side
 from dslda.training.training_set import Roles, TrainingSet
 from dslda.variational.compiling import prepare_kernels
 from dslda.variational.mstep import prior_precision
@@ -121,30 +120,46 @@ def fitted_model(
     spec, told = with_objective(spec, training_set)
     source = training_set.source.with_design(design)
     check_here(spec, source.n_terms)
-    initial = partial(
+    fresh = partial(
         initial_parameters,
         source.n_terms,
-        spec=spec,
         family=fitted_family,
         moments=model.moments,
         n_covariates=len(design.covariates),
     )
-    start, checkpoints = None, None
+    first = Start(source, fitted_family, spec, fresh)
+    identity = partial(
+        fit_identity, training_set, source, classes=model.classes, versions=library_versions(*LIBRARIES)
+    )
+    position, checkpoints = None, None
     if checkpoint is not None:
-        versions = library_versions(*LIBRARIES)
-        checkpoint.read(fit_identity(training_set, source, spec, classes=model.classes, versions=versions))
+        checkpoint.read(identity(spec))
         if earlier is not None and checkpoint.is_completed_by(earlier.record):
             return earlier
-        start = checkpoint.start(initial())
-        checkpoints = checkpoint.schedule(start)
+        position = checkpoint.start(first.initial())
+        checkpoints = checkpoint.schedule(position)
     if told:
         logger.info("%s", told)
     if prepare:
         prepare_kernels(fitted_family, spec.objective)
-    with client_context as client, _executor(source, fitted_family, spec, client) as executor:
-        # here, since many topics and terms take seconds, during which workers already read
-        start = Position(initial()) if start is None else start
-        result = _run(executor, start, initial, fitted_family, spec, checkpoints, progress)
+    with ExitStack() as stack:
+        client = stack.enter_context(client_context)
+        results = None
+        if client is not None and checkpoint is None and runs_side_by_side(first):
+            results = side_by_side(client, first)
+        executor = stack.enter_context(_executor(source, fitted_family, spec, client))
+        if results is None:
+            results = one_after_another(
+                executor,
+                first,
+                position=position,
+                checkpoint=checkpoint,
+                checkpoints=checkpoints,
+                progress=progress,
+                identity=identity,
+            )
+        best = best_start(results, spec)
+        result = results[best]
         statistics = result.statistics
         check_learned(statistics, response)
         report_convergence(result, spec)
@@ -158,35 +173,17 @@ def fitted_model(
         covariance = _covariance(executor, result, fitted_family, spec, pearson)
         quality = _quality(executor, result.parameters)
         record = _record(training_set, model, spec, roles, result, pearson, covariance, quality)
+        others = [
+            OtherStart(design.weighed(other.parameters), _base(model, other))
+            for i, other in enumerate(results)
+            if i != best
+        ]
+        record = replace(record, other_starts=tuple(others))
         report_near_equal(record)
         # here too, since documents of a bag live on the workers
         reference, held_out = training_reference(record, source)
         training = replace(record.training, held_out=held_out)
         return Model(replace(record, training=training, reference=reference))
-
-
-def _run(
-    executor: Executor,
-    start: Position,
-    fresh: Callable[[], Parameters],
-    family: Family,
-    spec: FitSpec,
-    checkpoints: Checkpoints | None,
-    progress: FitProgress | None,
-) -> FitResult:
-    if spec.objective == "joint":
-        return fit(
-            executor,
-            start.parameters,
-            family=family,
-            spec=spec,
-            done=start.trace,
-            checkpoints=checkpoints,
-            progress=progress,
-        )
-    return fit_conditionally(
-        executor, start, fresh, family=family, spec=spec, checkpoints=checkpoints, progress=progress
-    )
 
 
 def _checked(
@@ -286,7 +283,7 @@ def _record(
     quality: TopicQuality | None,
 ) -> ModelRecord:
     """The model without the profile of its documents."""
-    family, design, statistics = model.family, model.design, result.statistics
+    design, statistics = model.design, result.statistics
     return ModelRecord(
         parameters=design.weighed(result.parameters),
         covariance=covariance,
@@ -316,10 +313,14 @@ def _record(
         corpus_hash=training_set.corpus_hash,
         versions=library_versions(*LIBRARIES),
         prevalence=statistics.topic_counts.sum(axis=0) / statistics.topic_counts.sum(),
-        base=base_predictor(family, model.rate, result.parameters.delta),
+        base=_base(model, result),
         pearson=pearson,
         quality=quality,
     )
+
+
+def _base(model: ResponseModel, result: FitResult) -> NDArray[np.float64] | None:
+    return base_predictor(model.family, model.rate, result.parameters.delta)
 
 
 def _some_responses(summary: ResponseSummary) -> list[float]:

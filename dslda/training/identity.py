@@ -94,7 +94,10 @@ def check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: s
                 "begin anew with {overwrite=True} instead of {resume=True}",
             ),
         )
-    least, max_iter = record.n_iterations + 1, identity["settings"]["max_iter"]
+    settings = identity["settings"]
+    # the joint model does its last iteration again, for its sums; conditional training has them
+    again = 0 if settings.get("objective") == "conditional" else 1
+    least, max_iter = record.n_iterations + again, settings["max_iter"]
     if max_iter < least:
         raise InputError(
             f"must be at least {least} to go on from the checkpoint {url}, which holds "

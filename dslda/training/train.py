@@ -60,6 +60,7 @@ def train(
     response: str | ArrayLike | None = None,
     family: str | Family = DEFAULTS.family,
     n_topics: int = DEFAULTS.n_topics,
+    n_starts: int = DEFAULTS.n_starts,
     seed: int = DEFAULTS.seed,
     client: Client | ClientLater | None = None,
     documents: ArrayLike | None = None,
@@ -116,6 +117,11 @@ def train(
     family : str or Family, default "gaussian"
         Distribution of the response: one of those in docs/families.md, or your own.
     n_topics : int, default 20
+    n_starts : int, default 1
+        Starts of the fit, from `seed` and the numbers after it. Predictions are the mean over all starts; topics,
+        coefficients and contributions are those of the best one: that which predicts the inner part best, or has the
+        highest ELBO in the joint model. Starts of a small corpus run beside each other, one in each thread of the workers;
+        those of a large one, and those with a `checkpoint`, one after another on all workers.
     seed : int, default 0
         Seed of the random perturbation that the topics start from.
     client : distributed.Client, optional
@@ -206,7 +212,8 @@ def train(
         end (``model.training.held_out``), and 100 or more give prediction intervals. Without `hold_out`, the documents that
         `documents` leaves out judge the model.
     checkpoint : str or path, optional
-        Directory, local or any fsspec URL, for the state of the fit after an iteration. It is replaced as a whole: whenever
+        Directory, local or any fsspec URL, for the state of the fit after an iteration; further starts have one each beside
+        it, whose names end in ``-start-2`` and so on. It is replaced as a whole: whenever
         the process is killed, one complete checkpoint is there. It is written once more when the fit ends, also by an
         error, and stays there.
     checkpoint_every : int, optional
@@ -281,6 +288,7 @@ def train(
         sweep_tol=sweep_tol,
         dispersion_floor=dispersion_floor,
         ridge=ridge,
+        n_starts=n_starts,
         seed=seed,
     )
     check_keywords(train, text_settings, known=TEXT_SETTINGS, other_names=OTHER_NAMES)
@@ -323,7 +331,7 @@ def train(
             )
         if is_matrix:
             return _train_on_matrix(fit, chosen, data, response, documents, columns, terms, client)
-        return _train_on_corpus(fit, data, response, documents, columns, terms, client)
+        return _train_on_corpus(fit, data, response, documents, columns, terms, client, n_starts=n_starts)
 
 
 def _train_on_collection(
@@ -351,6 +359,8 @@ def _train_on_corpus(
     columns: dict[str, Any],
     terms: Any,
     client: Client | ClientLater | None,
+    *,
+    n_starts: int,
 ) -> Model:
     if terms is not None:
         raise InputError("must be left out: a corpus has its vocabulary", parameter="terms")
@@ -363,7 +373,7 @@ def _train_on_corpus(
             "the corpus is in the memory of this process, which workers do not share: training here, on one core; ingest it "
             "with out= to use all"
         )
-    if client is None and not in_memory and n_partitions > 1:
+    if client is None and not in_memory and (n_partitions > 1 or n_starts > 1):
         client = default_workers(cluster, [corpus.path])
     context: AbstractContextManager[Client | None] = nullcontext(None) if client is None else cluster(client)
     return fit(training_set, roles, context, prepare=_works_here(client))

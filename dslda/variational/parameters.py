@@ -157,6 +157,7 @@ class FitSpec:
     sweep_tol: float = SETTINGS["sweep_tol"].default
     dispersion_floor: float = SETTINGS["dispersion_floor"].default
     ridge: float | None = SETTINGS["ridge"].default
+    n_starts: int = SETTINGS["n_starts"].default
     seed: int = SETTINGS["seed"].default
 
     def __post_init__(self) -> None:

@@ -31,6 +31,7 @@ from dslda.families.base import STANDARDISED
 from dslda.families.poisson import Poisson
 from dslda.ingestion.ingest import ingest
 from dslda.model import load_model
+from dslda.training import starts
 from dslda.training.train import train
 from dslda.variational.design import Design
 from dslda.variational.parameters import initial_parameters
@@ -480,3 +481,22 @@ def test_train_gives_the_same_bits_on_worker_processes_for_counts_classes_and_a_
             InputError, match=r"'reads' must not exceed its trials 'days', got .* in document"
         ):
             train(corpus, client=client, response="reads", family="binomial", trials="days", **settings)
+
+
+def test_starts_beside_each_other_have_the_bits_of_starts_in_turn(
+    problem: Any, in_process: Client, assert_same: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitted(**keywords: Any) -> Any:
+        with pytest.warns(ConvergenceWarning, match="stopped at its cap"):
+            return train(problem.corpus, n_topics=4, hold_out=0.1, client=in_process, **keywords)
+
+    for settings in (
+        {"objective": "joint", "max_iter": 3, "n_starts": 3},
+        {"objective": "conditional", "max_iter": 2, "n_starts": 2, "remainder": False},
+    ):
+        monkeypatch.undo()
+        beside = fitted(**settings)
+        assert wait_until_forgotten(in_process) == []
+        monkeypatch.setattr(starts, "SMALL_BYTES", 0)
+        assert_same(beside, fitted(**settings))
+        assert len({start.parameters.topics.tobytes() for start in beside.record.starts}) > 1
