@@ -33,12 +33,12 @@ logger = logging.getLogger("dslda.engine")
 Run = Callable[[Parameters, Pass[Any]], Any]
 """Runs a pass over all partitions."""
 
-PENALTY = 1e-5
+PENALTY = 2.5e-6
 """Precision of the prior of the coefficients, for terms of mean weight, as a share of the information of all responses over
 their dispersion. It is light: what keeps coefficients small is that the search for them stops early, which predicts as well
 as the best penalty and takes a fifth of the passes."""
 
-MOST_STEPS, PATIENCE = 40, 5
+MOST_STEPS, PATIENCE = 80, 12
 """Most steps of the search, and steps without a better inner part after which it ends."""
 
 LEAST_GAIN = 1.0
