@@ -25,8 +25,9 @@ def read_model(path):
     """The manifest and the arrays of a model; refuses those that do not agree with their checksums."""
     group = zarr.open_group(path, mode="r")
     manifest = dict(group.attrs)
-    if (manifest.get("encoding-type"), manifest.get("encoding-version")) != ("dslda-model", "1"):
-        raise ValueError(f"{path} is not a model of version 1")
+    known = manifest.get("encoding-version") in ("1", "2", "3")
+    if manifest.get("encoding-type") != "dslda-model" or not known:
+        raise ValueError(f"{path} is not a model of versions 1 to 3")
     rest = {name: value for name, value in manifest.items() if name != "manifest_sha256"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if hashlib.sha256(text.encode()).hexdigest() != manifest["manifest_sha256"]:
@@ -103,28 +104,42 @@ def covariate_part(manifest, arrays, covariates):
     return added
 
 
-def predict(path, words, covariates=None):
-    """Prediction and topic proportions of a document.
+WEIGHTINGS = {"raw": lambda c: c, "sqrt": np.sqrt, "log": lambda c: 1.0 + np.log(c), "binary": np.ones_like}
 
-    Parameters: the path of the model, a dict of counts by word, and a dict of covariates by name.
-    """
-    covariates = covariates or {}
-    manifest, arrays = read_model(path)
-    family, design = manifest["family"], manifest["design"]
-    if family not in (*IDENTITY, *LOG, *LOGIT):
-        raise ValueError(f"this program knows {', '.join((*IDENTITY, *LOG, *LOGIT))}, got {family}")
-    weights, eta, alpha = word_weights(manifest, arrays), arrays["eta"], arrays["alpha"]
-    number = vocabulary(arrays)
-    terms = [t for t in map(number.get, words) if t is not None and weights[:, t].any()]
-    counts = np.array([words[word] for word in words if number.get(word) in terms], dtype=float)
-    added = covariate_part(manifest, arrays, covariates)
 
+def words_alone(manifest, arrays, topics, terms, counts):
+    """Topic proportions of conditional training, with what they and single words predict."""
+    eta, alpha, weighting = arrays["eta"], arrays["alpha"], manifest["weighting"]
+    weights = weighting["scale"] * WEIGHTINGS[weighting["name"]](counts)
+    n = weights.sum()
+    gamma = alpha + n / len(alpha)
+    for _ in range(manifest["settings"]["max_sweeps"]):
+        phi = topics[:, terms].T * np.exp(digamma(gamma))
+        phi /= phi.sum(axis=1, keepdims=True)
+        before, gamma = gamma, alpha + weights @ phi
+        if np.abs(gamma - before).sum() < 2e-3 * n:
+            break
+    shares = (gamma - alpha) / n
+    mean = shares @ eta
+    if "remainder_words" in arrays:
+        normalised = 1.0 + np.log(counts)
+        normalised /= math.sqrt(normalised @ normalised)
+        mean += normalised @ arrays["remainder_words"][terms] - shares @ arrays["remainder_expected"]
+    return gamma, mean
+
+
+def expected(manifest, arrays, topics, terms, counts, added):
+    """Topic proportions of a document, and its mean response on the scale of the fit."""
+    family, eta, alpha = manifest["family"], arrays["eta"], arrays["alpha"]
     if not terms:  # the base rate
         gamma = alpha
         base = arrays["base"][0] if "base" in arrays else eta @ alpha / alpha.sum()
         mean, variance, log_mean = base + added, 0.0, base + added
+    elif manifest["settings"].get("objective") == "conditional":
+        gamma, mean = words_alone(manifest, arrays, topics, terms, counts)
+        mean, variance, log_mean = mean + added, 0.0, mean + added
     else:
-        phi, gamma = assignments(weights[:, terms].T, alpha, counts)
+        phi, gamma = assignments(topics[:, terms].T, alpha, counts)
         n = counts.sum()
         means = phi @ eta
         mean = counts @ means / n + added
@@ -133,13 +148,37 @@ def predict(path, words, covariates=None):
         log_mean = counts @ (top + np.log(phi @ np.exp(eta / n - top))) + added
 
     if family in IDENTITY:
-        scaled = mean
-    elif family in LOG:
-        scaled = math.exp(log_mean)
-    else:  # the mean of a logit whose argument is normal, by quadrature
-        nodes, shares = np.polynomial.hermite_e.hermegauss(15)
-        logits = mean + nodes * math.sqrt(max(variance, 0.0))
-        scaled = shares @ (1.0 / (1.0 + np.exp(-logits))) / shares.sum()
+        return gamma, mean
+    if family in LOG:
+        return gamma, math.exp(log_mean)
+    # the mean of a logit whose argument is normal, by quadrature
+    nodes, shares = np.polynomial.hermite_e.hermegauss(15)
+    logits = mean + nodes * math.sqrt(max(variance, 0.0))
+    return gamma, shares @ (1.0 / (1.0 + np.exp(-logits))) / shares.sum()
+
+
+def predict(path, words, covariates=None):
+    """Prediction and topic proportions of a document.
+
+    Parameters: the path of the model, a dict of counts by word, and a dict of covariates by name.
+    """
+    covariates = covariates or {}
+    manifest, stored = read_model(path)
+    family, design = manifest["family"], manifest["design"]
+    if family not in (*IDENTITY, *LOG, *LOGIT):
+        raise ValueError(f"this program knows {', '.join((*IDENTITY, *LOG, *LOGIT))}, got {family}")
+    number = vocabulary(stored)
+    starts = ["", *(f"start_{i + 2}_" for i in range(manifest.get("n_other_starts", 0)))]
+    answers = []
+    for start in starts:
+        arrays = {name.removeprefix(start): a for name, a in stored.items() if name.startswith(start)}
+        topics = word_weights(manifest, arrays)
+        terms = [t for t in map(number.get, words) if t is not None and topics[:, t].any()]
+        counts = np.array([words[word] for word in words if number.get(word) in terms], dtype=float)
+        added = covariate_part(manifest, arrays, covariates)
+        answers.append(expected(manifest, arrays, topics, terms, counts, added))
+    gamma = answers[0][0]
+    scaled = np.mean([mean for _, mean in answers])
     prediction = design["scaling"]["center"] + design["scaling"]["scale"] * scaled
     if design["trials"]:
         prediction *= covariates.get(design["auxiliary"], 1.0)

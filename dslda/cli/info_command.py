@@ -111,6 +111,8 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "response", f"{model.response or 'not named'}: {values}"
     conditional = model.spec.objective == "conditional"
     yield "objective", _objective(model)
+    if (n_starts := len(model.record.starts)) > 1:
+        yield "starts", f"{n_starts}: predictions are their mean, topics those of the best one"
     alike = alike_topics(model.record.parameters, model.record.prevalence, model.spec)
     near_equal = f" ({len(alike)} of them nearly the same as another one)" if alike else ""
     yield "topics", f"{model.n_topics}{near_equal}"

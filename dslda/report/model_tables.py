@@ -132,6 +132,10 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         sentences.append(
             "Coefficients of topics are for documents with average covariates; those of a covariate are per unit of it."
         )
+    if (n_starts := len(model.record.starts)) > 1:
+        sentences.append(
+            f"Predictions are the mean of {n_starts} starts, and these the topics of the best one."
+        )
     sentences.append("A standard error (s.e.) takes the topics as known: it is a lower bound.")
     if model.spec.objective == "conditional":
         sentences.append(

@@ -616,6 +616,20 @@ def test_workers_change_nothing_in_corpus_or_model(
     assert one.coefficients() == two.coefficients()
 
 
+def test_several_starts_are_told_and_predict_together(made: Path, dslda: Dslda, tmp_path: Path) -> None:
+    settings = ("--response", "stars", "--topics", 2, "--objective", "joint", "--max-iter", 4, "--tol", 0)
+    trained = dslda("train", made / "reviews.corpus", "--out", tmp_path / "a.model", *settings, "--starts", 2)
+    assert trained.code == 0, trained.err
+    assert "2 starts run beside each other" in trained.err
+    assert (
+        "starts:              2: predictions are their mean, topics those of the best one"
+        in dslda("info", tmp_path / "a.model").out
+    )
+    assert "Predictions are the mean of 2 starts" in dslda("topics", tmp_path / "a.model").err
+    starts = load_model(tmp_path / "a.model").record.starts
+    assert starts[0].parameters.topics.tobytes() != starts[1].parameters.topics.tobytes()
+
+
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_is_there_with_examples(dslda: Dslda, command: str) -> None:
     told = dslda(*command.split(), "--help")

@@ -13,7 +13,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from dslda.datasets.simulate import simulate_corpus
-from dslda.exceptions import ConvergenceWarning, DataWarning, FormatError, InputError, collecting_warnings, warn
+from dslda.exceptions import (
+    ConvergenceWarning,
+    DataWarning,
+    FormatError,
+    InputError,
+    collecting_warnings,
+    warn,
+)
 from dslda.model import Model, load_model
 from dslda.storage.location import Location
 from dslda.training.train import train
@@ -191,5 +198,3 @@ def test_warnings_of_a_task_are_collected_and_not_shown() -> None:
         assert [str(w) for w in collected] == ["three documents are empty"]
         with pytest.raises(DataWarning):
             warn(DataWarning("three documents are empty"))
-
-
