@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,9 @@ from scipy.sparse import csr_array
 
 from benchmarks.problems import read_corpus
 from dslda.evaluation.metrics import folds
+from dslda.evaluation.response_measures import Kind
 
-__all__ = ["CORPORA", "RESPONSES", "Documents", "Kind", "Response", "counted_documents", "splits"]
-
-Kind = Literal["real", "count", "ordinal", "binary", "classes"]
+__all__ = ["CORPORA", "RESPONSES", "Documents", "Response", "counted_documents", "splits"]
 
 FOLD_SEED = 0
 SAMPLE_SEED = 0

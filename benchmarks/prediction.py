@@ -27,9 +27,9 @@ from scipy.sparse import csr_array
 
 from benchmarks.labelled_responses import CORPORA, RESPONSES, counted_documents, splits
 from benchmarks.measure import cpu_seconds, measure
-from benchmarks.prediction_measures import document_losses, measures
 from benchmarks.prediction_rivals import FAMILIES, LINEAR, METHODS, PredictionMethod, with_settings
 from benchmarks.report import machine, markdown, write_json
+from dslda.evaluation.response_measures import document_losses, measures
 from dslda.evaluation.topic_quality import co_occurrence, top_terms, topic_quality
 
 WARM_UP = 600

@@ -13,6 +13,7 @@ from dslda._version import __version__
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus, open_corpus
+    from dslda.cross_validation.evaluate import evaluate
     from dslda.estimators import SLDAClassifier, SLDARegressor
     from dslda.families.base import Family
     from dslda.ingestion.ingest import ingest
@@ -27,6 +28,7 @@ __all__ = [
     "SLDAClassifier",
     "SLDARegressor",
     "__version__",
+    "evaluate",
     "ingest",
     "load_model",
     "open_corpus",
@@ -40,6 +42,7 @@ _HOME = {
     "Model": "dslda.model",
     "SLDAClassifier": "dslda.estimators",
     "SLDARegressor": "dslda.estimators",
+    "evaluate": "dslda.cross_validation.evaluate",
     "ingest": "dslda.ingestion.ingest",
     "load_model": "dslda.model",
     "open_corpus": "dslda.corpus.store",

@@ -32,6 +32,8 @@ _STAGES = {
     "score": "scoring",
     "predict": "predicting",
     "check": "checking",
+    "fit": "fitting",
+    "start": "training",
 }
 
 P = ParamSpec("P")

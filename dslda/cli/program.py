@@ -31,7 +31,7 @@ EXIT_USAGE = 2
 
 BAD_INPUT = (InputError, FormatError, OutputExistsError, VocabularyMismatchError, FileNotFoundError)
 
-COMMANDS = ("demo", "ingest", "train", "predict", "score", "topics", "info")
+COMMANDS = ("demo", "ingest", "train", "evaluate", "predict", "score", "topics", "info")
 
 EPILOG = """\b
 Exit codes:
@@ -73,6 +73,7 @@ def program() -> None:
       dslda demo                     a complete run on 6,000 real reviews, in about a minute
       dslda ingest reviews.jsonl --out reviews.corpus --text text --response rating
       dslda train reviews.corpus --response rating --out stars.model
+      dslda evaluate reviews.corpus --response rating --topics 5,10,20,50
       dslda topics stars.model
       dslda predict stars.model new.jsonl
       dslda score stars.model 'new/*.parquet' --out scores

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslda.cli.fit_options import named_levels, response_options, settings_options
 from dslda.cli.logs import logging_to_stderr
-from dslda.cli.options import OUTPUT, Command, chosen_client, cluster_options, json_option, names_in
+from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, names_in
 from dslda.cli.own_family import named_family
 from dslda.cli.process import HoldWhenDone, Interrupted, Session
 from dslda.exceptions import DsldaError, InputError
-from dslda.families.registry import FAMILIES
-from dslda.settings import SETTINGS, Setting
-from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -23,52 +21,6 @@ if TYPE_CHECKING:
     from dslda.model import Model
 
 __all__ = ["command"]
-
-
-class _Number(click.ParamType):
-    """A number, or one of the names that a setting takes: ``X|auto|asymmetric|1/K``."""
-
-    def __init__(self, setting: Setting) -> None:
-        self.name = "|".join(["X", *setting.choices])
-        self._setting = setting
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        if value in self._setting.choices:
-            return str(value)
-        try:
-            return float(value)
-        except ValueError:
-            self.fail(f"must be one of {self.name}, where X is a number, got {value!r}", param, ctx)
-
-
-def settings_options(command: Command) -> Command:
-    """Add the options of the settings of a fit; the argument of each is its name in Python."""
-    for setting in reversed(list(SETTINGS.values())):
-        if setting.option == "":
-            continue
-        if setting.flag:
-            name = setting.name.replace("_", "-")
-            command = click.option(
-                f"--{name}/--no-{name}", default=setting.default, show_default=True, help=setting.help
-            )(command)
-            continue
-        kind: Any = int if setting.whole else float
-        metavar: str | None = "N" if setting.whole else "X"
-        if setting.choices and setting.lowest is None:
-            kind, metavar = click.Choice(setting.choices), None
-        elif setting.choices:
-            kind = _Number(setting)
-            metavar = kind.name
-        command = click.option(
-            f"--{setting.option or setting.name.replace('_', '-')}",
-            setting.name,
-            type=kind,
-            metavar=metavar,
-            default=setting.default,
-            show_default=setting.default is not None or bool(setting.choices),
-            help=setting.help,
-        )(command)
-    return command
 
 
 @click.command(
@@ -99,39 +51,8 @@ With --checkpoint only the iteration under way is lost, however the process ends
     metavar="M.model",
     help="Model to write: a local path or any fsspec URL.",
 )
-@click.option(
-    "--family",
-    default=FitSpec().family,
-    show_default=True,
-    metavar="NAME|MODULE:CLASS",
-    help=f"Family of the response: {', '.join(FAMILIES)}; or a class of your own, which workers must be able to import.",
-)
-@click.option(
-    "--covariates",
-    multiple=True,
-    metavar="COL,...",
-    help="Covariates of the corpus that join the topics in explaining the response.",
-)
-@click.option("--weight", metavar="COL", help="Covariate that weighs documents.")
-@click.option(
-    "--exposure",
-    metavar="COL",
-    help="Covariate that counts are proportional to (poisson, negative_binomial).",
-)
-@click.option("--trials", metavar="COL", help="Covariate with the trials of a binomial response.")
-@click.option(
-    "--event", metavar="COL", help="Covariate that is 1 for a duration that has ended, else 0 (weibull)."
-)
-@click.option(
-    "--class-weight", type=click.Choice(["balanced"]), help="Predict as if all classes were equally frequent."
-)
-@click.option(
-    "--levels",
-    metavar="LOW,...,HIGH",
-    help="Levels of an ordinal response, from the lowest to the highest.  [default: the order that it was ingested with, or "
-    "whole numbers]",
-)
-@settings_options
+@response_options
+@settings_options()
 @click.option(
     "--hold-out",
     type=float,
@@ -203,7 +124,7 @@ def command(
             corpus,
             family=family_of_response,
             covariates=names_in(covariates),
-            levels=None if levels is None else names_in([levels]),
+            levels=named_levels(levels),
             client=chosen_client(cluster),
             progress=progress,
             checkpoint=checkpoint,

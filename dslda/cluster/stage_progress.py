@@ -17,6 +17,8 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Receives the stage, such as "read", the number of tasks done, and the number of all tasks."""
 
 LOGGED_STEPS = 10
+UNITS = {"predict": "documents", "fit": "fits", "start": "starts"}
+"""What a stage counts, if not tasks."""
 QUICK_SECONDS = 2.0
 """Work that ends sooner shows nothing."""
 
@@ -43,7 +45,7 @@ def log_tenths(stage: str, done: int, total: int) -> None:
             stage_in_words(stage),
             done,
             total,
-            "documents" if stage == "predict" else "tasks",
+            UNITS.get(stage, "tasks"),
             extra={"stage": stage, "done": done, "of": total},
         )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,15 @@ from dslda.variational.parameters import FitSpec, Parameters
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Start", "best_start", "one_after_another", "runs_side_by_side", "side_by_side"]
+__all__ = [
+    "Start",
+    "best_start",
+    "fitting_in_task",
+    "is_small",
+    "one_after_another",
+    "runs_side_by_side",
+    "side_by_side",
+]
 
 logger = logging.getLogger("dslda.training")
 
@@ -114,18 +122,29 @@ def side_by_side(client: Client, first: Start) -> list[FitResult]:
 
 def runs_side_by_side(first: Start) -> bool:
     """True if there are several starts, of a small stored corpus, so that on a cluster each can be one task."""
-    source = first.source
-    return (
-        first.spec.n_starts > 1
-        and isinstance(source, CorpusSource)
-        and int(source.nbytes.sum()) <= SMALL_BYTES
-    )
+    return first.spec.n_starts > 1 and isinstance(first.source, CorpusSource) and is_small(first.source)
+
+
+def is_small(source: FitSource) -> bool:
+    """True if one thread of a worker may hold the documents, for a fit of its own."""
+    return int(source.nbytes.sum()) <= SMALL_BYTES
+
+
+@contextmanager
+def fitting_in_task() -> Iterator[list[DsldaWarning | FutureWarning]]:
+    """Collect what a fit in a task of a worker warns of, for the process that waits for it."""
+    package = logging.getLogger("dslda")
+    if not package.hasHandlers():
+        # else Python prints the log's warnings to the worker's terminal
+        package.addHandler(logging.NullHandler())
+    with collecting_warnings() as warnings:
+        yield warnings
 
 
 def _start_in_task(first: Start, i: int) -> tuple[FitResult, list[DsldaWarning | FutureWarning]]:
     start = first.numbered(i)
     with (
-        collecting_warnings() as warnings,
+        fitting_in_task() as warnings,
         SerialExecutor(start.source, start.family, start.spec) as executor,
     ):
         result = start.run(executor, Position(start.initial()), progress=LogProgress())

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dslda import settings
 from dslda.cluster.client import ClientLater, check_client, check_reach
-from dslda.cluster.opening import active_workers, cluster, default_workers
+from dslda.cluster.opening import active_workers, cluster, default_workers, worker_per_core
 from dslda.corpus.levels import has_number_categories
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.corpus.vocabulary import Vocabulary
@@ -27,6 +27,7 @@ from dslda.storage.location import is_in_memory
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.training.fitting import fitted_model
 from dslda.training.response import chosen_family
+from dslda.training.starts import is_small
 from dslda.training.training_set import (
     TEXT_SETTINGS,
     ClassWeight,
@@ -374,7 +375,9 @@ def _train_on_corpus(
             "with out= to use all"
         )
     if client is None and not in_memory and (n_partitions > 1 or n_starts > 1):
-        client = default_workers(cluster, [corpus.path])
+        # starts that run beside each other would share one lock of Python in the threads of one process
+        apart = n_starts > 1 and is_small(training_set.source)
+        client = default_workers(worker_per_core if apart else cluster, [corpus.path])
     context: AbstractContextManager[Client | None] = nullcontext(None) if client is None else cluster(client)
     return fit(training_set, roles, context, prepare=_works_here(client))
 

@@ -5,15 +5,17 @@ A prediction is an array of expected responses, shape (D,), or of probabilities 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.labelled_responses import Kind
-from dslda.evaluation.metrics import predictive_r2
+from dslda.evaluation.metrics import correlation, predictive_r2
 
-__all__ = ["calibration_error", "document_losses", "measures", "poisson_deviances"]
+__all__ = ["Kind", "calibration_error", "document_losses", "measures", "poisson_deviances"]
+
+Kind: TypeAlias = Literal["real", "count", "ordinal", "binary", "classes"]
+"""Kinds of response, each with its measures."""
 
 SMALLEST_PROBABILITY = 1e-15
 SMALLEST_MEAN = 1e-6
@@ -30,11 +32,15 @@ def document_losses(
     of the level or class.
     """
     if kind == "real":
-        return (y - predicted) ** 2 / y.var()
+        errors: NDArray[np.float64] = (y - predicted) ** 2 / y.var()
+        return errors
     if kind == "count":
-        return poisson_deviances(y, predicted) / poisson_deviances(y, np.full_like(y, y.mean())).mean()
+        of_mean = poisson_deviances(y, np.full_like(y, y.mean())).mean()
+        deviances: NDArray[np.float64] = poisson_deviances(y, predicted) / of_mean
+        return deviances
     chosen = predicted[np.arange(len(y)), y.astype(np.intp)]
-    return -np.log(np.maximum(chosen, SMALLEST_PROBABILITY))
+    losses: NDArray[np.float64] = -np.log(np.maximum(chosen, SMALLEST_PROBABILITY))
+    return losses
 
 
 def poisson_deviances(y: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -42,21 +48,22 @@ def poisson_deviances(y: NDArray[np.float64], mean: NDArray[np.float64]) -> NDAr
     from scipy.special import xlogy
 
     mean = np.maximum(mean, SMALLEST_MEAN)
-    return 2.0 * (xlogy(y, y / mean) - y + mean)
+    deviances: NDArray[np.float64] = 2.0 * (xlogy(y, y / mean) - y + mean)
+    return deviances
 
 
 def measures(
-    kind: Kind, levels: NDArray[Any], y: NDArray[np.float64], predicted: NDArray[np.float64]
+    kind: Kind, levels: NDArray[Any] | None, y: NDArray[np.float64], predicted: NDArray[np.float64]
 ) -> dict[str, float]:
     """All measures that the kind of response has, by name.
 
-    "r2" (that of expected levels for levels), "d2" (Poisson deviance explained), "accuracy", "auc", "log_loss",
-    "calibration_error".
+    "r2" (that of expected levels, where `levels` are numbers), "correlation" (of real responses), "d2" (Poisson deviance
+    explained), "accuracy", "auc", "log_loss", "calibration_error".
     """
     from sklearn.metrics import roc_auc_score
 
     if kind == "real":
-        return {"r2": predictive_r2(y, predicted)}
+        return {"r2": predictive_r2(y, predicted), "correlation": correlation(y, predicted)}
     losses = document_losses(kind, y, predicted)
     if kind == "count":
         return {"r2": predictive_r2(y, predicted), "d2": 1.0 - float(losses.mean())}
@@ -67,7 +74,7 @@ def measures(
             "auc": float(roc_auc_score(y, predicted[:, 1])),
             "calibration_error": calibration_error(predicted[:, 1], y),
         }
-    if kind == "ordinal":
+    if kind == "ordinal" and levels is not None:
         found["r2"] = predictive_r2(levels[y.astype(np.intp)], predicted @ levels)
     return found | {"calibration_error": calibration_error(predicted.max(axis=1), right)}
 
