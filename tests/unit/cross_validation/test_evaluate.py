@@ -1,0 +1,226 @@
+"""Cross-validation: what it measures, what it chooses, and that it goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+
+import dslda
+from dslda.corpus.store import Corpus
+from dslda.cross_validation import fold_fit
+from dslda.cross_validation.evaluate import evaluate
+from dslda.cross_validation.evaluation import Evaluation, chosen_topics, paired_difference
+from dslda.cross_validation.fold_fit import Cell
+from dslda.cross_validation.run_folder import RunFolder
+from dslda.cross_validation.splitting import Splitting, split
+from dslda.datasets.simulate import simulate_corpus
+from dslda.evaluation.metrics import predictive_r2
+from dslda.exceptions import DataWarning, FormatError, InputError, OutputExistsError
+from dslda.training.train import train
+
+N, N_TERMS = 420, 120
+QUICK: dict[str, Any] = {"objective": "conditional", "max_iter": 13}
+
+pytestmark = pytest.mark.filterwarnings("ignore:training stopped at its cap")
+
+
+def made_corpus(out: Path | None = None, *, n_topics: int = 4, n: int = N, **more: Any) -> Corpus:
+    block = simulate_corpus(n, n_topics, N_TERMS, mean_tokens=40, alpha=0.2, delta=0.1, seed=6).block
+    counts = csr_array((block.counts, block.terms, block.indptr), shape=(n, N_TERMS))
+    y = block.responses["y"].copy()
+    y[:20] = np.nan
+    columns = {"author": np.arange(n) % 30, "year": 2000 + np.arange(n) // 40}
+    return dslda.ingest(
+        counts,
+        out,
+        vocabulary=[f"t{i}" for i in range(N_TERMS)],
+        response={"y": y, "level": np.where(np.isnan(y), np.nan, np.digitize(y, [-0.5, 0.5]))},
+        covariates=columns,
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return made_corpus()
+
+
+@pytest.fixture(scope="module")
+def found(corpus: Corpus) -> Evaluation:
+    return evaluate(corpus, response="y", n_topics=[4, 2], folds=3, **QUICK)
+
+
+def test_documents_are_predicted_by_a_fit_that_has_not_seen_them(corpus: Corpus, found: Evaluation) -> None:
+    y = found.problem.y
+    assert found.n_documents == N - 20 == int(np.isfinite(y).sum())
+    fold = split(Splitting(3), np.isfinite(y), None)[1]
+    model = train(corpus, response="y", n_topics=4, documents=fold.training, **QUICK)
+    table = found.out_of_fold(4).to_pandas().set_index("row")
+    assert_array_equal(table.loc[fold.judging, "prediction"], model.predict(corpus, documents=fold.judging))
+    (row,) = (row for row in found.rows if row["method"] == "dslda" and row["n_topics"] == 4)
+    assert row["r2"] == pytest.approx(predictive_r2(table["response"], table["prediction"]))
+    assert row["loss"] == pytest.approx(1.0 - row["r2"])
+
+
+def test_rivals_predict_the_same_documents_and_are_compared_by_them(found: Evaluation) -> None:
+    assert [(row["method"], row["n_topics"]) for row in found.rows] == [
+        ("dslda", 2),
+        ("dslda", 4),
+        ("TF-IDF + linear model", None),
+        ("LDA + linear model", found.choice.n_topics),
+    ]
+    chosen = next(row for row in found.rows if row["n_topics"] == found.choice.n_topics)
+    assert chosen["difference"] == 0.0
+    for row in found.rows:
+        assert row["difference"] == pytest.approx(row["loss"] - chosen["loss"], abs=1e-12)
+        assert row["r2"] > 0.3
+    assert len(found.in_words) >= 3
+    assert found.in_words[0].endswith((f"choose {found.choice.n_topics}.", "one standard error."))
+
+
+def test_results_are_kept_and_gone_on_with(
+    found: Evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = made_corpus(tmp_path / "c.corpus")
+    done: list[Cell] = []
+    fit = fold_fit.METHODS["dslda"]
+
+    def counted(problem: Any, cell: Cell, *rest: Any) -> Any:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(cell)
+        return fit(problem, cell, *rest)
+
+    monkeypatch.setattr("dslda.cross_validation.evaluate.default_workers", lambda *_: None)
+    monkeypatch.setitem(fold_fit.METHODS, "dslda", counted)
+    keywords: dict[str, Any] = {"response": "y", "folds": 3, "out": tmp_path / "out", **QUICK}
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(corpus, n_topics=[4], rivals=False, **keywords)
+    assert len(list((tmp_path / "out" / "fits").iterdir())) == 2
+    monkeypatch.setitem(fold_fit.METHODS, "dslda", fit)
+    both = evaluate(corpus, n_topics=[4, 2], **keywords)
+    assert len(list((tmp_path / "out" / "fits").iterdir())) == 3 * 4
+    # in memory and from files the same bits, but for the seconds
+    for mine, theirs in zip(found.rows, both.rows, strict=True):
+        assert {**mine, "seconds": 0} == {**theirs, "seconds": 0}
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("a fit that is complete is done again")
+
+    monkeypatch.setitem(fold_fit.METHODS, "dslda", never)
+    again = evaluate(corpus, n_topics=[2, 4], **keywords)
+    assert again.rows == both.rows
+    report = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert report["chosen_topics"] == found.choice.n_topics
+    assert len((tmp_path / "out" / "table.csv").read_text().splitlines()) == 5
+    assert "<svg" in (tmp_path / "out" / "topics.svg").read_text()[:2000]
+    with pytest.raises(InputError, match=r"holds another evaluation: folds 3 there, 4 now"):
+        evaluate(corpus, n_topics=[2], **(keywords | {"folds": 4}))
+    with pytest.raises(InputError, match=r"settings.seed None there, 7 now"):
+        evaluate(corpus, n_topics=[2], seed=7, **keywords)
+    damaged = next((tmp_path / "out" / "fits").iterdir())
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    with pytest.raises(FormatError, match="remove it"):
+        evaluate(corpus, n_topics=[2, 4], **keywords)
+
+
+def test_fits_beside_each_other_have_the_bits_of_fits_in_turn(
+    found: Evaluation, tmp_path: Path, in_process: Client
+) -> None:
+    corpus = made_corpus(tmp_path / "c.corpus", partition_tokens=5000)
+    assert corpus.n_partitions > 2
+    beside = evaluate(corpus, response="y", n_topics=[2], folds=2, rivals=False, client=in_process, **QUICK)
+    in_turn = evaluate(
+        made_corpus(partition_tokens=5000), response="y", n_topics=[2], folds=2, rivals=False, **QUICK
+    )
+    assert beside.out_of_fold().equals(in_turn.out_of_fold())
+
+
+def test_levels_have_probabilities_and_are_judged_by_them(corpus: Corpus) -> None:
+    found = evaluate(corpus, response="level", family="ordinal", n_topics=2, folds=2, **QUICK)
+    table = found.out_of_fold().to_pandas()
+    probabilities = table[["probability_0", "probability_1", "probability_2"]].to_numpy()
+    assert_allclose(probabilities.sum(axis=1), 1.0)
+    right = probabilities[np.arange(len(table)), table["response"].astype(int)]
+    assert found.rows[0]["log_loss"] == pytest.approx(-np.log(right).mean())
+    assert {"r2", "accuracy", "calibration_error"} <= found.rows[0].keys()
+    assert found.kind == "ordinal"
+
+
+def test_groups_and_times_cut_the_documents(corpus: Corpus) -> None:
+    by_author = evaluate(corpus, response="y", n_topics=2, folds=2, groups="author", rivals=False, **QUICK)
+    assert by_author.splitting == "2 folds, every author in one of them"
+    by_year = evaluate(corpus, response="y", n_topics=2, folds=2, time="year", rivals=False, **QUICK)
+    assert 0 < by_year.n_documents < by_author.n_documents == N - 20
+
+
+def test_the_smallest_number_within_one_standard_error_is_chosen() -> None:
+    random = np.random.default_rng(0)
+    base = random.normal(size=400) ** 2
+    noise = {k: random.normal(0, 0.1, size=400) for k in (5, 10, 20, 50)}
+    worse = {5: 0.2, 10: 0.0, 20: -0.001, 50: 0.1}
+    losses = {k: base + worse[k] + noise[k] - noise[k].mean() for k in noise}
+    choice = chosen_topics(losses, None)
+    assert (choice.n_topics, choice.best) == (10, 20)
+    assert choice.difference == pytest.approx(0.001)
+    expected = np.std(losses[10] - losses[20], ddof=1) / math.sqrt(400)
+    assert choice.standard_error == pytest.approx(expected)
+    del losses[10]
+    assert chosen_topics(losses, None).n_topics == 20
+
+
+def test_groups_that_vary_as_wholes_have_larger_standard_errors() -> None:
+    random = np.random.default_rng(1)
+    groups = np.repeat(np.arange(40), 25)
+    differences = random.normal(size=40)[groups]
+    mean, error = paired_difference(differences, np.zeros(1000), groups)
+    assert mean == pytest.approx(differences.mean())
+    assert error == pytest.approx(differences[::25].std(ddof=1) / math.sqrt(40))
+    assert error > 4.0 * paired_difference(differences, np.zeros(1000), None)[1]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"n_topics": [0]}, "n_topics"),
+        ({"n_topics": []}, "at least one number"),
+        ({"folds": 1}, "folds"),
+        ({"groups": "writer"}, "'writer'"),
+        ({"groups": "author", "time": "year"}, "exclude"),
+        ({"response": "stars"}, "'stars'"),
+        ({"family": "poisson"}, "poisson"),
+        ({"rho": 3}, "response_weight"),
+    ],
+)
+def test_bad_input_is_refused_before_any_fit(
+    corpus: Corpus, keywords: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold_fit, "METHODS", {})
+    with pytest.raises((InputError, TypeError), match=message):
+        evaluate(corpus, **({"response": "y", "n_topics": 2} | keywords))
+
+
+def test_a_folder_of_something_else_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(OutputExistsError):
+        RunFolder(tmp_path)
+    with pytest.raises(OutputExistsError):
+        evaluate(corpus, response="y", out=tmp_path, overwrite=True)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_warnings_of_fits_are_told_once(corpus: Corpus) -> None:
+    few: dict[str, Any] = {"objective": "joint", "max_iter": 2, "rivals": False}
+    with pytest.warns(DataWarning) as told:
+        evaluate(corpus, response="y", n_topics=2, folds=2, **few)
+    said = [str(warning.message) for warning in told if "EM stopped at its cap" in str(warning.message)]
+    assert len(said) == len(set(said)) <= 2
+    assert all(message.endswith(("(in 1 of 2 fits)", "(in 2 of 2 fits)")) for message in said)
