@@ -21,8 +21,8 @@ from dslda.cluster.runner import DaskRunner, Runner, SerialRunner
 from dslda.cluster.stage_progress import stage_progress
 from dslda.corpus.store import Corpus, open_corpus
 from dslda.cross_validation.evaluation import Evaluation, Pooled, evaluation_of, pooled
+from dslda.cross_validation.evaluation_folder import EvaluationFolder
 from dslda.cross_validation.fold_fit import Cell, FoldFit, Problem, fit_fold, kind_of
-from dslda.cross_validation.run_folder import RunFolder
 from dslda.cross_validation.splitting import Fold, Splitting, column_of, split
 from dslda.engine.dask.plugin import register
 from dslda.engine.executor import single_threaded_blas
@@ -133,7 +133,7 @@ def evaluate(
     cut = split(splitting, np.isfinite(problem.y), column)
     folder = None
     if out is not None:
-        folder = RunFolder(out)
+        folder = EvaluationFolder(out)
         folder.begin(_plan(problem, splitting), overwrite=overwrite)
     check_reach([corpus.path], client)
     small, in_memory = is_small(training_set.source), is_in_memory(corpus.path)
@@ -176,7 +176,7 @@ class _Fits:
         self,
         problem: Problem,
         cut: Sequence[Fold],
-        folder: RunFolder | None,
+        folder: EvaluationFolder | None,
         client: Client | ClientLater | None,
         *,
         small: bool,

@@ -733,3 +733,35 @@ def test_the_demo_takes_no_url_for_a_folder(
     done = dslda("demo", "--out", "s3://bucket/demo")
     assert (done.code, done.error) == (2, "--out must be a local folder, got s3://bucket/demo")
     assert not list(tmp_path.iterdir())
+
+
+def test_evaluate_prints_a_table_and_says_what_to_choose(made: Path, dslda: Dslda, tmp_path: Path) -> None:
+    arguments = (
+        "--response",
+        "stars",
+        "--topics",
+        "2,3",
+        "--folds",
+        2,
+        "--objective",
+        "joint",
+        "--max-iter",
+        3,
+    )
+    done = dslda("evaluate", made / "reviews.corpus", *arguments, "--out", tmp_path / "evaluation")
+    assert done.code == 0, done.err
+    table = rows(done.out)
+    assert [(row["method"], row["n_topics"]) for row in table][:3] == [
+        ("dslda", "2"),
+        ("dslda", "3"),
+        ("TF-IDF + linear model", ""),
+    ]
+    assert all(float(row["r2"]) <= 1.0 for row in table)
+    assert ": choose " in done.err
+    again = dslda("evaluate", made / "reviews.corpus", *arguments, "--out", tmp_path / "evaluation")
+    assert again.out == done.out
+    assert "4 of 4 fits are there from an earlier run" in again.err
+    assert dslda("evaluate", made / "reviews.corpus", *arguments, "--topics", "2,x").code == 2
+    refused = dslda("evaluate", made / "reviews.corpus", *arguments, "--groups", "author")
+    assert refused.code == 2
+    assert "--groups must name a covariate of" in refused.err

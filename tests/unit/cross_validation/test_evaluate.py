@@ -18,8 +18,8 @@ from dslda.corpus.store import Corpus
 from dslda.cross_validation import fold_fit
 from dslda.cross_validation.evaluate import evaluate
 from dslda.cross_validation.evaluation import Evaluation, chosen_topics, paired_difference
+from dslda.cross_validation.evaluation_folder import EvaluationFolder
 from dslda.cross_validation.fold_fit import Cell
-from dslda.cross_validation.run_folder import RunFolder
 from dslda.cross_validation.splitting import Splitting, split
 from dslda.datasets.simulate import simulate_corpus
 from dslda.evaluation.metrics import predictive_r2
@@ -211,7 +211,7 @@ def test_bad_input_is_refused_before_any_fit(
 def test_a_folder_of_something_else_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputExistsError):
-        RunFolder(tmp_path)
+        EvaluationFolder(tmp_path)
     with pytest.raises(OutputExistsError):
         evaluate(corpus, response="y", out=tmp_path, overwrite=True)
     assert (tmp_path / "notes.txt").read_text() == "mine"

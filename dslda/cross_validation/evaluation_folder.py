@@ -18,14 +18,14 @@ from dslda.storage.location import Location
 from dslda.storage.output import check_writable, replace_file, writing
 from dslda.storage.typed_json import canonical_json, parse_json
 
-__all__ = ["RunFolder"]
+__all__ = ["EvaluationFolder"]
 
 PLAN, FITS = "plan.json", "fits"
 DETAILS = b"dslda"
 """Key of what a file of a fit holds beside its columns."""
 
 
-class RunFolder:
+class EvaluationFolder:
     """A local folder, or one behind any fsspec URL.
 
     A fit that is complete is not done again. Every file is replaced as a whole.
