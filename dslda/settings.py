@@ -187,7 +187,7 @@ _TABLE = (
         highest=1e6,
         beyond="beyond that the words or the response no longer count",
         help="Weight of the response against the words. 2 or 3 predict better than 1 if words say much about the response, "
-        "and worse, often far worse, if they say little: compare with --hold-out.",
+        "and worse if they say little: compare with --hold-out.",
         option="rho",
         key="rho",
         objective="joint",

@@ -26,7 +26,9 @@ QUICK = (
     *("test_documentation.py", "test_imports.py"),
 )
 """Folders and files of tests/unit whose tests compile no kernel and start no cluster: `make quick` runs them."""
-NOT_QUICK = frozenset({"test_driver.py", "test_notebook.py", "test_sparse_statistics.py"})
+NOT_QUICK = frozenset(
+    {"test_driver.py", "test_notebook.py", "test_sparse_statistics.py", "test_word_coefficients.py"}
+)
 """Files of these folders that do."""
 
 

@@ -39,7 +39,8 @@ class FitResult:
     Attributes
     ----------
     parameters : Parameters
-        Parameters at which the last ELBO of the trace was computed.
+        Parameters at which the last ELBO of the trace was computed; after
+        :func:`~dslda.engine.word_coefficients.suited_to_words`, with other coefficients.
     statistics : SufficientStatistics
         Statistics of all documents at `parameters`.
     trace : tuple of IterationRecord

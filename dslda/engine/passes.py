@@ -36,8 +36,9 @@ class Pass(Protocol[S_co]):
 
 @dataclass(frozen=True, slots=True)
 class EStepPass:
-    """The E-step of sLDA; `joint` as in :func:`~dslda.variational.estep.e_step`."""
+    """The E-step of sLDA; options as in :func:`~dslda.variational.estep.e_step`."""
 
+    words_alone: bool = False
     joint: bool = False
 
     def __call__(
@@ -55,6 +56,7 @@ class EStepPass:
                 family=family,
                 spec=spec,
                 extras=block.extras,
+                words_alone=self.words_alone,
                 joint=self.joint,
             ),
         )

@@ -239,7 +239,7 @@ def _covariance(
         if size > MOST_JOINT:
             logger.warning("no standard errors: %d coefficients are more than %d", size, MOST_JOINT)
             return None
-        work: Pass[SufficientStatistics] = EStepPass(joint=True)
+        work: Pass[SufficientStatistics] = EStepPass(words_alone=spec.suits_words, joint=True)
         if spec.objective == "conditional":
             work = ConditionalPass(differentiated=False, joint=True)
         statistics = _one_more_pass(executor, in_e_step(parameters), work, "standard errors")

@@ -18,6 +18,7 @@ from dslda.engine.driver import Checkpoints, FitResult, fit
 from dslda.engine.em import Position
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.progress import FitProgress, LogProgress
+from dslda.engine.word_coefficients import suited_to_words
 from dslda.exceptions import DsldaWarning, collecting_warnings, warn
 from dslda.families.base import Family
 from dslda.training.checkpoint import FitCheckpoint
@@ -79,7 +80,7 @@ class Start:
     ) -> FitResult:
         """Train from a position; see :func:`~dslda.engine.driver.fit`."""
         if self.spec.objective == "joint":
-            return fit(
+            result = fit(
                 executor,
                 position.parameters,
                 family=self.family,
@@ -88,6 +89,14 @@ class Start:
                 checkpoints=checkpoints,
                 progress=progress,
             )
+            if not self.spec.suits_words:
+                return result
+            try:
+                return suited_to_words(executor, result, family=self.family, spec=self.spec)
+            except BaseException as error:
+                if checkpoints is not None:
+                    checkpoints.note(error)
+                raise
         return fit_conditionally(
             executor,
             position,

@@ -184,7 +184,8 @@ def train(
     response_weight : float, default 1
         Weight rho of the response in the E-step, 1e-6 to 1e6. 1 is the model of the paper. Words outnumber the one response
         by hundreds: a weight of 2 or 3 trades their likelihood for better predictions where words say much of the response,
-        and predicts worse where they say little.
+        and predicts worse where they say little. With another weight than 1 the coefficients are solved once more after EM,
+        for topics inferred from words alone, as in prediction (docs/model.md).
     granularity : {"term", "token"}
         Unit with its own variational distribution: all occurrences of a term in a document, or each token.
     max_iter, tol : int, float

@@ -73,6 +73,7 @@ def e_step(
     family: Family,
     spec: FitSpec,
     extras: Array | None = None,
+    words_alone: bool = False,
     joint: bool = False,
 ) -> SufficientStatistics:
     """Sufficient statistics of a block of documents. A pure function of its arguments; it releases the GIL.
@@ -89,6 +90,8 @@ def e_step(
     extras : ndarray of float64, shape (D, 4 + P), optional
         For each document: offset of the linear predictor, trials or event (see :class:`~dslda.families.base.Family`), weight
         of the document, weight of its response, standardised covariates. By default 0, 1, 1, 1 and none.
+    words_alone : bool, default False
+        Posteriors are those of the words, as in prediction. The sums over the responses are taken at these.
     joint : bool, default False
         For a response of classes: also sum `joint_information`, which only standard errors need.
     """
@@ -116,6 +119,7 @@ def e_step(
         statistics=statistics,
         deltas=deltas,
         posteriors=posteriors,
+        words_alone=words_alone,
     )
     if asks_pearson:
         columns = _columns(posteriors)
@@ -241,6 +245,7 @@ def _run(
     statistics: SufficientStatistics,
     deltas: Array,
     posteriors: BlockPosteriors,
+    words_alone: bool = False,
 ) -> None:
     """Call the kernel of the family, which adds to `statistics` and writes `posteriors`."""
     indptr, terms, counts, y = documents
@@ -267,7 +272,7 @@ def _run(
             read_only(deltas),
         ),
         BlockOptions(
-            float(spec.response_weight),
+            0.0 if words_alone else float(spec.response_weight),
             int(spec.max_sweeps),
             float(spec.sweep_tol),
             spec.granularity == "term",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy import linalg, special
 
@@ -10,7 +12,15 @@ from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import are_near_equal, topic_divergence
 
-__all__ = ["coefficient_step", "m_step", "objective", "prior_precision", "topic_log_prior", "update_alpha"]
+__all__ = [
+    "coefficient_step",
+    "m_step",
+    "objective",
+    "prior_precision",
+    "response_step",
+    "topic_log_prior",
+    "update_alpha",
+]
 
 # data do not determine directions in which the information has less than this fraction of its largest eigenvalue
 _RANK_TOLERANCE = 1e-12
@@ -42,15 +52,7 @@ def m_step(
     `parameters` are those of the E-step, `statistics` its sums over all documents.
     """
     topics, totals = _topics(statistics.topic_counts, spec.topic_prior)
-    eta, delta, zeta = parameters.eta, parameters.delta, parameters.zeta
-    if statistics.labelled_weight > 0.0:
-        step, gain = coefficient_step(parameters, statistics, family=family, spec=spec)
-        eta = eta + step[: len(parameters.eta)]
-        zeta = zeta + step[len(parameters.eta) :]
-        delta = family.update_delta(delta, statistics.profile, weight=statistics.labelled_weight, gain=gain)
-        if family.has_dispersion_floor:
-            # scaled responses have variance 1
-            delta = np.concatenate([[max(delta[0], spec.dispersion_floor)], delta[1:]])
+    new = response_step(parameters, statistics, family=family, spec=spec)
     alpha = parameters.alpha
     # of near-equal topics documents have equal shares, which asks for a large alpha, which keeps the topics equal
     if spec.estimates_alpha and topics_have_parted and not are_near_equal(topics):
@@ -62,7 +64,29 @@ def m_step(
             n_words=float(statistics.topic_counts.sum()),
         )
     concentration = totals if spec.topic_estimation == "variational" else None
-    return Parameters(topics, alpha, eta, delta, zeta, concentration)
+    return Parameters(topics, alpha, new.eta, new.delta, new.zeta, concentration)
+
+
+def response_step(
+    parameters: Parameters, statistics: SufficientStatistics, *, family: Family, spec: FitSpec
+) -> Parameters:
+    """The M-step of the coefficients and the family's own parameters; topics and alpha stay."""
+    if not statistics.labelled_weight > 0.0:
+        return parameters
+    step, gain = coefficient_step(parameters, statistics, family=family, spec=spec)
+    n_topics = parameters.n_topics
+    delta = family.update_delta(
+        parameters.delta, statistics.profile, weight=statistics.labelled_weight, gain=gain
+    )
+    if family.has_dispersion_floor:
+        # scaled responses have variance 1
+        delta = np.concatenate([[max(delta[0], spec.dispersion_floor)], delta[1:]])
+    return replace(
+        parameters,
+        eta=parameters.eta + step[:n_topics],
+        zeta=parameters.zeta + step[n_topics:],
+        delta=delta,
+    )
 
 
 def coefficient_step(

@@ -174,6 +174,11 @@ class FitSpec:
             )
 
     @property
+    def suits_words(self) -> bool:
+        """True if the coefficients of the joint model are solved once more after EM, for what words alone infer."""
+        return self.objective != "conditional" and self.response_weight != 1.0
+
+    @property
     def estimates_alpha(self) -> bool:
         # a single topic has all of every document, whatever alpha is; conditional training goes by the documents' length
         return (

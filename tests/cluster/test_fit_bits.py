@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from dslda.engine.dask.placement import ResidentPartitions, StreamedPartitions
 from dslda.engine.data.fit_source import FutureSource, MemorySource
 from dslda.engine.executor import Executor, SerialExecutor
 from dslda.engine.passes import E_STEP, CoOccurrencePass
+from dslda.engine.word_coefficients import suited_to_words
 from dslda.evaluation.topic_quality import N_TOP
 from dslda.exceptions import ConvergenceWarning, InputError
 from dslda.families.base import STANDARDISED
@@ -34,7 +36,7 @@ from dslda.model import load_model
 from dslda.training import starts
 from dslda.training.train import train
 from dslda.variational.design import Design
-from dslda.variational.parameters import initial_parameters
+from dslda.variational.parameters import FitSpec, initial_parameters
 from dslda.variational.statistics import SufficientStatistics
 from tests.helpers.files import write_records
 
@@ -70,6 +72,24 @@ def test_conditional_training_has_the_bits_of_one_process(
         DaskExecutor(in_process, problem.source, problem.family, problem.conditional_spec) as executor,
     ):
         assert digest_of(problem.fit_conditionally(executor)) == expected_conditional
+    assert wait_until_forgotten(in_process) == []
+
+
+def test_coefficients_that_suit_words_have_the_bits_of_one_process(
+    problem: Any, digest_of: Any, in_process: Client
+) -> None:
+    heavy = replace(problem, spec=FitSpec(n_topics=4, max_iter=5, tol=0.0, response_weight=10.0))
+    digests, of_em = set(), set()
+    for executor in (
+        SerialExecutor(heavy.source, heavy.family, heavy.spec),
+        heavy.executor(in_process),
+    ):
+        with executor:
+            result = heavy.fit(executor)
+            of_em.add(digest_of(result))
+            digests.add(digest_of(suited_to_words(executor, result, family=heavy.family, spec=heavy.spec)))
+    assert len(digests) == len(of_em) == 1
+    assert digests != of_em
     assert wait_until_forgotten(in_process) == []
 
 

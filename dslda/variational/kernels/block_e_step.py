@@ -95,6 +95,8 @@ def block_kernel(product: bool) -> Callable[..., None]:
                 s,
             )
             length = float(n_tokens)
+            # without a weight a response pulls at no word, and the posterior is that of a prediction
+            pulls = labelled and rho > 0.0
             if n == 0:
                 # q(theta) is the prior; the response of a document without words teaches nothing about topics
                 ascent = Ascent(0.0, 0, True, 0.0)
@@ -105,15 +107,17 @@ def block_kernel(product: bool) -> Callable[..., None]:
                 v = 0.0
                 scalars[N_EMPTY] += 1
             else:
-                document = lay_out(model, s, Observed(y[d], labelled, offset, aux, rho * emphasis), n, length)
+                document = lay_out(model, s, Observed(y[d], pulls, offset, aux, rho * emphasis), n, length)
                 tilted = tilt(model, u, length) if product else model
-                if product and labelled:
+                if product and pulls:
                     ascent = ascend_product(
                         model, tilted, response, s, trail, document, max_sweeps, sweep_tol
                     )
                 else:
                     ascent = ascend(model, response, s, trail, document, max_sweeps, sweep_tol)
-                total_m, spread = write_out(tilted, s, document, ascent.a_base, weight, topic_counts, product)
+                total_m, spread = write_out(
+                    tilted, s, document, ascent.a_base, weight, topic_counts, labelled, product
+                )
                 if product:
                     omega = offset + model.middle
                     for k in range(n_topics):

@@ -407,12 +407,18 @@ def class_block(documents, parameters, options, sums, posteriors):
             # sweeps and `write_out` see no response: theirs have one predictor
             document = lay_out(model, s, Observed(math.nan, False, 0.0, 1.0, 1.0), n, length)
             y_d = int(y[d]) if labelled else UNLABELLED
-            ascent = ascend_classes(model, s, c, trail, document, y_d, rho * emphasis, max_sweeps, sweep_tol)
-            write_out(model, s, document, 0.0, weight, topic_counts, False)
+            # without a weight a response pulls at no word, and the posterior is that of a prediction
+            pulling = y_d if rho > 0.0 else UNLABELLED
+            ascent = ascend_classes(
+                model, s, c, trail, document, pulling, rho * emphasis, max_sweeps, sweep_tol
+            )
+            write_out(model, s, document, 0.0, weight, topic_counts, False, False)
             if learn:
                 add_log_theta(model, s, length, weight, log_theta, scalars)
             if labelled and learn:
                 share = weight * emphasis
+                if bound and pulling == UNLABELLED:
+                    tilt(c, length)
                 profile[0] += share * respond(c, y_d, length)
                 add_class_statistics(
                     c,

@@ -56,7 +56,7 @@ class BlockParameters(NamedTuple):
 class BlockOptions(NamedTuple):
     """Settings of the fit, and facts of the family."""
 
-    rho: float
+    rho: float  # 0 for posteriors of the words alone, with the sums of all responses
     max_sweeps: int
     sweep_tol: float
     tied: bool  # granularity "term"

@@ -355,18 +355,18 @@ def write_out(
     a_base: float,
     weight: float,
     topic_counts: Matrix,
+    labelled: bool,
     product: bool,
 ) -> tuple[float, float]:
     """Write phi of the last sweep and its sums; returns sum_n m_n and sum_n Var(eta).
 
-    If `topic_counts` has rows, it adds the expected counts times `weight`, and makes `gram` for a labelled document. With
-    `product`, `model` is tilted (:mod:`dslda.variational.kernels.exponential`): the first number returned is
+    If `topic_counts` has rows, it adds the expected counts times `weight`, and makes `gram` if the document is `labelled`.
+    With `product`, `model` is tilted (:mod:`dslda.variational.kernels.exponential`): the first number returned is
     sum_n log kappa_n, `assigned_m` is sum_n phi_n / kappa_n, and `gram` sums over phi_n / kappa_n.
     """
     n_topics = model.topics.shape[1]
     tile, width, gram = s.tile, document.width, s.gram
     learn = topic_counts.shape[0] > 0
-    labelled = document.observed.labelled
     for k in range(n_topics):
         s.assigned[k] = 0.0
         s.assigned_m[k] = 0.0

@@ -72,6 +72,9 @@ FITS = {
     "gaussian": {"response": "y", "n_topics": 3},
     "subset, one alpha": {"response": "y", "n_topics": 2, "documents": np.arange(0, D, 2), "doc_topic_prior": "auto"},
     "counts with a covariate": {"response": "n", "family": "negative_binomial", "n_topics": 3, "covariates": "x"},
+    "counts with a heavy response": {
+        "response": "n", "family": "poisson", "n_topics": 3, "objective": "joint", "response_weight": 8.0, "covariates": "x",
+    },
     "classes, alpha for each topic": {
         "response": "k", "family": "categorical", "n_topics": 3, "doc_topic_prior": "asymmetric", "covariates": "x",
     },

@@ -124,6 +124,30 @@ def test_a_model_of_topics_that_are_distributions(
     assert elbo == pytest.approx(model.trace["elbo"][-1], rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("weight", [0.3, 8.0])
+def test_another_response_weight_has_coefficients_errors_and_prevalences_of_words_alone(
+    simulated: tuple[sparse.csr_array, np.ndarray], weight: float
+) -> None:
+    counts, y = simulated
+    model = train(counts, response=y, n_topics=K, response_weight=weight, max_iter=12)
+    parameters, block = model.record.parameters, matrix_block(counts)
+    statistics = e_step(
+        block.indptr,
+        block.terms,
+        block.counts,
+        model.record.design.to_model(y),
+        parameters,
+        family=get_family("gaussian"),
+        spec=model.spec,
+        words_alone=True,
+    )
+    assert_allclose(statistics.score, 0.0, atol=1e-8 * np.abs(statistics.information @ parameters.eta).max())
+    assert_allclose(model.record.covariance, np.linalg.inv(statistics.information), rtol=1e-6)
+    shares = statistics.topic_counts.sum(axis=0)
+    assert_allclose(model.record.prevalence, shares / shares.sum(), rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_store_and_bag_on_a_cluster_give_the_same_bits_and_leave_the_client_open(
     simulated: tuple[sparse.csr_array, np.ndarray], tmp_path: Path

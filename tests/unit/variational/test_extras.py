@@ -166,6 +166,31 @@ def test_weights_leave_each_posterior_alone(name: str) -> None:
 
 
 @EVERY
+def test_words_alone_have_their_posterior_and_the_sums_of_the_responses_at_it(name: str) -> None:
+    """The sums of words are those of documents without responses; the score is the derivative of the profile."""
+    documents, parameters, family, extras = problem(name)
+    spec = FitSpec(n_topics=N_TOPICS, response_weight=7.0)
+
+    def sums(p: Parameters) -> SufficientStatistics:
+        return e_step(*documents.arrays, p, family=family, spec=spec, extras=extras, words_alone=True)
+
+    found = sums(parameters)
+    unlabelled = documents.with_response(np.full(N_DOCUMENTS, np.nan))
+    of_words = e_step(*unlabelled.arrays, parameters, family=family, spec=spec, extras=extras)
+    for field in ("topic_counts", "log_theta", "elbo", "n_sweeps"):
+        assert_array_equal(getattr(found, field), getattr(of_words, field))
+    assert found.n_labelled == np.count_nonzero(~np.isnan(documents.y)) > of_words.n_labelled == 0
+    for part, row in (("eta", 0), ("zeta", N_TOPICS)):
+        values = getattr(parameters, part)
+        for index in np.ndindex(values.shape):
+            step = np.zeros_like(values)
+            step[index] = 1e-5
+            above, below = (sums(replace(parameters, **{part: values + s})) for s in (step, -step))
+            slope = (above.profile[0] - below.profile[0]) / 2e-5
+            assert_allclose(found.score[row + index[0], *index[1:]], slope, rtol=1e-5, atol=1e-6)
+
+
+@EVERY
 def test_emphasis_is_the_rho_of_one_document(name: str) -> None:
     documents, parameters, family, extras = problem(name)
     extras[:, 3] = 1.0
