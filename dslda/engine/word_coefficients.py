@@ -50,19 +50,20 @@ def suited_to_words(executor: Executor, result: FitResult, *, family: Family, sp
         with single_threaded_blas():
             parameters = result.parameters
             statistics = _statistics(executor, parameters, family)
-            n_steps = 0
-            while n_steps < (1 if family.is_quadratic else MOST_STEPS):
+            n_steps, settled = 0, False
+            while not settled and n_steps < MOST_STEPS:
                 previous = parameters
                 parameters = response_step(previous, statistics, family=family, spec=spec)
                 _check(parameters, family)
                 statistics = _statistics(executor, parameters, family)
                 n_steps += 1
-                if _longest_step(previous, parameters, family) <= STANDSTILL:
-                    break
+                settled = family.is_quadratic or _longest_step(previous, parameters, family) <= STANDSTILL
     except KeyboardInterrupt:
         logger.warning("interrupted: keeping the coefficients of EM, which predict new documents worse")
         return replace(result, converged=False, interrupted=True)
-    logger.info("they took %s", number_of(n_steps, "step"))
+    logger.info(
+        "coefficients %s after %s", "settled" if settled else "still move", number_of(n_steps, "step")
+    )
     return replace(result, parameters=parameters, statistics=statistics)
 
 
