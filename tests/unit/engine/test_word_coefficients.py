@@ -84,6 +84,20 @@ def test_new_documents_are_no_longer_predicted_far_worse_than_by_the_mean(
     assert after > 0.1
 
 
+def test_a_warning_says_that_topics_have_followed_the_responses(caplog: pytest.LogCaptureFixture) -> None:
+    said = {}
+    for delta in (0.05, 4.0):  # words say much, or little
+        block = simulate_corpus(N_DOCUMENTS, 3, N_TERMS, mean_tokens=40, delta=delta, seed=1).block
+        caplog.clear()
+        with executor_of(block, Gaussian()) as executor:
+            result = em(executor, Gaussian(), replace(SPEC, max_iter=25))
+            suited_to_words(executor, result, family=Gaussian(), spec=SPEC)
+        said[delta] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert said[0.05] == []
+    (warning,) = said[4.0]
+    assert warning.endswith("which have followed them: compare with a lower rho")
+
+
 def test_they_are_the_regression_on_what_words_alone_infer(
     halves: tuple[DocumentBlock, DocumentBlock], fitted: tuple[FitResult, FitResult]
 ) -> None:
