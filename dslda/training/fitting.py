@@ -117,8 +117,8 @@ def fitted_model(
         n_topics=spec.n_topics,
     )
     spec = replace(spec, family=fitted_family.name, family_options=fitted_family.options)
-    spec, told = with_objective(spec, training_set)
     source = training_set.source.with_design(design)
+    spec, told = with_objective(spec, source, training_set.summary.n)
     check_here(spec, source.n_terms)
     fresh = partial(
         initial_parameters,

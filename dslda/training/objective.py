@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dslda.corpus.block import DocumentBlock
+from dslda.engine.data.fit_source import FitSource
+from dslda.engine.data.training_view import TrainingBlock, TrainingView
 from dslda.exceptions import InputError
 from dslda.settings import SETTINGS
-from dslda.training.training_set import TrainingSet
+from dslda.variational.conditional.loss import Responses
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
 
@@ -18,36 +24,47 @@ LEAST_LABELLED = 50
 """Fewest documents with a response for conditional training by name."""
 
 
-def with_objective(spec: FitSpec, training_set: TrainingSet) -> tuple[FitSpec, str]:
+def with_objective(spec: FitSpec, source: FitSource, n_responses: int) -> tuple[FitSpec, str]:
     """The settings with the objective, and one line that tells an automatic choice, else "".
+
+    Parameters
+    ----------
+    spec : FitSpec
+    source : FitSource
+        The documents to train on, with the design of the fit. They are read where
+        some may have weight 0.
+    n_responses : int
+        Documents with a response, of any weight.
 
     Raises
     ------
     InputError
         Settings belong to the other objective, or there are too few documents with a response.
     """
-    n_labelled = training_set.summary.n
     joint = [*_set_for(spec, "joint"), *(["doc_topic_prior"] if spec.doc_topic_prior == "asymmetric" else [])]
     conditional = _set_for(spec, "conditional")
-    told = ""
+    told, because = "", ""
     if spec.objective == "auto":
-        reason = ""
-        # who names a setting of conditional training asks for it
-        enough = LEAST_LABELLED if conditional else ENOUGH_LABELLED
+        reason, n_labelled = "", 0
         if joint:
             reason = f"{' and '.join(joint)} {'belongs' if len(joint) == 1 else 'belong'} to it"
-        elif n_labelled < enough:
-            reason = f"{number_of(n_labelled, 'document')} with a response, fewer than {enough}"
         elif spec.n_topics == 1:
             reason = "there is one topic"
         elif spec.max_iter < 2:
             reason = "there is one iteration"
+        else:
+            n_labelled = _n_labelled(source, n_responses)
+            # who names a setting of conditional training asks for it
+            reason = _against_conditional(
+                n_labelled, n_responses, LEAST_LABELLED if conditional else ENOUGH_LABELLED
+            )
         spec = replace(spec, objective="joint" if reason else "conditional")
         told = f"objective: joint ({reason})"
+        because = f", chosen because {reason}" if reason else ""
         if not reason:
             told = (
-                f"objective: conditional, for prediction ({number_of(n_labelled, 'document')} with a response); joint is the "
-                "paper's model"
+                f"objective: conditional, for prediction ({_with_response(n_labelled, n_responses)}); joint is the paper's "
+                "model"
             )
     elif spec.objective == "conditional":
         if joint:
@@ -56,9 +73,10 @@ def with_objective(spec: FitSpec, training_set: TrainingSet) -> tuple[FitSpec, s
                 parameter=tuple(joint),
                 remedy="train with {objective='joint'}",
             )
+        n_labelled = _n_labelled(source, n_responses)
         if n_labelled < LEAST_LABELLED:
             raise InputError(
-                f"must be 'joint' for fewer than {LEAST_LABELLED} documents with a response, got "
+                f"must be 'joint' for fewer than {LEAST_LABELLED} documents with a response of weight above 0, got "
                 f"{number_of(n_labelled, 'document')}",
                 parameter="objective",
             )
@@ -66,11 +84,41 @@ def with_objective(spec: FitSpec, training_set: TrainingSet) -> tuple[FitSpec, s
             raise InputError("must be at least 2 for conditional training, got 1", parameter="max_iter")
     if spec.objective == "joint" and conditional:
         raise InputError(
-            "must be left out of the joint model: only conditional training uses it",
+            f"must be left out of the joint model{because}: only conditional training uses it",
             parameter=tuple(conditional),
-            remedy="train with {objective='conditional'}",
+            remedy=() if because else "train with {objective='conditional'}",
         )
     return spec, told
+
+
+def _against_conditional(n_labelled: int, n_responses: int, enough: int) -> str:
+    """Why the documents are too few for conditional training; "" if they are not."""
+    if n_labelled < enough:
+        return f"{_with_response(n_labelled, n_responses)}, fewer than {enough}"
+    return ""
+
+
+def _with_response(n_labelled: int, n_responses: int) -> str:
+    of_weight = "" if n_labelled == n_responses else " of weight above 0"
+    return f"{number_of(n_labelled, 'document')} with a response{of_weight}"
+
+
+def _n_labelled(source: FitSource, n_responses: int) -> int:
+    """Documents with a response of a weight above 0."""
+    design = source.design
+    if not source.weighted and design.weight is None and design.class_weight is None:
+        return n_responses
+    return sum(source.each(_count_labelled))
+
+
+def _count_labelled(block: DocumentBlock, view: TrainingView) -> int:
+    return int(np.count_nonzero(_counts(view(block))))
+
+
+def _counts(documents: TrainingBlock) -> NDArray[np.bool_]:
+    """Which documents have a response of a weight above 0."""
+    responses = Responses.of(documents.y, documents.extras)
+    return responses.labelled & (responses.weight > 0.0)
 
 
 def _set_for(spec: FitSpec, objective: str) -> list[str]:
