@@ -156,7 +156,8 @@ def train(
         "conditional" maximises the likelihood of the responses given the words, so that topics predict as well as they can;
         "joint" is the paper's model, which explains words and responses together. "auto" is conditional where at least 250
         documents have a response (of weight above 0) and no setting of the joint model is given (`topic_prior`,
-        `topic_estimation`, `response_weight`, `granularity`, `tol`, `sweep_tol`). See docs/model.md.
+        `topic_estimation`, `response_weight`, `granularity`, `tol`, `sweep_tol`), unless the documents are so much alike, or
+        share so few words, that none can judge what the others have learned. See docs/model.md.
     emphasis : {"themes", "balance", "prediction"}, default "themes"
         What topics of conditional training are for: themes with words of their own, prediction by the topics alone, or a
         balance of both. With words beyond the topics (`remainder`) all three predict nearly alike.

@@ -9,7 +9,7 @@ from dslda.variational.parameters import FitSpec
 from dslda.variational.term_weights import TermWeighting
 from dslda.wording import number_of
 
-__all__ = ["Recipe"]
+__all__ = ["Recipe", "inner_share_of"]
 
 START_ITERATIONS = {"themes": 10, "balance": 5, "prediction": 4}
 """Iterations of EM at the start, by emphasis. EM drives topics apart: the longer, the more they are themes of their own, and
@@ -108,7 +108,7 @@ class Recipe:
             tolerance=0.0 if has_classes else TOLERANCE[spec.emphasis],
             patience=PATIENCE,
             n_slices=N_SLICES,
-            inner_share=min(max(INNER_DOCUMENTS / max(n_labelled, 1), LEAST_INNER), MOST_INNER),
+            inner_share=inner_share_of(n_labelled),
             by_partition=n_partitions >= PARTITIONS_PER_SLICE * N_SLICES,
         )
 
@@ -134,3 +134,8 @@ class Recipe:
             f"alpha {self.alpha:.3g}, term weights {self.weighting.name}, at most {number_of(self.epochs, 'epoch')} of "
             f"{number_of(self.n_slices, 'step')} after the start, chosen by {self.inner_share:.0%} of the documents"
         )
+
+
+def inner_share_of(n_labelled: int) -> float:
+    """Share of the documents in the inner part, of so many with a response of a weight above 0."""
+    return min(max(INNER_DOCUMENTS / max(n_labelled, 1), LEAST_INNER), MOST_INNER)
