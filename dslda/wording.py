@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
@@ -16,6 +17,7 @@ __all__ = [
     "first_few",
     "number_name",
     "number_of",
+    "printable",
     "short_repr",
     "stage_in_words",
     "suggesting_keywords",
@@ -36,6 +38,9 @@ _STAGES = {
     "start": "training",
 }
 
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters, ends of lines and paragraphs, and what reverses the direction of text."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -48,6 +53,11 @@ def number_of(n: int, noun: str, plural: str | None = None) -> str:
 def first_few(names: Sequence[str], n: int) -> str:
     """Up to `n` of the names, and dots for the rest: ``a, b, ...``."""
     return ", ".join(names[:n]) + (", ..." if len(names) > n else "")
+
+
+def printable(text: str) -> str:
+    """Text that stays on its line of a terminal and changes nothing there: control characters as Python writes them."""
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def error_in_words(error: BaseException) -> str:

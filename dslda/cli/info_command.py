@@ -12,6 +12,7 @@ import click
 
 from dslda.cli.logs import option_words
 from dslda.cli.own_family import load_own_model, own_family_option
+from dslda.cli.terminal import echo
 from dslda.exceptions import FormatError
 from dslda.settings import SETTINGS, unstored
 from dslda.wording import alpha_in_words, number_of
@@ -47,7 +48,7 @@ def command(path: str, *, family: str | None) -> None:
     PATH is one of these, local or any fsspec URL.
     """
     for name, value in _describe(path, family):
-        click.echo(f"{name + ':' if name else '':<20} {value}")
+        echo(f"{name + ':' if name else '':<20} {value}")
 
 
 def _describe(path: str, family: str | None) -> Iterator[tuple[str, Any]]:

@@ -20,6 +20,7 @@ from dslda.cli.options import (
     reading_options,
     vocabulary_from,
 )
+from dslda.cli.terminal import echo
 from dslda.wording import number_of
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def command(
     new = (
         f"{number_of(corpus.n_documents - n_before, 'document')} appended by this run, now " if append else ""
     )
-    click.echo(
+    echo(
         f"{corpus.path}: {new}{number_of(corpus.n_documents, 'document')} ({corpus.n_empty:,} empty), "
         f"{number_of(corpus.n_terms, 'term')}, {number_of(corpus.n_tokens, 'token')}, "
         f"{number_of(corpus.n_partitions, 'partition')}"

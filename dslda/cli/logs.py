@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from dslda.exceptions import DsldaError, DsldaWarning, Note, Words
+from dslda.wording import printable
 
 __all__ = ["log_line", "logging_to_stderr", "option_words", "shown"]
 
@@ -88,7 +89,7 @@ class _Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        return f"dslda: {level}{record.getMessage()}"
+        return f"dslda: {level}{printable(record.getMessage())}"
 
 
 def _formatter(*, json_logs: bool) -> logging.Formatter:

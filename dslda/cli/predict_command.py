@@ -19,6 +19,7 @@ from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import json_option, new_documents_options, vocabulary_from
 from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.process import Session
+from dslda.cli.terminal import printable_cells
 from dslda.exceptions import InputError, OutputExistsError
 from dslda.storage.location import Location, check_not_in_store, holds_store
 from dslda.storage.output import check_writable, is_among, replacing, report_leftovers, writing
@@ -219,10 +220,15 @@ def _write(
 
     flags: Counter[str] = Counter()
     columns = [column for column in nothing.column_names if column not in without]
-    header = csv_lines([map(safe_cell, columns)])
+    on_terminal = stream.isatty()
+
+    def lines(rows: Iterable[Iterable[Any]]) -> str:
+        return csv_lines(printable_cells(rows) if on_terminal else rows)
+
+    header = lines([map(safe_cell, columns)])
     for table in chain(tables, [nothing]):
         with writing(name):
-            stream.write(header + csv_lines(safe_rows(table.select(columns))))
+            stream.write(header + lines(safe_rows(table.select(columns))))
             stream.flush()
         header = ""
         flags.update(table["flag"].to_pylist())

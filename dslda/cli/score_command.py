@@ -18,6 +18,7 @@ from dslda.cli.options import (
     vocabulary_from,
 )
 from dslda.cli.own_family import load_own_model, own_family_option
+from dslda.cli.terminal import echo
 
 if TYPE_CHECKING:
     from dslda.cluster.opening import ClusterOptions
@@ -158,5 +159,6 @@ def command(
 def _print(run: ScoringRun) -> None:
     """Print what the run holds now; a standard output that is full fails here, before the run counts as complete."""
     with contextlib.suppress(BrokenPipeError):  # the reader has enough
-        click.echo(str(run))
+        for line in str(run).split("\n"):
+            echo(line)
         sys.stdout.flush()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dslda.cli.logs import option_words, shown
 from dslda.cli.options import COUNT
 from dslda.cli.own_family import load_own_model, own_family_option
+from dslda.cli.terminal import echo, printable_cells
 from dslda.exceptions import InputError
+from dslda.wording import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -91,13 +93,14 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
             console.print(shown_classes(model))
         if model.covariate_coefficients():
             console.print(shown_covariates(model))
-        click.echo("\n".join(notes))
+        for note in notes:
+            echo(note)
         return
     # the CSV stays CSV
-    click.echo(" ".join(notes), err=True)
+    echo(" ".join(notes), err=True)
     for name, class_name, coefficient, error in () if covariates else _covariates(model):
         of_class = "" if class_name is None else f" for {class_name}"
-        click.echo(f"Covariate {name}{of_class}: {coefficient} (s.e. {error})", err=True)
+        echo(f"Covariate {name}{of_class}: {coefficient} (s.e. {error})", err=True)
     from dslda.scoring.tables import csv_lines, safe_cell
 
     if covariates:
@@ -109,7 +112,8 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
     cells = (
         [safe_cell(v) if isinstance(v, str) else "" if v is None else v for v in row] for row in table.rows
     )
-    sys.stdout.write(csv_lines([table.columns, *cells]))
+    rows: Iterable[Sequence[Any]] = [table.columns, *cells]
+    sys.stdout.write(csv_lines(printable_cells(rows) if sys.stdout.isatty() else rows))
 
 
 def shown_topics(model: Model, *, top: int) -> Table:
@@ -152,12 +156,14 @@ def shown_covariates(model: Model) -> Table:
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    # as texts, in which brackets and colons of words are no markup
+    table = Table(title=Text(printable(title), style="table.title"), title_justify="left")
     for column in columns:
         table.add_column(column, justify="right" if column in NUMBERS else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 

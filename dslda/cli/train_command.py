@@ -13,6 +13,7 @@ from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, names_in
 from dslda.cli.own_family import named_family
 from dslda.cli.process import HoldWhenDone, Interrupted, Session
+from dslda.cli.terminal import echo
 from dslda.exceptions import DsldaError, InputError
 from dslda.wording import number_of
 
@@ -137,7 +138,7 @@ def command(
         if model is earlier:
             held_out = model.training.held_out
             quality = "" if held_out is None else f"; {held_out.in_words}"
-            click.echo(f"{Location.of(out).url}: complete already: {_outcome(model)}{quality}")
+            echo(f"{Location.of(out).url}: complete already: {_outcome(model)}{quality}")
             return
         path = _save(model, out, overwrite=replace)
     training = model.training
@@ -148,7 +149,7 @@ def command(
         )
     if session.signals:
         raise Interrupted(f"after the end of training; the complete model is saved in {path}")
-    click.echo(f"{path}: {_outcome(model)}")
+    echo(f"{path}: {_outcome(model)}")
 
 
 def _outcome(model: Model) -> str:
