@@ -397,13 +397,14 @@ def _local(options: ClusterOptions) -> Iterator[Client]:
 def quiet_distributed() -> Iterator[None]:
     """Keep messages of `distributed` about a cluster of ours out of the user's log.
 
-    `silence_logs` ends when a cluster closes, before messages about connections that were just cut.
+    `silence_logs` ends when a cluster closes, before messages about connections that were just cut. Those of a scheduler
+    whose workers still send events when their client has gone, as after Ctrl-C, are critical ones.
     """
     names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] == "distributed"]
     levels = {name: logging.getLogger(name).level for name in names}
     for name, level in levels.items():
         if level != logging.NOTSET:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:

@@ -61,6 +61,28 @@ def test_a_cluster_is_started_quietly_and_ended(
     assert capfd.readouterr().out == ""
 
 
+def test_a_cluster_that_ends_in_the_middle_of_tasks_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def chatter(topic: str) -> None:
+        import time
+
+        from distributed import get_worker
+
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            get_worker().log_event(topic, "still here")
+
+    logger = logging.getLogger("distributed")  # which does not propagate
+    logger.addHandler(caplog.handler)
+    heard: list[Any] = []
+    with cluster(options=ClusterOptions(workers=1, threads=4)) as client:
+        client.subscribe_topic("topic", heard.append)
+        tasks = [client.submit(chatter, "topic", pure=False) for _ in range(2)]
+        time.sleep(0.2)
+    logger.removeHandler(caplog.handler)
+    assert len(heard) > len(tasks)
+    assert {record.name for record in caplog.records} <= {"dslda.engine"}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups of POSIX")
 def test_ctrl_c_in_a_script_without_main_guard_returns_the_last_iteration(
