@@ -227,7 +227,8 @@ class DaskExecutor(Executor):
     ) -> list[Future[S]]:
         """Submit an iteration, each group of partitions to its owner; return its roots, one for each part.
 
-        Only the futures of the roots stay: that of a leaf would keep its statistics in a worker's memory until the end.
+        Only the futures of the roots stay: that of a leaf would keep its statistics in a worker's memory until the end. The
+        others are released here, since Python drops a Ctrl-C that comes while `Future.__del__` does it.
         """
         leaves = {
             node: self._client.submit(
@@ -255,12 +256,14 @@ class DaskExecutor(Executor):
                 for node, leaf in leaves.items()
             }
             roots.append(self._add_up(parts, level, f"dslda-sum-{attempt}-{j}"))
+        release(leaves.values())
         return roots
 
     def _add_up(self, terms: Mapping[int, Future[S]], level: int, key: str) -> Future[S]:
         """Submit the tree above `terms`, the numbered nodes of a level; return its root."""
         while len(terms) > 1:
             level += 1
+            below = terms
             # with a rising priority, sums run before further leaves, which would pile up in memory
             terms = {
                 node: terms[children[0]]
@@ -273,6 +276,8 @@ class DaskExecutor(Executor):
                 )
                 for node, children in nodes(list(terms), 1).items()
             }
+            kept = set(map(id, terms.values()))
+            release(future for future in below.values() if id(future) not in kept)
         (root,) = terms.values()
         return root
 
