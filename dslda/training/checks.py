@@ -13,10 +13,13 @@ from dslda.families.registry import FAMILIES
 from dslda.training.training_set import ROLES, Roles, TrainingSet
 from dslda.wording import first_few, number_of
 
-__all__ = ["ROUNDING", "check_response", "check_roles", "check_values", "report_left_out"]
+__all__ = ["ROUNDING", "check_response", "check_roles", "check_values", "report_left_out", "report_outlier"]
 
 ROUNDING = 1e-13
 """Numbers whose range is a smaller fraction of their size differ only in their last digits."""
+
+OUTLIER, FEWEST_OTHERS = 0.9, 20
+"""Share of the sum of squares that one response of more than a few may have before it says more than all others together."""
 
 SHOWN = 3
 """Documents that a message names."""
@@ -79,6 +82,30 @@ def report_left_out(training_set: TrainingSet) -> None:
             f"{len(rows):,} of {number_of(len(rows) + training_set.summary.n, 'document')} with {training_set.in_words} lack "
             f"a covariate (missing: {missing}): their response is left out, their words still count; the first: {shown}",
             remedy="fill it in to use them",
+        )
+    )
+
+
+def report_outlier(family: Family, training_set: TrainingSet, roles: Roles) -> None:
+    """Warn of one response so far from the others that the fit is about it alone."""
+    summary, per_unit = training_set.summary, roles.exposure or roles.trials
+    if family.has_classes or family.has_levels or per_unit or summary.n <= FEWEST_OTHERS:
+        return
+    value = max(summary.minimum, summary.maximum, key=lambda end: abs(end - summary.mean))
+    share = ((value - summary.mean) / math.sqrt(summary.variance)) ** 2 / summary.n
+    if share < OUTLIER:
+        return
+    row = training_set.source.first_with(value)
+    where = "" if row is None else f" in {training_set.source.name_of(row)}"
+    remedy = ["mend it, or leave it out with {documents=}"]
+    if summary.minimum > 0.0:
+        remedy.append("train on the logarithm of the response")
+    warn(
+        DataWarning(
+            f"{value:.4g}{where} has {share:.1%} of the sum of squares around the mean, {summary.mean:.4g}: the fit is about "
+            "this response alone",
+            place=training_set.in_words,
+            remedy=remedy,
         )
     )
 

@@ -31,6 +31,7 @@ __all__ = [
     "report_alpha",
     "report_convergence",
     "report_entangled",
+    "report_limit",
     "report_near_equal",
     "report_scatter",
     "report_separation",
@@ -197,6 +198,29 @@ def report_scatter(
                 remedy=family.scatter_remedy,
             )
         )
+
+
+def report_limit(parameters: Parameters, family: Family, response: str) -> None:
+    """Warn where the scatter of amounts, durations or shares is beyond what their family can have.
+
+    Counts are left out: those that scatter as little as Poisson's take a negative binomial to its limit.
+    """
+    n = len(parameters.delta) if family.n_searched is None else family.n_searched
+    if family.domain.integer or family.has_levels or family.has_classes or family.has_dispersion_floor:
+        return
+    for value in parameters.delta[:n].tolist():
+        if value in family.delta_bounds:
+            warn(
+                DataWarning(
+                    f"scatters as family {family.name} cannot have it: its parameter has reached the limit of {value:g}, and "
+                    "standard errors mean nothing",
+                    place=response,
+                    remedy=(
+                        "mend responses that are far smaller or larger than the others, or leave them out with {documents=}",
+                        "choose another {family}",
+                    ),
+                )
+            )
 
 
 def covariance_of(information: NDArray[np.float64]) -> NDArray[np.float64] | None:

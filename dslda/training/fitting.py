@@ -37,6 +37,7 @@ from dslda.training.diagnostics import (
     report_alpha,
     report_convergence,
     report_entangled,
+    report_limit,
     report_near_equal,
     report_scatter,
     report_separation,
@@ -169,6 +170,7 @@ def fitted_model(
         )
         pearson = pearson_of(statistics, fitted_family, design, spec.n_topics)
         report_scatter(pearson, fitted_family, response, mean=training_set.summary.mean)
+        report_limit(result.parameters, fitted_family, response)
         report_entangled(statistics.information, design)
         covariance = _covariance(executor, result, fitted_family, spec, pearson)
         quality = _quality(executor, result.parameters)

@@ -46,6 +46,9 @@ TOKEN_TOPICS = 1e8
 FEWEST_KEPT = 250
 """Fewest documents kept from training that the profile describes in place of the training documents."""
 FEWEST_RESIDUALS = 100
+MISFIT = 1.2
+"""Mean squared error of the documents trained on, over that of their mean, above which predictions are of no use. A family
+that gives outliers little weight, and predictions that hardly follow words, may come close to it."""
 WHEN_WORSE = {
     "joint": "compare with a lower rho, another alpha or fewer topics, or train on more documents; where words say little of "
     "the response no model does better",
@@ -94,6 +97,7 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
             left_out.add(block, source.others(partition), others)
     if not trained.n_documents:
         return None, None
+    trained.report_misfit()
     measured = left_out.report() if any(len(rows) for rows in of_left_out) else None
     of_training = left_out.n_documents < FEWEST_KEPT
     sample = trained if of_training else left_out
@@ -128,6 +132,7 @@ class _Collected:
         self.n_documents = 0
         self._residuals: list[NDArray[np.float64]] = []
         self._scored: list[tuple[NDArray[np.float64], NDArray[Any]]] = []
+        self._weights: list[NDArray[np.float64]] = []
 
     def add(self, block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]) -> None:
         """Predict these documents of a view."""
@@ -151,6 +156,10 @@ class _Collected:
                 [""] * documents.n_documents,
             )
         self._scored.append((y, scored.prediction))
+        weights = np.ones(len(y)) if documents.weight is None else documents.weight
+        self._weights.append(
+            weights if design.weight is None else weights * documents.covariates[design.weight]
+        )
         mask = scored.known_tokens > 0
         self.n_documents += int(mask.sum())
         self.predictions.append(scored.prediction[mask])
@@ -158,6 +167,29 @@ class _Collected:
         if scored.prediction.dtype != object:
             residuals = (y - scored.prediction)[mask]
             self._residuals.append(residuals[~np.isnan(residuals)])
+
+    def report_misfit(self) -> None:
+        """Say where the documents trained on are predicted worse than by their mean."""
+        family, design = self._family, self._record.design
+        # the mean of durations that ended is no rival where others were cut off, nor the squared error one of classes
+        if family.has_classes or family.has_levels or design.auxiliary is not None:
+            return
+        y, predicted = (np.concatenate(columns) for columns in zip(*self._scored, strict=True))
+        weights = np.concatenate(self._weights)
+        mask = ~np.isnan(y) & ~np.isnan(predicted) & (weights > 0.0)
+        y, predicted, weights = y[mask], predicted[mask], weights[mask]
+        if len(set(y.tolist())) < 2:
+            return
+        with np.errstate(over="ignore"):
+            mean = np.average(y, weights=weights)
+            ratio = float((weights @ np.square(y - predicted)) / (weights @ np.square(y - mean)))
+        if not ratio <= MISFIT:
+            logger.warning(
+                "the documents trained on are predicted worse than by their mean (the mean squared error is %.3g times as "
+                "large, responses go from %.3g to %.3g, predictions from %.3g to %.3g): mend or leave out responses far "
+                "smaller or larger than the others, compare with another family or fewer topics, or train on more documents",
+                *(ratio, y.min(), y.max(), predicted.min(), predicted.max()),
+            )
 
     def report(self) -> HeldOut | None:
         """Log how well the responses of documents kept from training are predicted, and whether there are enough."""

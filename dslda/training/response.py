@@ -20,7 +20,7 @@ from dslda.families.base import Family, ResponseMoments
 from dslda.families.categorical import Categorical
 from dslda.families.own import check_definition
 from dslda.families.registry import FAMILIES, get_family, register
-from dslda.training.checks import ROUNDING, check_roles, check_values
+from dslda.training.checks import ROUNDING, check_roles, check_values, report_outlier
 from dslda.training.ordered_levels import OrderedLevels, ordered_levels, rank_moments
 from dslda.training.training_set import ClassWeight, Roles, TrainingSet
 from dslda.variational.design import CovariateColumn, Design
@@ -140,6 +140,7 @@ def response_model(family: str | Family, training_set: TrainingSet, roles: Roles
     else:
         survey = _survey(model, training_set, roles, len(ordered.values), ordered.values)
     check_values(model, training_set, roles, survey)
+    report_outlier(model, training_set, roles)
     if names is not None:
         _report_rare_classes(training_set, names, values)
     moments = _moments(survey, training_set, roles)

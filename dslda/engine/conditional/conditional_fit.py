@@ -27,6 +27,7 @@ from dslda.engine.progress import FitProgress, default_progress
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.families.answers import asked
 from dslda.families.base import Array, Family
+from dslda.settings import SETTINGS
 from dslda.variational.conditional.descent import CoefficientSums, TopicDescent
 from dslda.variational.conditional.gradient import ConditionalStatistics
 from dslda.variational.mstep import m_step
@@ -421,7 +422,10 @@ class ConditionalFit:
         if self._spec.ridge is not None:
             return self._spec
         share = self._recipe.ridge * curvature / (self.parameters.n_classes or 1)
-        return replace(self._spec, ridge=max(self._family.default_ridge, share))
+        # responses that one outlier makes all but equal have information beyond any setting
+        most = SETTINGS["ridge"].highest
+        assert most is not None
+        return replace(self._spec, ridge=min(max(self._family.default_ridge, share), most))
 
     def _updated_delta(self, parameters: Parameters, profile: Array, weight: float) -> Array:
         if not weight > 0.0:
