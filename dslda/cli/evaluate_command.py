@@ -11,6 +11,8 @@ from dslda.cli.fit_options import named_levels, response_options, settings_optio
 from dslda.cli.logs import logging_to_stderr
 from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option, names_in
 from dslda.cli.own_family import named_family
+from dslda.cli.terminal import echo
+from dslda.wording import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -146,16 +148,17 @@ def command(
             csv_lines([table.column_names, *(["" if v is None else v for v in r] for r in rows)])
         )
     # the CSV stays CSV
-    click.echo("\n".join(found.in_words), err=not is_terminal)
+    for sentence in found.in_words:
+        echo(sentence, err=not is_terminal)
 
 
 def shown_evaluation(found: Evaluation) -> Table:
     """The rows as a table for a terminal."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(
-        title=f"{found.response}: {found.n_documents:,} documents, {found.splitting}", title_justify="left"
-    )
+    title = f"{found.response}: {found.n_documents:,} documents, {found.splitting}"
+    table = Table(title=Text(printable(title), style="table.title"), title_justify="left")
     names = [name for name in COLUMNS if any(row.get(name) is not None for row in found.rows)]
     for name in names:
         table.add_column(COLUMNS[name], justify="left" if name == "method" else "right")
