@@ -44,7 +44,7 @@ MOST_STEPS, PATIENCE = 80, 12
 LEAST_GAIN = 1.0
 """Log-likelihood, over the dispersion, that the inner part must gain by a number that is fitted to it."""
 
-HIGHEST_FACTOR, HIGHEST_SHIFT = 2.0, 1.0
+HIGHEST_FACTOR, HIGHEST_SHIFT = 2.0, 3.0
 
 MOST_COEFFICIENTS = 5_000_000
 """With the memory of the search, 700 MB."""
@@ -52,16 +52,35 @@ MOST_COEFFICIENTS = 5_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """A step of the search: the coefficients of the terms, and what they give."""
+    """A step of the search: the coefficients of the terms, and what they give.
+
+    Attributes
+    ----------
+    number : int
+    coefficients : ndarray of float64
+    scores : ndarray of float64
+        Mean of t'words.
+    fitted : float
+        Mean log-likelihood of the documents searched over, which no step lowers by much.
+    judged : float
+        Log-likelihood of the inner part.
+    """
 
     number: int
     coefficients: Array
     scores: Array
+    fitted: float
     judged: float
 
-    @property
-    def length(self) -> float:
-        return float(np.linalg.norm(self.coefficients))
+    def towards(self, other: _Step, fitted: float) -> _Step:
+        """The point on the way to another step that has about this mean log-likelihood."""
+        share = (fitted - self.fitted) / (other.fitted - self.fitted)
+        return replace(
+            other,
+            coefficients=self.coefficients + share * (other.coefficients - self.coefficients),
+            scores=self.scores + share * (other.scores - self.scores),
+            fitted=fitted,
+        )
 
 
 class _WordRegression:
@@ -92,9 +111,9 @@ class _WordRegression:
         words: Array = (table * self._weights).reshape(self._shape)
         return words
 
-    def solve(self, inner: Selection | None, *, length: float = math.inf) -> _Step | None:
-        """The step that predicts the inner part best; without one, that of a search over all documents whose coefficients
-        of terms have this length.
+    def solve(self, inner: Selection | None, *, fitted: float = math.inf) -> _Step | None:
+        """The step that predicts the inner part best; without one, the point of a search over all documents that fits them
+        as closely as `fitted`.
 
         None if there is no step to take.
         """
@@ -104,15 +123,16 @@ class _WordRegression:
         information, penalty = 0.0, 0.0
         last: WordRegressionSums | None = None
         best: _Step | None = None
-        number = 0
+        previous = _Step(0, np.zeros(n), np.zeros_like(self._start[n:]), -math.inf, -math.inf)
 
         def objective(coefficients: Array) -> tuple[float, Array]:
-            nonlocal last, information, penalty
+            nonlocal last, information, penalty, previous
             words = Remainder(self.words(coefficients[:n]), self._bare.eta, 0.0)
             sums = self._run(
                 replace(self._bare, remainder=words), WordRegressionPass(coefficients[n:], inner)
             )
             if last is None:  # the start, whose information and dispersion hold throughout
+                previous = replace(previous, fitted=sums.log_likelihood / max(sums.weight, 1e-300))
                 information = sums.curvature or 1.0
                 penalty = PENALTY * max(sums.squared_slopes / information, 1.0)
             last = sums
@@ -127,20 +147,22 @@ class _WordRegression:
             return value, slopes
 
         def after_step(xk: Array) -> None:
-            nonlocal best, number
+            nonlocal best, previous
             assert last is not None
-            number += 1
+            weight = max(last.weight, 1e-300)
             judged = math.inf if inner is None else last.judged_log_likelihood
+            here = _Step(
+                previous.number + 1, xk[:n].copy(), last.scores / weight, last.log_likelihood / weight, judged
+            )
             if best is None or judged >= best.judged:
-                scores = last.scores / max(last.weight, 1e-300)
-                best = _Step(number, xk[:n].copy(), scores, judged)
-                if best.length >= length:
-                    # a step may go many times as far: the first ones of counts do
-                    shrink = length / best.length
-                    best = replace(best, coefficients=shrink * best.coefficients, scores=shrink * scores)
-                    raise StopIteration
-            elif number - best.number >= PATIENCE:
+                best = here
+            if here.fitted >= fitted:
+                # one step may go much further than wanted: the first ones of counts do
+                best = previous.towards(here, fitted) if previous.fitted < fitted else here
                 raise StopIteration
+            if here.number - best.number >= PATIENCE:
+                raise StopIteration
+            previous = here
 
         minimize(
             objective,
@@ -240,15 +262,18 @@ def calibration(
         centers, free = (center, scores), (free_words, free_shift)
         return _best_factors(run, parameters, words, centers, inner, np.array(start), free, family)
 
+    def with_shift(found: _Factors, *, free_words: bool) -> _Factors:
+        """The same with a shift, if the inner part gains by it: its own level is no better than that of the others."""
+        # where the mean of the predictions is that of the responses whatever the factors, nothing needs a shift
+        if family.is_quadratic:
+            return found
+        start = [found.topics, found.words, *found.shift]
+        shifted = factors(start, free_words=free_words, free_shift=True)
+        gain = shifted.log_likelihood - found.log_likelihood
+        return shifted if gain >= LEAST_GAIN * len(center) * found.dispersion else found
+
     alone = factors([1.0, 0.0, *np.zeros_like(center)], free_words=False, free_shift=False)
-    # where the mean of the predictions is that of the responses whatever the factors, nothing needs a shift
-    shifts = not family.is_quadratic
-    if shifts:
-        shifted = factors([alone.topics, 0.0, *alone.shift], free_words=False, free_shift=True)
-        # the inner part is a sample: its own level is no better than that of the others unless it says so
-        gain = shifted.log_likelihood - alone.log_likelihood
-        shifts = gain >= LEAST_GAIN * len(center) * alone.dispersion
-        alone = shifted if shifts else alone
+    alone = with_shift(alone, free_words=False)
     if not with_words:
         return Calibration(alone, None, words, scores, 0.0)
     regression = _WordRegression(run, parameters, center)
@@ -256,7 +281,9 @@ def calibration(
     if step is None:
         return Calibration(alone, None, words, scores, 0.0)
     words, scores = regression.words(step.coefficients), step.scores
-    both = factors([alone.topics, 0.0, *alone.shift], free_words=True, free_shift=shifts)
+    # no shift first: what words say can take the place of one
+    both = factors([alone.topics, 0.0, *np.zeros_like(center)], free_words=True, free_shift=False)
+    both = with_shift(both, free_words=True)
     gain = both.log_likelihood - alone.log_likelihood
     if not gain >= LEAST_GAIN * alone.dispersion:
         logger.info("words beyond the topics: none, the inner part gains nothing by them")
@@ -266,7 +293,7 @@ def calibration(
     share = min(gain / max(both.log_likelihood - nothing.log_likelihood, gain), 1.0)
     logger.info("words beyond the topics have %.0f%% of what is explained of the inner part", 100.0 * share)
     # once more from all documents, as far as the step that was best without the inner part
-    step = regression.solve(None, length=step.length) or step
+    step = regression.solve(None, fitted=step.fitted) or step
     return Calibration(alone, both, regression.words(step.coefficients), step.scores, share)
 
 

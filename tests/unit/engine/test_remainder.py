@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
+from scipy.special import gammaln
 
 from dslda.datasets.simulate import simulate_corpus
 from dslda.engine.conditional.remainder_fit import _WordRegression
@@ -243,8 +244,16 @@ def test_a_search_over_all_documents_goes_as_far_as_it_was_judged_and_no_further
     regression = _WordRegression(run, parameters, np.log([y.mean()]))
     judged = regression.solve(Selection(True, 0.1))
     assert judged is not None
-    again = regression.solve(None, length=share * judged.length)
+    first = regression.solve(None, fitted=-np.inf)
+    assert first is not None
+    target = first.fitted + share * (judged.fitted - first.fitted)
+    again = regression.solve(None, fitted=target)
     assert again is not None
-    assert again.length == pytest.approx(share * judged.length, rel=1e-9)
     documents = normalised_terms(BLOCK.indptr, BLOCK.terms, BLOCK.counts, N_TERMS)
-    assert_allclose(again.scores, (documents @ regression.words(again.coefficients)).mean(), rtol=1e-9)
+    words = regression.words(again.coefficients)
+    assert_allclose(again.scores, (documents @ words).mean(), rtol=1e-9)
+    # the log-likelihood of these words, with the best intercept, is about the one asked for, and at least that
+    omega = documents @ words
+    omega += np.log(y.sum() / np.exp(omega).sum())
+    log_likelihood = float((y * omega - np.exp(omega) - gammaln(y + 1.0)).mean())
+    assert log_likelihood == pytest.approx(target, abs=0.05 * (judged.fitted - first.fitted))
