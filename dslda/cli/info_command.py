@@ -154,12 +154,7 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
         yield "drift reference", f"{number_of(n, 'document')} {reference.in_words}"
-        intervals = "none"
-        if (bounds := reference.residuals) is not None:
-            intervals = (
-                f"{1.0 - 2.0 * reference.LEFT_OUT:.0%}, prediction {bounds[0]:+.4g} to {bounds[1]:+.4g}"
-            )
-        yield "intervals", intervals
+        yield "intervals", "none" if reference.intervals is None else reference.intervals.in_words
     yield "iterations", f"{training.n_iterations} ({'' if training.converged else 'not '}converged)"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"
     yield "elbo", f"{model.trace['elbo'][-1]:.6f}" if "elbo" in model.trace else "not known"

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dslda.engine.em import Decision, EMState, IterationRecord, Position
 from dslda.engine.executor import Executor, IterationTimes, single_threaded_blas
@@ -21,7 +22,10 @@ from dslda.variational.statistics import SufficientStatistics
 from dslda.variational.topics import in_e_step
 from dslda.wording import number_of
 
-__all__ = ["Checkpoints", "EStep", "FitResult", "checkpoint_is_due", "fit", "iterate"]
+if TYPE_CHECKING:
+    from dslda.engine.conditional.selection import Selection
+
+__all__ = ["Checkpoints", "EStep", "FitResult", "Unseen", "checkpoint_is_due", "fit", "iterate"]
 
 logger = logging.getLogger("dslda.engine")
 
@@ -30,6 +34,22 @@ EStep = Callable[[Parameters, int], tuple[SufficientStatistics, IterationTimes]]
 
 CHECKPOINT_SHARE = 0.05
 """Share of the time of a fit that checkpoints may take, unless the user sets an interval."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unseen:
+    """Parameters that have learned nothing of some of the documents, but how far to follow topics and words.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        Before the last stages of the fit, which take all documents.
+    documents : Selection
+        The inner part.
+    """
+
+    parameters: Parameters
+    documents: Selection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +68,8 @@ class FitResult:
         The changes of the ELBO settled below ``spec.tol``.
     interrupted : bool
         Ctrl-C or a request stopped the fit before it converged or reached the iteration cap.
+    unseen : Unseen or None
+        Of conditional training: how it predicts documents that it had not seen.
     ridge : float or None
         Precision of the prior of the coefficients that conditional training chose, on the scale of the information in
         `statistics`; None for that of the settings.
@@ -59,6 +81,7 @@ class FitResult:
     converged: bool
     interrupted: bool
     ridge: float | None = None
+    unseen: Unseen | None = None
 
 
 def fit(

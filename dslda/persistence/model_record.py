@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from dslda.corpus.levels import numbers_of
 from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.evaluation.intervals import Intervals
 from dslda.evaluation.topic_quality import TopicQuality
 from dslda.storage.typed_json import Count, Share
 from dslda.variational.design import Design
@@ -117,24 +118,21 @@ class Reference:
     topic_counts : ndarray of int64, shape (K, 10)
     topic_means : ndarray of float64, shape (K,)
         Mean topic proportions.
-    residuals : ndarray of float64, shape (2,), or None
-        Bounds of response minus prediction, in the user's units, for 90% of the documents kept from training. None where
-        there were too few, or the scatter of the family depends on the level.
+    intervals : Intervals or None
+        Of responses around their predictions, from documents that were predicted unseen. None where there were too few, and
+        for classes and levels.
     classes : tuple of str
     of_training : bool
         The documents are those trained on. False where enough were kept from training: these are better, since a model fits
         its training documents more closely than new ones.
     """
 
-    LEFT_OUT: ClassVar[float] = 0.05
-    """Share of responses below an interval, and share above."""
-
     prediction_borders: NDArray[np.float64]
     prediction_counts: NDArray[np.int64]
     topic_borders: NDArray[np.float64]
     topic_counts: NDArray[np.int64]
     topic_means: NDArray[np.float64]
-    residuals: NDArray[np.float64] | None = None
+    intervals: Intervals | None = None
     classes: tuple[str, ...] = ()
     of_training: bool = True
 

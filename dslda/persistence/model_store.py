@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dslda.corpus.vocabulary import Vocabulary
+from dslda.evaluation.intervals import Intervals
 from dslda.evaluation.topic_quality import TopicQuality
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.model_manifest import ENCODING_TYPE, ModelManifest, read_manifest, to_json
@@ -197,7 +198,10 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
             "reference_prediction_borders": reference.prediction_borders
             if reference.prediction_borders.size
             else None,
-            "reference_residuals": reference.residuals,
+            "reference_residuals": None if reference.intervals is None else reference.intervals.bounds,
+            "reference_residual_borders": None
+            if reference.intervals is None or not reference.intervals.borders.size
+            else reference.intervals.borders,
         }
     arrays: dict[str, NDArray[Any]] = {
         name: np.ascontiguousarray(values, dtype=np.float64)
@@ -275,11 +279,15 @@ class _ModelArrays:
         self, name: str, shape: tuple[int, ...], other: tuple[int, ...] | None = None
     ) -> NDArray[np.float64] | None:
         """An array as from :meth:`take`, which may have the `other` shape; None if the model lacks it."""
-        if name not in self:
-            return None
-        return self.take(
-            name, shape if other is None or self.arrays[self.prefix + name].shape != other else other
-        )
+        return None if name not in self else self.take_either(name, shape, other)
+
+    def take_either(
+        self, name: str, shape: tuple[int, ...], other: tuple[int, ...] | None
+    ) -> NDArray[np.float64]:
+        """An array of one of two shapes."""
+        array = self.arrays.get(self.prefix + name)
+        is_other = other is not None and array is not None and array.shape == other
+        return self.take(name, other if is_other and other is not None else shape)
 
 
 def _remainder(stored: _ModelArrays, words: tuple[int, ...], expected: tuple[int, ...]) -> Remainder | None:
@@ -316,10 +324,21 @@ def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | N
         topic_borders=stored.take("reference_topic_borders", (n_topics, N_BINS - 1)),
         topic_counts=stored.counts("reference_topic_counts", (n_topics, N_BINS)),
         topic_means=stored.take("reference_topic_means", (n_topics,)),
-        residuals=stored.optional("reference_residuals", (2,)),
+        intervals=_intervals(stored),
         classes=names,
         of_training=bool(stored.take("reference_of_training", (1,))[0]),
     )
+
+
+def _intervals(stored: _ModelArrays) -> Intervals | None:
+    """Intervals around predictions; None in models without."""
+    if "reference_residuals" not in stored:
+        return None
+    n_borders = len(stored.arrays.get("reference_residual_borders", ()))
+    # earlier models had one group, and its bounds alone
+    bounds = stored.take_either("reference_residuals", (n_borders + 1, 2), (2,))
+    borders = stored.optional("reference_residual_borders", (n_borders,))
+    return Intervals(np.zeros(0) if borders is None else borders, bounds.reshape(-1, 2))
 
 
 def _trace(stored: _ModelArrays, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:

@@ -81,6 +81,9 @@ class Predictions:
     probabilities : ndarray of float64, shape (D, C), or None
         Of the classes or levels, where the response has any.
     classes : tuple of str
+    low, high : ndarray of float64, shape (D,), or None
+        Ends of intervals that hold 90% of the responses (docs/scoring.md), where the model has any; NaN where the prediction
+        rests on no word.
     """
 
     doc_id: tuple[str, ...]
@@ -92,6 +95,8 @@ class Predictions:
     topic_proportions: NDArray[np.float64]
     probabilities: NDArray[np.float64] | None = None
     classes: tuple[str, ...] = ()
+    low: NDArray[np.float64] | None = None
+    high: NDArray[np.float64] | None = None
 
     __repr__ = short_repr
 
@@ -104,6 +109,11 @@ class Predictions:
             "prediction": pa.array(
                 self.prediction, pa.string() if self.prediction.dtype == object else None, from_pandas=True
             ),
+            **{
+                f"prediction_{name}": pa.array(ends, from_pandas=True)
+                for name, ends in (("low", self.low), ("high", self.high))
+                if ends is not None
+            },
             "known_tokens": self.known_tokens,
             "oov_share": pa.array(self.oov_share, from_pandas=True),
             "flag": pa.array(self.flag, pa.string()),
@@ -167,6 +177,12 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         if probabilities is not None:
             probabilities = probabilities.copy()
             probabilities[without] = np.nan
+    low, high = None, None
+    if record.reference is not None and record.reference.intervals is not None:
+        # where scatter depends on the level, responses have an end: counts and amounts do not fall below 0
+        lowest = -np.inf if record.family.constant_scatter else record.response_summary.minimum
+        resting = np.where(n_known > 0, prediction, np.nan)
+        low, high = record.reference.intervals.around(resting, lowest=lowest)
     return Predictions(
         doc_id=tuple(doc_id),
         prediction=prediction,
@@ -177,6 +193,8 @@ def predict_block(record: ModelRecord, counted: CountedBlock, doc_id: Sequence[s
         topic_proportions=topic_proportions(posterior),
         probabilities=probabilities,
         classes=classes or (),
+        low=low,
+        high=high,
     )
 
 

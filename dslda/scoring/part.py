@@ -62,9 +62,7 @@ class Scorer:
 
     def table(self, scored: Predictions) -> pa.Table:
         """The rows of scored documents."""
-        reference = self.record.reference
-        residuals = None if reference is None else reference.residuals
-        return score_table(scored, self.topics, residuals=residuals)
+        return score_table(scored, self.topics)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dslda.prediction.predict import Predictions, topic_columns
 from dslda.storage.location import Location
@@ -51,14 +50,11 @@ BEFORE_FORMULA = re.compile(rf"(?:\A|(?<=[{OTHER_SEPARATORS}]))(?=[{FORMULA}])")
 APOSTROPHE = re.compile(rf"(?:\A|(?<=[{OTHER_SEPARATORS}]))'")
 
 
-def score_table(
-    scored: Predictions, topics: Topics, *, residuals: NDArray[np.float64] | None = None
-) -> pa.Table:
+def score_table(scored: Predictions, topics: Topics) -> pa.Table:
     """One row a document.
 
     For a number N of topics there are columns ``top_topic_1``, ``top_proportion_1`` to N: the largest first, and among
-    equals the topic of the lower number. With the lowest and highest of the `residuals` there are ``prediction_low`` and
-    ``prediction_high``, null where the prediction rests on no word.
+    equals the topic of the lower number.
     """
     import pyarrow as pa
 
@@ -67,10 +63,6 @@ def score_table(
         if name == "known_tokens":
             columns["tokens"] = scored.tokens
         columns[name] = column
-        if name == "prediction" and residuals is not None:
-            predictions = np.where(scored.known_tokens > 0, scored.prediction, np.nan)
-            columns["prediction_low"] = pa.array(predictions + residuals[0], from_pandas=True)
-            columns["prediction_high"] = pa.array(predictions + residuals[1], from_pandas=True)
     proportions = scored.topic_proportions
     if topics == "all":
         columns |= topic_columns(proportions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -175,15 +176,15 @@ def fitted_model(
         covariance = _covariance(executor, result, fitted_family, spec, pearson)
         quality = _quality(executor, result.parameters)
         record = _record(training_set, model, spec, roles, result, pearson, covariance, quality)
-        others = [
-            OtherStart(design.weighed(other.parameters), _base(model, other))
-            for i, other in enumerate(results)
-            if i != best
-        ]
-        record = replace(record, other_starts=tuple(others))
+        ordered = [result, *(other for i, other in enumerate(results) if i != best)]
+        record = _of_starts(record, model, [each.parameters for each in ordered])
         report_near_equal(record)
         # here too, since documents of a bag live on the workers
-        reference, held_out = training_reference(record, source)
+        unseen = None
+        if result.unseen is not None:
+            before = [each.unseen.parameters for each in ordered if each.unseen is not None]
+            unseen = _of_starts(record, model, before), result.unseen.documents
+        reference, held_out = training_reference(record, source, unseen)
         training = replace(record.training, held_out=held_out)
         return Model(replace(record, training=training, reference=reference))
 
@@ -315,14 +316,19 @@ def _record(
         corpus_hash=training_set.corpus_hash,
         versions=library_versions(*LIBRARIES),
         prevalence=statistics.topic_counts.sum(axis=0) / statistics.topic_counts.sum(),
-        base=_base(model, result),
+        base=base_predictor(model.family, model.rate, result.parameters.delta),
         pearson=pearson,
         quality=quality,
     )
 
 
-def _base(model: ResponseModel, result: FitResult) -> NDArray[np.float64] | None:
-    return base_predictor(model.family, model.rate, result.parameters.delta)
+def _of_starts(record: ModelRecord, model: ResponseModel, starts: Sequence[Parameters]) -> ModelRecord:
+    """The record with the parameters of these starts, the first of them shown."""
+    each = [
+        OtherStart(model.design.weighed(own), base_predictor(model.family, model.rate, own.delta))
+        for own in starts
+    ]
+    return replace(record, parameters=each[0].parameters, base=each[0].base, other_starts=tuple(each[1:]))
 
 
 def _some_responses(summary: ResponseSummary) -> list[float]:

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.corpus.block import DocumentBlock
+from dslda.engine.conditional.selection import Selection
 from dslda.engine.data.fit_source import FitSource
 from dslda.engine.data.training_view import TrainingView
 from dslda.engine.executor import single_threaded_blas
+from dslda.evaluation.intervals import FEWEST, Intervals, conformal_intervals
 from dslda.evaluation.metrics import (
     predictive_r2,
     predictive_r2_standard_error,
@@ -45,7 +47,6 @@ TOKEN_TOPICS = 1e8
 
 FEWEST_KEPT = 250
 """Fewest documents kept from training that the profile describes in place of the training documents."""
-FEWEST_RESIDUALS = 100
 MISFIT = 1.2
 """Mean squared error of the documents trained on, over that of their mean, above which predictions are of no use. A family
 that gives outliers little weight, and predictions that hardly follow words, may come close to it."""
@@ -57,8 +58,18 @@ WHEN_WORSE = {
 }
 
 
-def training_reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None, HeldOut | None]:
+def training_reference(
+    record: ModelRecord, source: FitSource, unseen: tuple[ModelRecord, Selection] | None = None
+) -> tuple[Reference | None, HeldOut | None]:
     """Profile of the documents that a model was fitted to, and the quality of its predictions for others.
+
+    Parameters
+    ----------
+    record : ModelRecord
+    source : FitSource
+    unseen : tuple of (ModelRecord, Selection), optional
+        The model as it was before it had learned from a part of the documents, and this part. Where no document was kept
+        from training it gives intervals and, if the topics are still those, the profile.
 
     Returns
     -------
@@ -69,7 +80,7 @@ def training_reference(record: ModelRecord, source: FitSource) -> tuple[Referenc
     """
     try:
         with single_threaded_blas():
-            return _reference(Model(record).scoring_record, source)
+            return _reference(Model(record).scoring_record, source, unseen)
     # the fit may have taken days, and is complete without it
     except (DsldaError, OSError, CancelledError) as error:
         logger.warning(
@@ -83,8 +94,14 @@ def training_reference(record: ModelRecord, source: FitSource) -> tuple[Referenc
         return None, None
 
 
-def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None, HeldOut | None]:
+def _reference(
+    record: ModelRecord, source: FitSource, unseen: tuple[ModelRecord, Selection] | None
+) -> tuple[Reference | None, HeldOut | None]:
     trained, left_out = _Collected(record), _Collected(record)
+    judged = left_out
+    if unseen is not None and not source.n_others.any():
+        judged = _Collected(unseen[0])
+        topics_are_those = np.array_equal(unseen[0].parameters.topics, record.parameters.topics)
     n = source.n_partitions
     n_chosen = min(n, MOST_PARTITIONS)
     chosen = [(2 * i + 1) * n // (2 * n_chosen) for i in range(n_chosen)]
@@ -95,6 +112,12 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
         trained.add(block, source.view(partition), rows)
         if len(others):
             left_out.add(block, source.others(partition), others)
+        if unseen is not None and judged is not left_out:
+            view = source.view(partition)
+            inner = _spread(np.flatnonzero(unseen[1].mask(view(block))), -(-MOST_DOCUMENTS // n_chosen))
+            judged.add(block, view, inner)
+            if topics_are_those:
+                left_out.add(block, view, inner)
     if not trained.n_documents:
         return None, None
     trained.report_misfit()
@@ -110,7 +133,7 @@ def _reference(record: ModelRecord, source: FitSource) -> tuple[Reference | None
         topic_borders=np.array([_borders(column) for column in topics.T]),
         topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
         topic_means=topics.mean(axis=0),
-        residuals=left_out.interval() if record.family.constant_scatter else None,
+        intervals=judged.intervals(),
         classes=classes,
         of_training=of_training,
     )
@@ -130,8 +153,8 @@ class _Collected:
         self.predictions: list[NDArray[Any]] = []
         self.proportions: list[NDArray[np.float64]] = []
         self.n_documents = 0
-        self._residuals: list[NDArray[np.float64]] = []
         self._scored: list[tuple[NDArray[np.float64], NDArray[Any]]] = []
+        self._known: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
         self._weights: list[NDArray[np.float64]] = []
 
     def add(self, block: DocumentBlock, view: TrainingView, rows: NDArray[np.int64]) -> None:
@@ -165,8 +188,8 @@ class _Collected:
         self.predictions.append(scored.prediction[mask])
         self.proportions.append(scored.topic_proportions[mask])
         if scored.prediction.dtype != object:
-            residuals = (y - scored.prediction)[mask]
-            self._residuals.append(residuals[~np.isnan(residuals)])
+            known = mask & np.isfinite(y) & np.isfinite(scored.prediction)
+            self._known.append((scored.prediction[known], y[known]))
 
     def report_misfit(self) -> None:
         """Say where the documents trained on are predicted worse than by their mean."""
@@ -234,12 +257,12 @@ class _Collected:
                 logger.warning(
                     f"one class for all would be right of {most:.1%} of these documents, which is more: {remedy}"
                 )
-        n = sum(map(len, self._residuals))
-        if self._family.constant_scatter and n < FEWEST_RESIDUALS:
+        n = sum(len(y) for _, y in self._known)
+        if self._family.constant_scatter and n < FEWEST:
             logger.info(
                 "predictions will be without intervals: at least %d documents with a response and a known word must be kept "
                 "from training, got %d",
-                FEWEST_RESIDUALS,
+                FEWEST,
                 n,
             )
         if self.n_documents < FEWEST_KEPT:
@@ -278,14 +301,13 @@ class _Collected:
             return None
         return HeldOut(len(y), "predictive_r2", r2, error if math.isfinite(error) else None)
 
-    def interval(self) -> NDArray[np.float64] | None:
-        """Bounds that hold the residual of the next document with probability 90%."""
-        residuals = np.sort(np.concatenate([np.zeros(0), *self._residuals]))
-        n = len(residuals)
-        if n < FEWEST_RESIDUALS:
+    def intervals(self) -> Intervals | None:
+        """Intervals around predictions that rest on a word; None for classes and levels, and for too few documents."""
+        record = self._record
+        if record.class_names is not None or record.family.name == "binomial" or not self._known:
             return None
-        rank = int(Reference.LEFT_OUT * (n + 1))
-        return residuals[[rank - 1, n - rank]]
+        predictions, y = (np.concatenate(values) for values in zip(*self._known, strict=True))
+        return conformal_intervals(predictions, y, constant_scatter=self._family.constant_scatter)
 
 
 def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:
@@ -298,6 +320,12 @@ def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.in
     firsts = np.concatenate([[0], np.cumsum(sizes)])
     cuts = np.searchsorted(rows, firsts)
     return [rows[a:b] - first for first, a, b in zip(firsts[:-1], cuts[:-1], cuts[1:], strict=True)]
+
+
+def _spread(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """At most so many of the rows, evenly spread over all."""
+    n = min(most, len(rows))
+    return rows[(2 * np.arange(n) + 1) * len(rows) // max(2 * n, 1)]
 
 
 def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:

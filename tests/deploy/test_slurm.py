@@ -71,7 +71,7 @@ def test_the_model_has_intervals_and_tells_drift_from_documents_held_out(
     model = dslda.load_model("stars.model")
     assert model.training.n_documents == 2340
     reference = model.record.reference
-    assert reference.residuals is not None
+    assert reference.intervals is not None
     assert not reference.of_training
 
 

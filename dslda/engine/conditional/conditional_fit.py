@@ -19,7 +19,7 @@ import numpy as np
 from dslda.engine.conditional.recipe import Recipe
 from dslda.engine.conditional.remainder_fit import calibration
 from dslda.engine.conditional.work import ClassPass, ConditionalPass, InnerPass, LengthPass, PulledPass
-from dslda.engine.driver import Checkpoints, FitResult
+from dslda.engine.driver import Checkpoints, FitResult, Unseen
 from dslda.engine.em import IterationRecord, Position
 from dslda.engine.executor import Executor, PartitionListener, single_threaded_blas
 from dslda.engine.passes import Pass
@@ -215,14 +215,15 @@ class ConditionalFit:
         self._pull()
         return True
 
-    def finish(self, *, at_once: bool = False) -> tuple[Parameters, ConditionalStatistics, float]:
-        """The parameters of the best epoch, their sums over all documents, and the ridge on the scale of these.
+    def finish(self, *, at_once: bool = False) -> tuple[Parameters, ConditionalStatistics, float, Unseen]:
+        """The parameters of the best epoch, their sums over all documents, the ridge on the scale of these, and how it
+        predicts documents that it had not seen.
 
         `at_once` is for a fit that was interrupted: without the words beyond the topics, and without training once more.
         """
         best = self._best
         assert best is not None
-        parameters = best.recalibrated()
+        parameters = unseen = best.recalibrated()
         if not at_once:
             calibrated = calibration(
                 self._run,
@@ -232,6 +233,7 @@ class ConditionalFit:
                 inner=self._recipe.inner,
                 with_words=self._spec.remainder,
             )
+            unseen = calibrated.before_the_others.of(parameters, best.center)
             if self._recipe.refits:
                 # other documents and topics have another mean, which the factors must leave where it is
                 best = self._refitted(best)
@@ -249,7 +251,7 @@ class ConditionalFit:
             statistics.curvature *= float(parameters.delta[0] / delta[0])
         ridge = self._ridged(statistics.curvature).ridge
         assert ridge is not None
-        return replace(parameters, delta=delta), statistics, ridge
+        return replace(parameters, delta=delta), statistics, ridge, Unseen(unseen, self._recipe.inner)
 
     def _measured(self, parameters: Parameters) -> tuple[ConditionalStatistics, Array]:
         """Sums over all documents, and one step of the family's own parameters."""
@@ -642,13 +644,13 @@ def fit_conditionally(
             if checkpoints is not None:
                 checkpoints.at_end(n_complete=len(run.trace))
         try:
-            parameters, statistics, ridge = run.finish(at_once=interrupted)
+            parameters, statistics, ridge, unseen = run.finish(at_once=interrupted)
         except KeyboardInterrupt:
             if interrupted:
                 raise
             logger.warning("interrupted: keeping the best epoch of %d, without what follows", run.n_epochs)
             interrupted = True
-            parameters, statistics, ridge = run.finish(at_once=True)
+            parameters, statistics, ridge, unseen = run.finish(at_once=True)
     if run.is_by_chance:
         logger.warning(
             "words say nothing of the response: the inner part is predicted no better than by the mean of all documents"
@@ -666,6 +668,7 @@ def fit_conditionally(
         converged=run.has_converged and not interrupted,
         interrupted=interrupted,
         ridge=ridge,
+        unseen=unseen,
     )
 
 

@@ -210,6 +210,8 @@ class Calibration:
         Mean of t'words.
     share : float
         See `Remainder`.
+    judged : tuple of ndarray (words, scores), or None
+        Those that the inner part has judged, before the search over all documents; None where there was none.
     """
 
     alone: _Factors
@@ -217,6 +219,16 @@ class Calibration:
     words: Array
     scores: Array
     share: float
+    judged: tuple[Array, Array] | None = None
+
+    @property
+    def before_the_others(self) -> Calibration:
+        """The same with words that the inner part has not taught."""
+        return (
+            self
+            if self.judged is None
+            else replace(self, words=self.judged[0], scores=self.judged[1], judged=None)
+        )
 
     def of(self, parameters: Parameters, center: Array) -> Parameters:
         """Calibrated parameters; `center` is the mean of zbar'eta.
@@ -294,7 +306,8 @@ def calibration(
     logger.info("words beyond the topics have %.0f%% of what is explained of the inner part", 100.0 * share)
     # once more from all documents, as far as the step that was best without the inner part
     step = regression.solve(None, fitted=step.fitted) or step
-    return Calibration(alone, both, regression.words(step.coefficients), step.scores, share)
+    judged = words, scores
+    return Calibration(alone, both, regression.words(step.coefficients), step.scores, share, judged)
 
 
 def _best_factors(

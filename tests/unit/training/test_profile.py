@@ -53,7 +53,7 @@ def test_the_reference_is_of_the_training_documents_without_their_responses(
     ]
     assert abs(reference.topic_counts - 60).max() <= 1
     np.testing.assert_allclose(reference.topic_means, topics.mean(axis=0))
-    assert reference.residuals is None  # nothing was kept from training
+    assert reference.of_training  # topics were trained once more on all of so few documents
 
 
 def test_a_sample_is_spread_evenly_and_bounded(model: Model) -> None:
@@ -85,6 +85,9 @@ def test_it_is_kept_with_the_model_and_older_models_are_without(model: Model, tm
     assert theirs is not None
     for field in dataclasses.fields(ours):
         mine, read = getattr(ours, field.name), getattr(theirs, field.name)
+        if field.name == "intervals":
+            assert mine is read is None or np.array_equal(mine.bounds, read.bounds)
+            continue
         assert np.array_equal(mine, read), field.name
     assert again.checksum == model.checksum
     older = Model(dataclasses.replace(model.record, reference=None))
@@ -214,15 +217,28 @@ def test_intervals_come_from_documents_kept_from_training_and_cover_what_they_sa
     ]
     # 200 documents were kept from training: by chance the share is off by some 2 percent
     assert 0.83 <= np.mean(inside) <= 0.97
-    residuals = calibrated.record.reference.residuals
+    (residuals,) = calibrated.record.reference.intervals.bounds
     y = np.concatenate([corpus.read(i).responses["y"] for i in range(corpus.n_partitions)])
     held = (y - calibrated.predict(corpus))[~trained_on]
     assert (
         np.sum((held < residuals[0]) | (held > residuals[1])) == 2 * 9
     )  # of 200, 10 lie at or beyond each end
 
-    dslda.score(model, path, tmp_path / "without")
+    # a joint model has seen all of its documents; conditional training has predicted some of them before
+    joint = dslda.train(corpus, response="y", n_topics=2, objective="joint")
+    dslda.score(joint, path, tmp_path / "without")
     assert "prediction_low" not in pq.read_schema(tmp_path / "without" / "part-000000.parquet").names
+    dslda.score(model, path, tmp_path / "conditional", topics="none")
+    *rows, unknown = pq.read_table(tmp_path / "conditional" / "part-000000.parquet").to_pylist()
+    assert unknown["prediction_low"] is None
+    y = [json.loads(line)["y"] for line in path.read_text().splitlines()[:-1]]
+    inside = [
+        row["prediction_low"] <= true <= row["prediction_high"] for row, true in zip(rows, y, strict=True)
+    ]
+    # 180 of 600 documents are its inner part
+    assert 0.83 <= np.mean(inside) <= 0.97
+    table = model.score_table([json.loads(line) for line in path.read_text().splitlines()]).to_pylist()
+    assert [row["prediction_low"] for row in table[:-1]] == [row["prediction_low"] for row in rows]
 
 
 def test_of_classes_the_shares_are_compared(corpus: Corpus, tmp_path: Path) -> None:
