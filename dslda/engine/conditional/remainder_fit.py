@@ -60,8 +60,6 @@ class _Step:
     coefficients : ndarray of float64
     scores : ndarray of float64
         Mean of t'words.
-    fitted : float
-        Mean log-likelihood of the documents searched over, which no step lowers by much.
     judged : float
         Log-likelihood of the inner part.
     """
@@ -69,18 +67,11 @@ class _Step:
     number: int
     coefficients: Array
     scores: Array
-    fitted: float
     judged: float
 
-    def towards(self, other: _Step, fitted: float) -> _Step:
-        """The point on the way to another step that has about this mean log-likelihood."""
-        share = (fitted - self.fitted) / (other.fitted - self.fitted)
-        return replace(
-            other,
-            coefficients=self.coefficients + share * (other.coefficients - self.coefficients),
-            scores=self.scores + share * (other.scores - self.scores),
-            fitted=fitted,
-        )
+    @property
+    def length(self) -> float:
+        return float(np.linalg.norm(self.coefficients))
 
 
 class _WordRegression:
@@ -111,9 +102,9 @@ class _WordRegression:
         words: Array = (table * self._weights).reshape(self._shape)
         return words
 
-    def solve(self, inner: Selection | None, *, fitted: float = math.inf) -> _Step | None:
-        """The step that predicts the inner part best; without one, the point of a search over all documents that fits them
-        as closely as `fitted`.
+    def solve(self, inner: Selection | None, *, like: _Step | None = None) -> _Step | None:
+        """The step that predicts the inner part best; without one, the step of a search over all documents that has come
+        as far as `like`, in steps and in the length of the coefficients.
 
         None if there is no step to take.
         """
@@ -123,16 +114,15 @@ class _WordRegression:
         information, penalty = 0.0, 0.0
         last: WordRegressionSums | None = None
         best: _Step | None = None
-        previous = _Step(0, np.zeros(n), np.zeros_like(self._start[n:]), -math.inf, -math.inf)
+        number = 0
 
         def objective(coefficients: Array) -> tuple[float, Array]:
-            nonlocal last, information, penalty, previous
+            nonlocal last, information, penalty
             words = Remainder(self.words(coefficients[:n]), self._bare.eta, 0.0)
             sums = self._run(
                 replace(self._bare, remainder=words), WordRegressionPass(coefficients[n:], inner)
             )
             if last is None:  # the start, whose information and dispersion hold throughout
-                previous = replace(previous, fitted=sums.log_likelihood / max(sums.weight, 1e-300))
                 information = sums.curvature or 1.0
                 penalty = PENALTY * max(sums.squared_slopes / information, 1.0)
             last = sums
@@ -147,22 +137,19 @@ class _WordRegression:
             return value, slopes
 
         def after_step(xk: Array) -> None:
-            nonlocal best, previous
+            nonlocal best, number
             assert last is not None
-            weight = max(last.weight, 1e-300)
+            number += 1
             judged = math.inf if inner is None else last.judged_log_likelihood
-            here = _Step(
-                previous.number + 1, xk[:n].copy(), last.scores / weight, last.log_likelihood / weight, judged
-            )
             if best is None or judged >= best.judged:
-                best = here
-            if here.fitted >= fitted:
-                # one step may go much further than wanted: the first ones of counts do
-                best = previous.towards(here, fitted) if previous.fitted < fitted else here
+                best = _Step(number, xk[:n].copy(), last.scores / max(last.weight, 1e-300), judged)
+            if like is not None and number >= like.number and best.length >= like.length:
+                # one step may go many times as far as the one before: the first ones of counts do
+                shrink = like.length / best.length
+                best = replace(best, coefficients=shrink * best.coefficients, scores=shrink * best.scores)
                 raise StopIteration
-            if here.number - best.number >= PATIENCE:
+            if number - best.number >= PATIENCE:
                 raise StopIteration
-            previous = here
 
         minimize(
             objective,
@@ -282,6 +269,7 @@ def calibration(
         start = [found.topics, found.words, *found.shift]
         shifted = factors(start, free_words=free_words, free_shift=True)
         gain = shifted.log_likelihood - found.log_likelihood
+
         return shifted if gain >= LEAST_GAIN * len(center) * found.dispersion else found
 
     alone = factors([1.0, 0.0, *np.zeros_like(center)], free_words=False, free_shift=False)
@@ -305,7 +293,7 @@ def calibration(
     share = min(gain / max(both.log_likelihood - nothing.log_likelihood, gain), 1.0)
     logger.info("words beyond the topics have %.0f%% of what is explained of the inner part", 100.0 * share)
     # once more from all documents, as far as the step that was best without the inner part
-    step = regression.solve(None, fitted=step.fitted) or step
+    step = regression.solve(None, like=step) or step
     judged = words, scores
     return Calibration(alone, both, regression.words(step.coefficients), step.scores, share, judged)
 
@@ -341,7 +329,8 @@ def _best_factors(
     reach = HIGHEST_SHIFT if free_shift else 0.0
     bounds = [
         (0.0, HIGHEST_FACTOR),
-        (0.0, HIGHEST_FACTOR if free_words else 0.0),
+        # in exponents a factor above 1 takes the place of a shift, and multiplies the largest predictions
+        (0.0, (HIGHEST_FACTOR if family.is_quadratic else 1.0) if free_words else 0.0),
         *[(-reach, reach)] * (len(start) - 2),
     ]
     minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-7})

@@ -1,0 +1,136 @@
+"""How many held-out responses lie in the 90% intervals of default fits, in all and by thirds of the predictions.
+
+A default fit to the training documents of each fold predicts the held-out ones; its intervals come from the part of its
+training documents that it predicted before it learned from them. Those of a penalised regression on TF-IDF stand beside
+them, by the same rule: split conformal prediction on a tenth of the training documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.labelled_responses import RESPONSES, Documents, counted_documents, splits
+from benchmarks.measure import measure
+from benchmarks.report import machine, markdown, write_json
+from dslda.evaluation.intervals import Intervals, conformal_intervals
+from dslda.evaluation.metrics import held_out
+from dslda.evaluation.response_measures import Kind
+from dslda.evaluation.rivals import TfidfRegression
+
+ROWS = ("movie_rating", "rating", "feedback", "ideology", "amendments", "cosponsors", "imdb_rating")
+SET_ASIDE = 0.1
+COLUMNS = {
+    "response": ("corpus, response", ""),
+    "method": ("method", ""),
+    "covered": ("covered", ".3f"),
+    "low": ("lowest third", ".3f"),
+    "middle": ("middle third", ".3f"),
+    "high": ("highest third", ".3f"),
+    "width": ("mean width / s.d.", ".2f"),
+    "groups": ("groups", "d"),
+    "documents": ("documents", "d"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="RESPONSE")
+    parser.add_argument("--topics", type=int, default=20, metavar="K")
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument(
+        "--only-folds", type=int, metavar="N", help="only the first N folds, for a quick look"
+    )
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    rows = []
+    for name in arguments.rows:
+        cost = measure(_coverage, (name, arguments.topics, arguments.folds, arguments.only_folds))
+        rows += cost["result"]
+        print(markdown(rows[-2:], COLUMNS), file=sys.stderr, flush=True)
+    if arguments.out is not None:
+        write_json(arguments.out, {"benchmark": "coverage", "machine": machine(), "rows": rows})
+    print(markdown(rows, COLUMNS))
+
+
+def _coverage(setting: tuple[str, int, int, int | None]) -> Callable[[], list[dict[str, Any]]]:
+    name, n_topics, n_folds, only = setting
+    response = RESPONSES[name]
+    documents = counted_documents(response)
+
+    def work() -> list[dict[str, Any]]:
+        methods: dict[str, list[tuple[Any, ...]]] = {"dslda, the defaults": [], "TF-IDF + linear model": []}
+        for train, test in islice(splits(documents, n_folds), only):
+            ours = _of_dslda(response.kind, documents, train, test, n_topics)
+            rival = _of_rival(response.kind, documents, train, test)
+            for found, (predicted, intervals, lowest) in zip(methods.values(), (ours, rival), strict=True):
+                if intervals is not None:
+                    found.append(
+                        (documents.y[test], predicted, *intervals.around(predicted, lowest=lowest), intervals)
+                    )
+        title = f"{response.corpus}, {response.field}"
+        return [_row(documents, title, label, found) for label, found in methods.items() if found]
+
+    return work
+
+
+def _row(documents: Documents, title: str, label: str, found: list[tuple[Any, ...]]) -> dict[str, Any]:
+    inside = np.concatenate([(low <= y) & (y <= high) for y, _, low, high, _ in found])
+    third = np.concatenate(
+        [np.searchsorted(np.quantile(p, [1 / 3, 2 / 3]), p, side="right") for _, p, _, _, _ in found]
+    )
+    width = np.concatenate([high - low for _, _, low, high, _ in found])
+    of_thirds = {name: float(inside[third == k].mean()) for k, name in enumerate(("low", "middle", "high"))}
+    return {
+        "response": title,
+        "method": label,
+        "covered": float(inside.mean()),
+        **of_thirds,
+        "width": float(width.mean() / documents.y.std()),
+        "groups": max(len(intervals.bounds) for *_, intervals in found),
+        "documents": len(inside),
+    }
+
+
+def _of_dslda(
+    kind: Kind, documents: Documents, train: NDArray[np.int64], test: NDArray[np.int64], n_topics: int
+) -> tuple[NDArray[np.float64], Intervals | None, float]:
+    import dslda
+    from dslda.engine.progress import LogProgress
+    from dslda.exceptions import DsldaWarning
+
+    family = "poisson" if kind == "count" else "gaussian"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DsldaWarning)
+        model = dslda.train(
+            documents.counts[train],
+            response=documents.y[train],
+            family=family,
+            n_topics=n_topics,
+            progress=LogProgress(),
+        )
+    reference = model.record.reference
+    lowest = -np.inf if family == "gaussian" else model.response_summary.minimum
+    intervals = None if reference is None else reference.intervals
+    return model.predict(documents.counts[test]), intervals, lowest
+
+
+def _of_rival(
+    kind: Kind, documents: Documents, train: NDArray[np.int64], test: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], Intervals | None, float]:
+    aside = held_out(len(train), SET_ASIDE)
+    rival = TfidfRegression(kind, 0).fit(documents.counts[train[~aside]], documents.y[train[~aside]])
+    judged = rival.predict(documents.counts[train[aside]])
+    is_real = kind == "real"
+    intervals = conformal_intervals(judged, documents.y[train[aside]], constant_scatter=is_real)
+    lowest = -np.inf if is_real else float(documents.y[train].min())
+    return rival.predict(documents.counts[test]), intervals, lowest
