@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -189,5 +189,6 @@ METHODS: Mapping[str, PredictionMethod] = {
         requires="tomotopy",
     ),
     "dslda": with_settings("dslda, the defaults", {}),
+    "dslda_bigrams": replace(with_settings("dslda, words and pairs of words", {}), longest=2),
 }
 """The methods by name. Further settings of dslda that deserve a row in every table are lines of their own here."""
