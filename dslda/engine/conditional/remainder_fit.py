@@ -41,6 +41,9 @@ as the best penalty and takes a fifth of the passes."""
 MOST_STEPS, PATIENCE = 80, 12
 """Most steps of the search, and steps without a better inner part after which it ends."""
 
+FARTHER = 1.5
+"""Length of the coefficients of all documents, over that judged, beyond which the search has run away."""
+
 LEAST_GAIN = 1.0
 """Log-likelihood, over the dispersion, that the inner part must gain by a number that is fitted to it."""
 
@@ -60,6 +63,8 @@ class _Step:
     coefficients : ndarray of float64
     scores : ndarray of float64
         Mean of t'words.
+    fitted : float
+        Log-likelihood that a document searched over has gained on average, over the dispersion before the search.
     judged : float
         Log-likelihood of the inner part.
     """
@@ -67,11 +72,26 @@ class _Step:
     number: int
     coefficients: Array
     scores: Array
+    fitted: float
     judged: float
 
     @property
     def length(self) -> float:
         return float(np.linalg.norm(self.coefficients))
+
+    def scaled(self, length: float) -> _Step:
+        """The same direction, with coefficients of this length."""
+        share = length / self.length
+        return replace(self, coefficients=share * self.coefficients, scores=share * self.scores)
+
+    def towards(self, other: _Step, fitted: float) -> _Step:
+        """The point on the way to another step that fits about as closely as this."""
+        share = (fitted - self.fitted) / (other.fitted - self.fitted)
+        return replace(
+            other,
+            coefficients=self.coefficients + share * (other.coefficients - self.coefficients),
+            scores=self.scores + share * (other.scores - self.scores),
+        )
 
 
 class _WordRegression:
@@ -103,8 +123,8 @@ class _WordRegression:
         return words
 
     def solve(self, inner: Selection | None, *, like: _Step | None = None) -> _Step | None:
-        """The step that predicts the inner part best; without one, the step of a search over all documents that has come
-        as far as `like`, in steps and in the length of the coefficients.
+        """The step that predicts the inner part best; without one, the point of a search over all documents that fits them as
+        closely as `like` has fitted the others.
 
         None if there is no step to take.
         """
@@ -114,17 +134,20 @@ class _WordRegression:
         information, penalty = 0.0, 0.0
         last: WordRegressionSums | None = None
         best: _Step | None = None
-        number = 0
+        dispersion, nothing = 1.0, 0.0
+        previous = _Step(0, np.zeros(n), np.zeros_like(self._start[n:]), 0.0, -math.inf)
 
         def objective(coefficients: Array) -> tuple[float, Array]:
-            nonlocal last, information, penalty
+            nonlocal last, information, penalty, dispersion, nothing
             words = Remainder(self.words(coefficients[:n]), self._bare.eta, 0.0)
             sums = self._run(
                 replace(self._bare, remainder=words), WordRegressionPass(coefficients[n:], inner)
             )
             if last is None:  # the start, whose information and dispersion hold throughout
                 information = sums.curvature or 1.0
-                penalty = PENALTY * max(sums.squared_slopes / information, 1.0)
+                dispersion = max(sums.squared_slopes / information, 1.0)
+                penalty = PENALTY * dispersion
+                nothing = sums.log_likelihood / max(sums.weight, 1e-300)
             last = sums
             own = coefficients[:n]
             value = 0.5 * penalty * float(own @ own) - sums.log_likelihood / information
@@ -137,19 +160,24 @@ class _WordRegression:
             return value, slopes
 
         def after_step(xk: Array) -> None:
-            nonlocal best, number
+            nonlocal best, previous
             assert last is not None
-            number += 1
+            weight = max(last.weight, 1e-300)
             judged = math.inf if inner is None else last.judged_log_likelihood
+            fitted = (last.log_likelihood / weight - nothing) / dispersion
+            here = _Step(previous.number + 1, xk[:n].copy(), last.scores / weight, fitted, judged)
             if best is None or judged >= best.judged:
-                best = _Step(number, xk[:n].copy(), last.scores / max(last.weight, 1e-300), judged)
-            if like is not None and number >= like.number and best.length >= like.length:
+                best = here
+            if like is not None and here.length >= FARTHER * like.length:
                 # one step may go many times as far as the one before: the first ones of counts do
-                shrink = like.length / best.length
-                best = replace(best, coefficients=shrink * best.coefficients, scores=shrink * best.scores)
+                best = here.scaled(like.length)
                 raise StopIteration
-            if number - best.number >= PATIENCE:
+            if like is not None and here.fitted >= like.fitted:
+                best = previous.towards(here, like.fitted)
                 raise StopIteration
+            if here.number - best.number >= PATIENCE:
+                raise StopIteration
+            previous = here
 
         minimize(
             objective,

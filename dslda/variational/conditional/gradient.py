@@ -27,7 +27,7 @@ DISCOUNT = 0.05
 """The tau of the implicit derivative. Each sweep's Jacobian counts a little less, so that all systems are well conditioned.
 Without it training diverges where alpha is at most 1 (docs/model.md)."""
 
-PULL_ROUNDS, PULL_SWEEPS = 8, 2
+PULL_ROUNDS, PULL_SWEEPS = 4, 2
 """Times that the pull of the response follows the assignments, and sweeps between two of them."""
 
 
