@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dslda.variational.estep import DocumentPosterior
+    from dslda.variational.parameters import Parameters
 
 __all__ = [
     "FLAG_MEANING",
@@ -35,6 +36,7 @@ __all__ = [
     "predict_nothing",
     "topic_columns",
     "topic_proportions",
+    "topic_shares",
     "training_proportions",
 ]
 
@@ -285,6 +287,23 @@ def topic_proportions(posterior: DocumentPosterior) -> NDArray[np.float64]:
     return proportions
 
 
+def topic_shares(record: ModelRecord, counted: CountedBlock) -> NDArray[np.float64]:
+    """Share of each topic in the known words of documents, by the start shown, shape (D, K); NaN without a known word.
+
+    Topic proportions are drawn towards the prior, which makes topics without words vary with the length of documents.
+    """
+    posterior, _ = _inferred(record, counted)
+    return _shares(posterior, record.parameters)
+
+
+def _shares(posterior: DocumentPosterior, parameters: Parameters) -> NDArray[np.float64]:
+    """The paper's phibar, shape (D, K): gamma is alpha and the sum of phi over the words."""
+    length = posterior.length[:, np.newaxis]
+    shares = np.full(posterior.gamma.shape, np.nan)
+    np.divide(posterior.gamma - parameters.alpha, length, out=shares, where=length > 0)
+    return shares
+
+
 def training_proportions(
     record: ModelRecord, counted: Sequence[CountedBlock], observed: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -321,10 +340,7 @@ def contributions(
     parameters, design, scaling, family = record.parameters, record.design, record.scaling, record.family
     posterior, extras = _inferred(record, counted)
     omega, _ = _linear_predictor(record, posterior, extras)
-    length = posterior.length[:, np.newaxis]
-    # gamma is alpha and the sum of phi over the words
-    shares = np.full(posterior.gamma.shape, np.nan)
-    np.divide(posterior.gamma - parameters.alpha, length, out=shares, where=length > 0)
+    shares = _shares(posterior, parameters)
     coefficients = family.coefficients_to_user(parameters.eta, scaling.center, scaling.scale)
     # models of early releases do not know how frequent topics are
     average = 0.0 if not relative else float(np.average(coefficients, weights=record.prevalence))

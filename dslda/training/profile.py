@@ -33,6 +33,7 @@ from dslda.persistence.model_record import N_BINS, HeldOut, ModelRecord, Referen
 from dslda.prediction.predict import predict_block
 from dslda.prediction.record_counting import CountedBlock
 from dslda.prediction.responses import observed_and_predicted, responses_as_numbers, share_right
+from dslda.training.sampling import sampled_partitions, sampled_rows
 from dslda.wording import number_of
 
 __all__ = ["training_reference"]
@@ -40,10 +41,6 @@ __all__ = ["training_reference"]
 logger = logging.getLogger("dslda.engine")
 
 MOST_DOCUMENTS = 10_000
-LEAST_DOCUMENTS = 500
-MOST_PARTITIONS = 64
-TOKEN_TOPICS = 1e8
-"""Documents of the sample times their tokens times topics: some seconds of inference."""
 
 FEWEST_KEPT = 250
 """Fewest documents kept from training that the profile describes in place of the training documents."""
@@ -102,11 +99,9 @@ def _reference(
     if unseen is not None and not source.n_others.any():
         judged = _Collected(unseen[0])
         topics_are_those = np.array_equal(unseen[0].parameters.topics, record.parameters.topics)
-    n = source.n_partitions
-    n_chosen = min(n, MOST_PARTITIONS)
-    chosen = [(2 * i + 1) * n // (2 * n_chosen) for i in range(n_chosen)]
-    of_trained = _sample(source.n_documents[chosen], record)
-    of_left_out = _sample(source.n_others[chosen], record)
+    chosen = sampled_partitions(source.n_partitions)
+    of_trained = sampled_rows(source.n_documents[chosen], record, most=MOST_DOCUMENTS)
+    of_left_out = sampled_rows(source.n_others[chosen], record, most=MOST_DOCUMENTS)
     for partition, rows, others in zip(chosen, of_trained, of_left_out, strict=True):
         block = source.reader(partition)()  # read once for both
         trained.add(block, source.view(partition), rows)
@@ -114,7 +109,7 @@ def _reference(
             left_out.add(block, source.others(partition), others)
         if unseen is not None and judged is not left_out:
             view = source.view(partition)
-            inner = _spread(np.flatnonzero(unseen[1].mask(view(block))), -(-MOST_DOCUMENTS // n_chosen))
+            inner = _spread(np.flatnonzero(unseen[1].mask(view(block))), -(-MOST_DOCUMENTS // len(chosen)))
             judged.add(block, view, inner)
             if topics_are_those:
                 left_out.add(block, view, inner)
@@ -308,18 +303,6 @@ class _Collected:
             return None
         predictions, y = (np.concatenate(values) for values in zip(*self._known, strict=True))
         return conformal_intervals(predictions, y, constant_scatter=self._family.constant_scatter)
-
-
-def _sample(sizes: NDArray[np.int64], record: ModelRecord) -> list[NDArray[np.int64]]:
-    """Numbers of the documents to take from each partition of these `sizes`, evenly spread over all."""
-    total = int(sizes.sum())
-    per_document = max(record.training.n_tokens / max(record.training.n_documents, 1), 1.0)
-    most = int(TOKEN_TOPICS / (per_document * record.parameters.n_topics))
-    most = min(max(most, LEAST_DOCUMENTS), MOST_DOCUMENTS, total)
-    rows = (2 * np.arange(most, dtype=np.int64) + 1) * total // max(2 * most, 1)
-    firsts = np.concatenate([[0], np.cumsum(sizes)])
-    cuts = np.searchsorted(rows, firsts)
-    return [rows[a:b] - first for first, a, b in zip(firsts[:-1], cuts[:-1], cuts[1:], strict=True)]
 
 
 def _spread(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:

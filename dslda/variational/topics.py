@@ -19,7 +19,7 @@ from scipy import special
 from dslda.families.base import Array
 from dslda.variational.parameters import Parameters
 
-__all__ = ["NEAR_EQUAL", "are_near_equal", "in_e_step", "near_equal_topics", "topic_divergence"]
+__all__ = ["NEAR_EQUAL", "affinities", "are_near_equal", "in_e_step", "near_equal_topics", "topic_divergence"]
 
 NEAR_EQUAL = 0.95
 """Affinity above which two topics are nearly the same. (Movie reviews: at most 0.85 for the topics of a fit, 0.999 for those
@@ -70,21 +70,25 @@ def _expected_logs(
     return int(n_known), float(total)
 
 
-def _affinities(topics: Array) -> Array:
-    """Hellinger affinity of each pair of topics, sum of sqrt(beta_kv beta_lv), shape (K, K): 1 if equal, 0 if disjoint."""
-    affinities = np.zeros((topics.shape[1], topics.shape[1]))
-    for roots in _roots(topics):
-        affinities += roots.T @ roots
-    return affinities
+def affinities(topics: Array, others: Array) -> Array:
+    """Hellinger affinity of each topic with each of the others, the Bhattacharyya coefficient sum of sqrt(beta_kv beta'_lv).
+
+    Both have shape (V, K), the affinities (K, K): 1 if equal, 0 if disjoint.
+    """
+    total = np.zeros((topics.shape[1], others.shape[1]))
+    for roots, other_roots in zip(_roots(topics), _roots(others), strict=True):
+        total += roots.T @ other_roots
+    return total
 
 
 def near_equal_topics(topics: Array, prevalence: Array | None) -> list[int]:
     """Numbers of the topics that are nearly the same as another one; those that hardly any word belongs to are left out."""
     n_topics = topics.shape[1]
     used = np.arange(n_topics) if prevalence is None else np.flatnonzero(prevalence > _EMPTY / n_topics)
-    affinities = _affinities(topics[:, used])
-    np.fill_diagonal(affinities, 0.0)
-    twins: list[int] = used[(affinities > NEAR_EQUAL).any(axis=1)].tolist()
+    own = topics[:, used]
+    of_pairs = affinities(own, own)
+    np.fill_diagonal(of_pairs, 0.0)
+    twins: list[int] = used[(of_pairs > NEAR_EQUAL).any(axis=1)].tolist()
     return twins
 
 

@@ -16,7 +16,7 @@ import dslda
 from dslda.corpus.store import Corpus
 from dslda.exceptions import FormatError
 from dslda.model import Model
-from dslda.training.profile import _sample
+from dslda.training.sampling import sampled_rows
 from tests.helpers.files import topic_records, write_records
 
 
@@ -58,14 +58,15 @@ def test_the_reference_is_of_the_training_documents_without_their_responses(
 
 def test_a_sample_is_spread_evenly_and_bounded(model: Model) -> None:
     sizes = np.array([5000, 0, 20_000, 1, 25_000])
-    taken = _sample(sizes, model.record)
+    taken = sampled_rows(sizes, model.record, most=10_000)
     assert sum(map(len, taken)) == 10_000
     assert [len(rows) for rows in taken] == [1000, 0, 4000, 0, 5000]
     for rows, size in zip(taken, sizes.tolist(), strict=True):
         assert len(set(rows.tolist())) == len(rows)
         assert ((rows >= 0) & (rows < size)).all()
-    assert [rows.tolist() for rows in _sample(np.array([2, 3]), model.record)] == [[0, 1], [0, 1, 2]]
-    assert [len(rows) for rows in _sample(np.array([0, 0]), model.record)] == [0, 0]
+    few, none = (sampled_rows(np.array(sizes), model.record, most=9) for sizes in ([2, 3], [0, 0]))
+    assert [rows.tolist() for rows in few] == [[0, 1], [0, 1, 2]]
+    assert [len(rows) for rows in none] == [0, 0]
 
 
 def test_where_enough_documents_were_kept_from_training_they_are_the_reference(corpus: Corpus) -> None:
