@@ -104,6 +104,9 @@ class Topic(NamedTuple):
     coherence, exclusivity : float or None
         See :class:`~dslda.evaluation.topic_quality.TopicQuality`, whose `npmi` is the coherence; None where the model has
         none.
+    stability : float or None
+        How much of the topic other starts of the fit find too: `of_topics` of
+        :class:`~dslda.evaluation.topic_stability.TopicStability`. None where the model has none.
     """
 
     topic: int
@@ -115,6 +118,7 @@ class Topic(NamedTuple):
     class_name: str | None = None
     coherence: float | None = None
     exclusivity: float | None = None
+    stability: float | None = None
 
     def __repr__(self) -> str:
         return _short_repr(self)
@@ -224,6 +228,7 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
     """See :meth:`dslda.model.Model.topics`."""
     _check_top(top)
     topics = []
+    stability = None if record.stability is None else record.stability.of_topics
     for topic, coefficient, error, class_name in topic_coefficients(record):
         weights = record.parameters.topics[:, topic]
         best = most_probable(weights, top)
@@ -235,6 +240,8 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
             row = row._replace(
                 coherence=float(quality.npmi[topic]), exclusivity=float(quality.exclusivity[topic])
             )
+        if stability is not None:
+            row = row._replace(stability=float(stability[topic]))
         topics.append(row)
     return tuple(topics)
 

@@ -115,6 +115,10 @@ class Model:
         Coherence (`npmi`) and exclusivity of each topic, and the share of their most probable words that are distinct
         (docs/model.md). None for models saved by a release that did not measure them, and where the documents could not be
         read once more after the fit.
+    stability : TopicStability or None
+        For a fit of several starts: how much of each topic the other starts find too, by its words and by its shares in
+        documents (docs/model.md). None for one start or one topic, for models saved by a release that did not measure it,
+        and where the documents could not be read once more after the fit.
     """
 
     def __init__(self, record: ModelRecord) -> None:
@@ -130,6 +134,7 @@ class Model:
         self.doc_topic_prior = record.parameters.alpha
         self.topic_prevalence = record.prevalence
         self.quality = record.quality
+        self.stability = record.stability
 
     @cached_property
     def scoring_record(self) -> ModelRecord:

@@ -134,6 +134,11 @@ def assert_same() -> Callable[[Any, Any], None]:
         for name in ("npmi", "exclusivity", "distinct_share"):
             values = [np.asarray(getattr(record.quality, name)) for record in (mine, theirs)]
             assert values[0].tobytes() == values[1].tobytes(), name
+        assert (mine.stability is None) == (theirs.stability is None)
+        if mine.stability is not None:
+            for name in ("words", "shares"):
+                values = [getattr(record.stability, name) for record in (mine, theirs)]
+                assert values[0].tobytes() == values[1].tobytes(), f"stability, {name}"
         assert mine.training == theirs.training
         assert list(mine.trace) == list(theirs.trace)
         for name, values in mine.trace.items():

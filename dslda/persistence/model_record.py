@@ -15,6 +15,7 @@ from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.intervals import Intervals
 from dslda.evaluation.topic_quality import TopicQuality
+from dslda.evaluation.topic_stability import TopicStability
 from dslda.storage.typed_json import Count, Share
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec, Parameters, Scaling
@@ -253,6 +254,9 @@ class ModelRecord:
         Profile to compare documents scored later with.
     other_starts : tuple of OtherStart
         Starts beside that of `parameters`; predictions are the mean over all.
+    stability : TopicStability or None
+        How much of each topic the other starts find too. None for one start or one topic, and where the documents could not
+        be read once more after the fit.
     checksum : str or None
         Checksum of the manifest that the model was read from; None where it was not read.
     """
@@ -279,6 +283,7 @@ class ModelRecord:
     quality: TopicQuality | None = None
     reference: Reference | None = None
     other_starts: tuple[OtherStart, ...] = ()
+    stability: TopicStability | None = None
     checksum: str | None = None
 
     __repr__ = short_repr
@@ -288,7 +293,7 @@ class ModelRecord:
         """A record of each start alone, the one shown first."""
         if not self.other_starts:
             return (self,)
-        alone = replace(self, other_starts=())
+        alone = replace(self, other_starts=(), stability=None)
         return (alone, *(replace(alone, parameters=s.parameters, base=s.base) for s in self.other_starts))
 
     @property

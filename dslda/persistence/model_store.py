@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.intervals import Intervals
 from dslda.evaluation.topic_quality import TopicQuality
+from dslda.evaluation.topic_stability import TopicStability
 from dslda.exceptions import FormatError, InputError
 from dslda.persistence.model_manifest import ENCODING_TYPE, ModelManifest, read_manifest, to_json
 from dslda.persistence.model_record import N_BINS, ModelRecord, OtherStart, Reference
@@ -165,6 +166,7 @@ def read_model(
         other_starts=tuple(OtherStart(parameters(start), base(start)) for start in others),
         pearson=stored.optional("pearson", (2,)),
         quality=_quality(stored, n_topics),
+        stability=_stability(stored, n_topics),
         reference=_reference(stored, n_topics, classes),
         trace=_trace(stored, manifest.trace),
         **fields,
@@ -188,6 +190,8 @@ def _arrays(record: ModelRecord) -> dict[str, NDArray[Any]]:
             "quality_exclusivity": quality.exclusivity,
             "quality_distinct_share": [quality.distinct_share],
         }
+    if (stability := record.stability) is not None:
+        floats |= {"stability_words": stability.words, "stability_shares": stability.shares}
     if reference is not None:
         floats |= {
             "reference_prediction_counts": reference.prediction_counts,
@@ -309,6 +313,16 @@ def _quality(stored: _ModelArrays, n_topics: int) -> TopicQuality | None:
         npmi=stored.take("quality_npmi", (n_topics,)),
         exclusivity=stored.take("quality_exclusivity", (n_topics,)),
         distinct_share=float(stored.take("quality_distinct_share", (1,))[0]),
+    )
+
+
+def _stability(stored: _ModelArrays, n_topics: int) -> TopicStability | None:
+    """How much other starts find of the topics; None where there are no others."""
+    if "stability_words" not in stored:
+        return None
+    return TopicStability(
+        words=stored.take("stability_words", (n_topics,), least=0.0),
+        shares=stored.take("stability_shares", (n_topics,), least=0.0),
     )
 
 

@@ -47,6 +47,7 @@ from dslda.training.identity import fit_identity
 from dslda.training.objective import with_objective
 from dslda.training.profile import training_reference
 from dslda.training.response import ResponseModel, response_model
+from dslda.training.stability import stability_of_starts
 from dslda.training.starts import Start, best_start, one_after_another, runs_side_by_side, side_by_side
 from dslda.training.training_set import Roles, TrainingSet
 from dslda.variational.compiling import prepare_kernels
@@ -186,7 +187,8 @@ def fitted_model(
             unseen = _of_starts(record, model, before), result.unseen.documents
         reference, held_out = training_reference(record, source, unseen)
         training = replace(record.training, held_out=held_out)
-        return Model(replace(record, training=training, reference=reference))
+        stability = stability_of_starts(record, source)
+        return Model(replace(record, training=training, reference=reference, stability=stability))
 
 
 def _checked(

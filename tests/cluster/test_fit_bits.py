@@ -520,3 +520,4 @@ def test_starts_beside_each_other_have_the_bits_of_starts_in_turn(
         monkeypatch.setattr(starts, "SMALL_BYTES", 0)
         assert_same(beside, fitted(**settings))
         assert len({start.parameters.topics.tobytes() for start in beside.record.starts}) > 1
+        assert beside.stability is not None

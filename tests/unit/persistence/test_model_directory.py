@@ -17,9 +17,10 @@ from dslda.corpus.summary import ResponseSummary
 from dslda.corpus.text import TextSettings
 from dslda.corpus.vocabulary import Vocabulary
 from dslda.evaluation.topic_quality import TopicQuality
+from dslda.evaluation.topic_stability import TopicStability
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.model import Model, load_model
-from dslda.persistence.model_record import HeldOut, ModelRecord, TrainingSummary
+from dslda.persistence.model_record import HeldOut, ModelRecord, OtherStart, TrainingSummary
 from dslda.persistence.model_store import check_model_output, read_model, write_model
 from dslda.storage.typed_json import canonical_json, json_sha256
 from dslda.variational.design import CovariateColumn, Design
@@ -118,6 +119,17 @@ def a_record_of_distributions() -> ModelRecord:
     )
 
 
+def a_record_of_starts() -> ModelRecord:
+    """Two starts, and how far they agree."""
+    plain = a_record()
+    other = replace(plain.parameters, eta=plain.parameters.eta[::-1].copy())
+    return replace(
+        plain,
+        other_starts=(OtherStart(other),),
+        stability=TopicStability(np.array([1 / 3, 0.0, 1.0]), np.array([0.0, 1 / 7, 1.0])),
+    )
+
+
 def assert_same(one: ModelRecord, other: ModelRecord) -> None:
     for name in ("topics", "alpha", "eta", "delta", "zeta"):
         assert getattr(one.parameters, name).tobytes() == getattr(other.parameters, name).tobytes()
@@ -137,6 +149,11 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         assert one.quality.npmi.tobytes() == other.quality.npmi.tobytes()
         assert one.quality.exclusivity.tobytes() == other.quality.exclusivity.tobytes()
         assert one.quality.distinct_share == other.quality.distinct_share
+    assert (one.stability is None) == (other.stability is None)
+    if one.stability is not None:
+        assert one.stability.words.tobytes() == other.stability.words.tobytes()
+        assert one.stability.shares.tobytes() == other.stability.shares.tobytes()
+    assert len(one.other_starts) == len(other.other_starts)
     assert (one.base is None) == (other.base is None)
     if one.base is not None:
         assert one.base.tobytes() == other.base.tobytes()
@@ -167,6 +184,7 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         a_record(terms=None),
         a_record_of_classes(),
         a_record_of_distributions(),
+        a_record_of_starts(),
         replace(
             a_record(),
             covariance=None,
@@ -177,7 +195,7 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
             corpus_hash=None,
         ),
     ],
-    ids=["complete", "one topic", "no vocabulary", "classes", "distributions", "nothing optional"],
+    ids=["complete", "one topic", "no vocabulary", "classes", "distributions", "starts", "nothing optional"],
 )
 def test_every_field_comes_back(tmp_path: Path, record: ModelRecord) -> None:
     write_model(record, tmp_path / "a.model")
@@ -248,6 +266,14 @@ def test_topics_that_are_distributions_need_the_sums_of_their_parameters(
         read_model(tmp_path / "a.model")
 
 
+@pytest.mark.parametrize("values", [np.ones(2), np.array([0.5, -0.1, 1.0]), np.array([0.5, np.nan, 1.0])])
+def test_a_stability_that_no_topics_can_have_is_refused(tmp_path: Path, values: np.ndarray) -> None:
+    record = a_record_of_starts()
+    write_model(replace(record, stability=TopicStability(np.ones(3), values)), tmp_path / "a.model")
+    with pytest.raises(FormatError, match=r"'stability_shares' (must be float64|has values that no model)"):
+        read_model(tmp_path / "a.model")
+
+
 @pytest.mark.parametrize("record", [a_record(), a_record_of_distributions()], ids=["points", "distributions"])
 def test_another_process_loads_the_same_bits(tmp_path: Path, record: ModelRecord) -> None:
     model = Model(record)
@@ -305,6 +331,10 @@ def test_manifest_and_arrays_are_those_of_the_specification(tmp_path: Path) -> N
     write_model(a_record_of_distributions(), tmp_path / "b.model")
     names = set(written["arrays"]) | {p.name for p in (tmp_path / "b.model").iterdir() if p.is_dir()}
     assert "concentration" in names
+    write_model(a_record_of_starts(), tmp_path / "c.model")
+    measured = {p.name for p in (tmp_path / "c.model").iterdir() if p.name.startswith("stability")}
+    assert measured == {"stability_words", "stability_shares"}
+    names |= measured
     for name in names:
         assert f"`{name}`" in section[: section.index("### Manifest")], name
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
+import dslda
 from dslda.datasets.simulate import simulate_corpus
+from dslda.engine.data.fit_source import CorpusSource
+from dslda.evaluation.metrics import held_out
+from dslda.evaluation.topic_stability import topic_stability
 from dslda.exceptions import (
     ConvergenceWarning,
     DataWarning,
@@ -22,7 +28,10 @@ from dslda.exceptions import (
     warn,
 )
 from dslda.model import Model, load_model
+from dslda.prediction.predict import topic_shares
+from dslda.prediction.record_counting import CountedBlock
 from dslda.storage.location import Location
+from dslda.training.stability import stability_of_starts
 from dslda.training.train import train
 
 N, N_TERMS, N_STARTS = 320, 100, 3
@@ -34,10 +43,11 @@ NAMES = np.array(["low", "middle", "high"])[np.digitize(RESPONSE, np.quantile(RE
 
 def fitted(**keywords: Any) -> Model:
     response = NAMES if keywords.get("family") == "categorical" else RESPONSE
+    keywords = {"n_topics": 4, **keywords}
     with warnings.catch_warnings():
         # few iterations, since these tests need none that help
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return train(COUNTS, response=response, n_topics=4, max_iter=12, hold_out=0.2, **keywords)
+        return train(COUNTS, response=response, max_iter=12, hold_out=0.2, **keywords)
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +84,62 @@ def test_the_start_shown_predicts_the_inner_part_best(several: Model, alone: lis
 
 
 def test_documents_kept_from_training_judge_the_mean(several: Model, alone: list[Model]) -> None:
-    held_out = several.training.held_out
-    assert held_out is not None
+    judged = several.training.held_out
+    assert judged is not None
     values = [model.training.held_out.value for model in alone if model.training.held_out is not None]
     # the squared error of a mean is at most the mean of the squared errors
-    assert held_out.value > np.mean(values)
+    assert judged.value > np.mean(values)
+
+
+def test_the_stability_is_that_of_these_fits_on_the_documents_trained_on(
+    several: Model, alone: list[Model]
+) -> None:
+    trained = np.flatnonzero(~held_out(N, 0.2))
+    counted = CountedBlock(BLOCK.take(trained), np.zeros(len(trained), dtype=np.int64))
+    starts = [(model.topic_word.T, topic_shares(model.scoring_record, counted)) for model in alone]
+    shown = starts.pop(shown_among(several, alone))
+    expected = topic_stability(*shown, starts)
+    assert several.stability is not None
+    assert_array_equal(several.stability.words, expected.words)
+    assert_allclose(several.stability.shares, expected.shares, rtol=1e-12)
+    assert [topic.stability for topic in several.topics()] == [
+        several.stability.of_topics[topic.topic] for topic in several.topics()
+    ]
+
+
+def test_topics_that_the_documents_have_are_stable_and_far_too_many_are_not(
+    several: Model, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert several.stability is not None
+    assert several.stability.of_topics.min() > 0.8
+    caplog.set_level("INFO", "dslda")
+    crowded = fitted(n_topics=20, n_starts=N_STARTS).stability
+    assert crowded is not None
+    assert crowded.unstable
+    assert crowded.mean < several.stability.mean
+    assert f"stability of the topics over 3 starts: {crowded.in_words}" in caplog.text
+
+
+def test_one_start_or_one_topic_has_no_stability(alone: list[Model]) -> None:
+    assert alone[0].stability is None
+    assert {topic.stability for topic in alone[0].topics()} == {None}
+    assert fitted(n_topics=1, n_starts=2).stability is None
+
+
+def test_without_its_documents_a_fit_is_complete_but_for_its_stability(
+    several: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    terms = [f"w{i:03d}" for i in range(N_TERMS)]
+    corpus = dslda.ingest(COUNTS, tmp_path / "c.corpus", vocabulary=terms, response={"y": RESPONSE})
+    design = dataclasses.replace(several.record.design, response="y")
+    source = CorpusSource(corpus, design=design, documents=~held_out(N, 0.2))
+    found = stability_of_starts(several.record, source)
+    assert found is not None
+    assert several.stability is not None
+    assert_array_equal(found.of_topics, several.stability.of_topics)
+    shutil.rmtree(tmp_path / "c.corpus")
+    assert stability_of_starts(several.record, source) is None
+    assert "no stability of the topics: documents could not be read once more" in caplog.text
 
 
 def test_the_joint_model_shows_the_start_of_the_highest_elbo() -> None:
@@ -105,6 +166,7 @@ def test_a_saved_model_predicts_with_all_its_starts(
     model.save(tmp_path / "a.model")
     loaded = load_model(tmp_path / "a.model")
     assert_same(model, loaded)
+    assert loaded.topics() == model.topics()
     assert_array_equal(loaded.predict(COUNTS), model.predict(COUNTS))
     if family == "categorical":
         alone = [fitted(family=family, seed=seed).predict_proba(COUNTS) for seed in range(2)]
