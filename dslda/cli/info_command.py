@@ -99,7 +99,13 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     from dslda.evaluation.topic_quality import alike_topics
-    from dslda.report.model_tables import covariate_name, pearson_words, raising_words, threshold_words
+    from dslda.report.model_tables import (
+        covariate_name,
+        pearson_words,
+        raising_words,
+        threshold_words,
+        unstable_topics,
+    )
     from dslda.variational.parameters import alpha_has_moved
 
     training = model.training
@@ -119,6 +125,8 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     yield "topics", f"{model.n_topics}{near_equal}"
     if model.quality is not None:
         yield "topic quality", model.quality.in_words
+    if model.stability is not None:
+        yield "topic stability", model.stability.in_words
     moved = alpha_has_moved(model.record.parameters)
     by_length = ", by the length of documents" if conditional and model.spec.doc_topic_prior == "auto" else ""
     estimated = (", estimated" if moved else ", not yet estimated") if model.spec.estimates_alpha else ""
@@ -130,8 +138,9 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     elif classes is not None:
         yield "classes", _classes(classes, model.response_summary, design.classes)
     if model.record.parameters.n_classes is not None:
+        unstable = unstable_topics(model)
         for name, topics in model.class_topics().items():
-            yield "class", f"{name}: raised by {raising_words(topics)}"
+            yield "class", f"{name}: raised by {raising_words(topics, unstable)}"
     if model.dispersion is not None:
         yield "dispersion", f"{model.dispersion:.4g}{' (at its floor)' if model.dispersion_at_floor else ''}"
     if (dispersion := pearson_words(model)) is not None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "shown_classes", "shown_covariates", "shown_topics"]
 
-NUMBERS = ("coefficient", "± s.e.", "preva-\nlence", "coher-\nence", "exclu-\nsivity", "topic")
+STABILITY = "stabi-\nlity"
+NUMBERS = ("coefficient", "± s.e.", "preva-\nlence", "coher-\nence", "exclu-\nsivity", STABILITY, "topic")
 """Columns of a terminal's tables that are set to the right; in two lines, they leave room for the words."""
 
 
@@ -55,10 +56,11 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
     bound. Prevalence is the share of the training words in the topic. Coherence says how much more often than by
     chance its ten most probable words are in one training document (NPMI: 0 by chance, 1 always together), and
     exclusivity how much of the probability of its eight most probable words is its own (1 if no other topic has
-    them). Coefficients of covariates come below; those of topics are then for average covariates. Prints a table on
-    a terminal, and CSV if the output goes to a file or program (covariates then go to stderr; with --covariates
-    they are the only output). In CSV, commas part the words of a model whose terms hold blanks, as n-grams do, and
-    blanks part others.
+    them). Of a fit of several starts there is stability too: how much of a topic the others find, by words and by
+    documents, from 0 to 1. A star marks topics that they do not find. Coefficients of covariates come below; those
+    of topics are then for average covariates. Prints a table on a terminal, and CSV if the output goes to a file or
+    program (covariates then go to stderr; with --covariates they are the only output). In CSV, commas part the
+    words of a model whose terms hold blanks, as n-grams do, and blanks part others.
     """
     model = load_own_model(model_path, family)
     in_classes = model.record.parameters.n_classes is not None
@@ -118,8 +120,9 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
 
 def shown_topics(model: Model, *, top: int) -> Table:
     """The topics as a table for a terminal."""
-    from dslda.report.model_tables import topic_label
+    from dslda.report.model_tables import topic_label, topic_name, unstable_topics
 
+    unstable = unstable_topics(model)
     rows = [
         (
             *([] if topic.class_name is None else [topic.class_name]),
@@ -128,20 +131,23 @@ def shown_topics(model: Model, *, top: int) -> Table:
             "" if topic.prevalence is None else f"{topic.prevalence:.1%}",
             "" if topic.coherence is None else f"{topic.coherence:.2f}",
             "" if topic.exclusivity is None else f"{topic.exclusivity:.2f}",
-            str(topic.topic),
+            *([] if topic.stability is None else [f"{topic.stability:.2f}"]),
+            topic_name(topic.topic, unstable),
             ", ".join(topic.words),
         )
         for topic in model.topics(top=top)
     ]
-    columns = (*topic_label(model), *NUMBERS, "most probable words")
+    numbers = [name for name in NUMBERS if model.stability is not None or name != STABILITY]
+    columns = (*topic_label(model), *numbers, "most probable words")
     return _table(f"Topics and their coefficients for {model.response or 'the response'}", columns, rows)
 
 
 def shown_classes(model: Model) -> Table:
     """The topics that raise each class, one row each."""
-    from dslda.report.model_tables import raising_words
+    from dslda.report.model_tables import raising_words, unstable_topics
 
-    rows = [(name, raising_words(topics)) for name, topics in model.class_topics().items()]
+    unstable = unstable_topics(model)
+    rows = [(name, raising_words(topics, unstable)) for name, topics in model.class_topics().items()]
     return _table("What raises each class", ("class", "topics with their coefficients ± s.e."), rows)
 
 

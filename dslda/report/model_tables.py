@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,9 @@ __all__ = [
     "raising_words",
     "threshold_words",
     "topic_label",
+    "topic_name",
     "topic_table",
+    "unstable_topics",
 ]
 
 BEYOND_WORDS = 8
@@ -52,12 +54,12 @@ class ReportTable:
 
 def topic_table(model: Model, *, top: int = 10) -> ReportTable:
     """The topics from the lowest coefficient to the highest, each with its `top` most probable words."""
-    class_column = topic_label(model)
+    class_column, stability = topic_label(model), _stability_column(model)
     words = _joined_words(model, top)
     return ReportTable(
         (
             *("topic", *class_column, "coefficient", "standard_error"),
-            *("prevalence", "coherence", "exclusivity", "words"),
+            *("prevalence", "coherence", "exclusivity", *stability, "words"),
         ),
         tuple(
             (
@@ -68,6 +70,7 @@ def topic_table(model: Model, *, top: int = 10) -> ReportTable:
                 topic.prevalence,
                 topic.coherence,
                 topic.exclusivity,
+                *([topic.stability] * len(stability)),
                 words[topic.topic],
             )
             for topic in model.topics(top=top)
@@ -77,11 +80,16 @@ def topic_table(model: Model, *, top: int = 10) -> ReportTable:
 
 def class_table(model: Model, *, top: int = 10) -> ReportTable:
     """Every class with every topic, from the one that raises it most to the one that lowers it most."""
-    words = _joined_words(model, top)
+    words, column = _joined_words(model, top), _stability_column(model)
+    stability = {topic.topic: topic.stability for topic in model.topics(top=1)}
     return ReportTable(
-        ("class", "topic", "coefficient", "standard_error", "words"),
+        ("class", "topic", "coefficient", "standard_error", *column, "words"),
         tuple(
-            (name, row.topic, row.coefficient, row.standard_error, words[row.topic])
+            (
+                *(name, row.topic, row.coefficient, row.standard_error),
+                *([stability[row.topic]] * len(column)),
+                words[row.topic],
+            )
             for name, rows in model.class_topics(top=None).items()
             for row in rows
         ),
@@ -136,6 +144,14 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         sentences.append(
             f"Predictions are the mean of {n_starts} starts, and these the topics of the best one."
         )
+    if unstable := unstable_topics(model):
+        others = "fewer topics"
+        if model.spec.objective == "conditional":
+            others += " and with the joint model (--objective joint)"
+        sentences.append(
+            f"Unstable topics (*): {', '.join(map(str, unstable))}. Other starts have other words or documents in their "
+            f"place: trust these less, or compare with {others}."
+        )
     sentences.append("A standard error (s.e.) takes the topics as known: it is a lower bound.")
     if model.spec.objective == "conditional":
         sentences.append(
@@ -172,12 +188,25 @@ def beyond_in_words(beyond: WordsBeyond) -> str:
     )
 
 
-def raising_words(topics: Sequence[Coefficient]) -> str:
-    """The topics that raise a class, with their coefficients and standard errors; "no topic" for none."""
+def unstable_topics(model: Model) -> list[int]:
+    """Numbers of the topics that other starts do not find; none where that is not known."""
+    return [] if model.stability is None else model.stability.unstable
+
+
+def topic_name(topic: int, unstable: Collection[int]) -> str:
+    """The number of a topic, with a mark if it is unstable: ``3*``."""
+    return f"{topic}*" if topic in unstable else str(topic)
+
+
+def raising_words(topics: Sequence[Coefficient], unstable: Collection[int]) -> str:
+    """The topics that raise a class, with their coefficients and standard errors; "no topic" for none.
+
+    Those that are `unstable` are marked.
+    """
     shown = []
     for row in topics:
         error = "" if math.isnan(row.standard_error) else f" ± {row.standard_error:.2f}"
-        shown.append(f"topic {row.topic} {row.coefficient:+.2f}{error}")
+        shown.append(f"topic {topic_name(row.topic, unstable)} {row.coefficient:+.2f}{error}")
     return ", ".join(shown) or "no topic"
 
 
@@ -210,3 +239,7 @@ def pearson_words(model: Model) -> str | None:
 
 def _class_column(model: Model) -> tuple[str, ...]:
     return () if model.record.parameters.n_classes is None else ("class",)
+
+
+def _stability_column(model: Model) -> tuple[str, ...]:
+    return () if model.stability is None else ("stability",)

@@ -180,14 +180,14 @@ def fitted_model(
         ordered = [result, *(other for i, other in enumerate(results) if i != best)]
         record = _of_starts(record, model, [each.parameters for each in ordered])
         report_near_equal(record)
-        # here too, since documents of a bag live on the workers
         unseen = None
         if result.unseen is not None:
             before = [each.unseen.parameters for each in ordered if each.unseen is not None]
             unseen = _of_starts(record, model, before), result.unseen.documents
+        # both here, since documents of a bag live on the workers
         reference, held_out = training_reference(record, source, unseen)
-        training = replace(record.training, held_out=held_out)
         stability = stability_of_starts(record, source)
+        training = replace(record.training, held_out=held_out)
         return Model(replace(record, training=training, reference=reference, stability=stability))
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ import pytest
 from rich.console import Console
 
 from dslda.cli.program import COMMANDS, run
-from dslda.cli.topics_command import shown_covariates
+from dslda.cli.topics_command import shown_covariates, shown_topics
 from dslda.corpus.store import open_corpus
+from dslda.evaluation.topic_stability import TopicStability
 from dslda.exceptions import ConvergenceWarning
 from dslda.ingestion.ingest import ingest as dslda_ingest
-from dslda.model import load_model
+from dslda.model import Model, load_model
 from dslda.training.train import train
 
 Dslda = Callable[..., Any]
@@ -431,6 +433,34 @@ def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> N
     assert "has none; leave it out" in dslda("topics", made / "stars.model", "--covariates").error
 
 
+def test_topics_that_other_starts_do_not_find_are_marked(made: Path, dslda: Dslda, tmp_path: Path) -> None:
+    def shown(model: Model) -> str:
+        console = Console(width=120, record=True, file=io.StringIO())
+        console.print(shown_topics(model, top=3))
+        return console.export_text()
+
+    of_one_start = load_model(made / "stars.model")
+    assert "stabi-" not in shown(of_one_start)
+    assert "Unstable" not in dslda("topics", made / "stars.model").err
+    k = of_one_start.n_topics
+    stability = TopicStability(np.r_[0.2, np.ones(k - 1)], np.r_[0.1, np.full(k - 1, 0.5)])
+    several = Model(replace(of_one_start.record, stability=stability))
+    text = shown(several)
+    assert "stabi-" in text
+    assert "0.15 │    0* │" in text
+    assert "0.75 │     1 │" in text
+    told = dslda("topics", several.save(tmp_path / "s.model"))
+    assert "Unstable topics (*): 0. Other starts have other words" in told.err
+    assert {row["topic"]: float(row["stability"]) for row in rows(told.out)} == {
+        str(topic.topic): topic.stability for topic in several.topics()
+    }
+    words, shares = 1.0 - 0.8 / k, 0.5 - 0.4 / k
+    expected = (
+        f"{(words + shares) / 2:.2f} (words {words:.2f}, documents {shares:.2f}), 1 of {k} topics unstable"
+    )
+    assert f"topic stability:     {expected}\n" in dslda("info", tmp_path / "s.model").out
+
+
 def test_topics_are_a_table_with_its_caption_on_a_terminal(made: Path) -> None:
     """On a real pseudo-terminal, since the command asks for one."""
     terminal, end = os.openpty()
@@ -621,12 +651,12 @@ def test_several_starts_are_told_and_predict_together(made: Path, dslda: Dslda, 
     trained = dslda("train", made / "reviews.corpus", "--out", tmp_path / "a.model", *settings, "--starts", 2)
     assert trained.code == 0, trained.err
     assert "2 starts run beside each other" in trained.err
-    assert (
-        "starts:              2: predictions are their mean, topics those of the best one"
-        in dslda("info", tmp_path / "a.model").out
-    )
+    told = dslda("info", tmp_path / "a.model").out
+    assert "starts:              2: predictions are their mean, topics those of the best one" in told
+    model = load_model(tmp_path / "a.model")
+    assert f"topic stability:     {model.stability.in_words}\n" in told
     assert "Predictions are the mean of 2 starts" in dslda("topics", tmp_path / "a.model").err
-    starts = load_model(tmp_path / "a.model").record.starts
+    starts = model.record.starts
     assert starts[0].parameters.topics.tobytes() != starts[1].parameters.topics.tobytes()
 
 

@@ -10,12 +10,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dslda as dslda_package
+from dslda.evaluation.topic_stability import TopicStability
 from tests.helpers.errors import refused
 from tests.helpers.files import write_records
 
@@ -265,9 +268,21 @@ def test_each_class_tells_which_topics_raise_it(folder: Path, dslda: Dslda, tmp_
 
     from dslda.cli.topics_command import shown_classes
 
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(shown_classes(dslda_package.load_model(model)))
-    assert "Health" in console.export_text()
+    def shown(table: Any) -> str:
+        console = Console(width=100, record=True, file=io.StringIO())
+        console.print(table)
+        return console.export_text()
+
+    of_one_start = dslda_package.load_model(model)
+    assert "Health" in shown(shown_classes(of_one_start))
+    assert "*" not in shown(shown_classes(of_one_start))
+    # as if other starts had found the second topic, but not the first
+    stability = TopicStability(np.array([0.2, 0.9]), np.array([0.1, 0.8]))
+    several = dslda_package.Model(replace(of_one_start.record, stability=stability))
+    for text in (shown(shown_classes(several)), dslda("info", several.save(tmp_path / "s.model")).out):
+        assert set(re.findall(r"topic (\d\*?) \+", text)) == {"0*", "1"}
+    rows = table(dslda("topics", tmp_path / "s.model", "--by-class").out)
+    assert {(row["topic"], round(float(row["stability"]), 9)) for row in rows} == {("0", 0.15), ("1", 0.85)}
 
 
 Y = Callable[[int], Any]
