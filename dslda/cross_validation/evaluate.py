@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from dslda.exceptions import DataWarning, InputError, warn
 from dslda.prediction.responses import responses_of_corpus
 from dslda.settings import OTHER_NAMES, SETTINGS
 from dslda.storage.location import is_in_memory
+from dslda.training.checks import check_response
 from dslda.training.response import response_model
 from dslda.training.starts import fitting_in_task, is_small
 from dslda.training.training_set import TrainingSet, named_roles, training_set_of_corpus
@@ -45,6 +47,9 @@ logger = logging.getLogger("dslda.training")
 TOPICS = (5, 10, 20, 50)
 FOLDS = 5
 LIBRARIES = ("numpy", "numba", "scipy", "zarr", "scikit-learn")
+
+FIGURE = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
+"""A figure in the message of a warning."""
 
 ROLES = ("family", "covariates", "weight", "exposure", "trials", "event", "class_weight", "levels")
 """Keywords of a fit beside its settings."""
@@ -202,7 +207,7 @@ class _Fits:
         done = (
             {}
             if self._folder is None
-            else {c: fit for c in cells if (fit := self._folder.read(c)) is not None}
+            else {c: fit for c in cells if (fit := self._read(self._folder, c)) is not None}
         )
         if done:
             logger.info("%d of %s are there from an earlier run", len(done), number_of(len(cells), "fit"))
@@ -218,6 +223,9 @@ class _Fits:
             pooled(method, k, [done[Cell(method, k, fold)] for fold in range(len(self._cut))])
             for method, k in methods
         ]
+
+    def _read(self, folder: EvaluationFolder, cell: Cell) -> FoldFit | None:
+        return folder.read(cell, self._cut[cell.fold], self._problem.names)
 
     def _fitted(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, FoldFit]]:
         if not cells:
@@ -240,9 +248,14 @@ class _Fits:
                 runner.cancel()
 
     def report(self) -> None:
-        """Warn once of each thing that fits warned of."""
-        for message, n in self._warned.items():
-            warn(DataWarning(f"{message} (in {n} of {number_of(self._n_fits, 'fit')})"))
+        """Warn once of each thing that fits warned of, whatever the figures in it."""
+        alike: dict[str, list[str]] = {}
+        for message in self._warned:
+            alike.setdefault(FIGURE.sub("#", message), []).append(message)
+        for first, *others in alike.values():
+            n = sum(self._warned[message] for message in (first, *others))
+            figures = ", with other figures in some" if others else ""
+            warn(DataWarning(f"{first} (in {n} of {number_of(self._n_fits, 'fit')}{figures})"))
 
 
 def _fit_in_task(problem: Problem, cell: Cell, fold: Fold) -> FoldFit:
@@ -251,7 +264,8 @@ def _fit_in_task(problem: Problem, cell: Cell, fold: Fold) -> FoldFit:
 
 
 def _numbers_of_topics(n_topics: Sequence[int] | int) -> tuple[int, ...]:
-    numbers = tuple(n_topics) if isinstance(n_topics, (Sequence, np.ndarray)) else (n_topics,)
+    given = n_topics.tolist() if isinstance(n_topics, np.ndarray) else n_topics
+    numbers = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
     if not numbers:
         raise InputError("must have at least one number, got none", parameter="n_topics")
     for number in numbers:
@@ -266,6 +280,7 @@ def _problem(
     given = {name: settings.get(name) for name in ROLES if name != "family"}
     roles = named_roles(**(given | {"covariates": given["covariates"] or ()}))
     training_set = training_set_of_corpus(corpus, response, None, roles)
+    check_response(training_set)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # fits warn of their own documents
         model = response_model(settings.get("family", "gaussian"), training_set, roles)
@@ -273,13 +288,15 @@ def _problem(
     kind = kind_of(model.family, trials=roles.trials is not None)
     values = responses_of_corpus(corpus, training_set.response)
     names: tuple[str, ...] | None = None
-    if kind in ("ordinal", "binary", "classes"):
+    if kind in ("ordinal", "classes"):
         found = [None if v is None or v != v else v if isinstance(v, str) else number_name(v) for v in values]
         present = {name for name in found if name is not None}
         order = roles.levels or training_set.order or corpus.levels.get(training_set.response)
         if order is None:
             order = tuple(number_name(v) for v in sorted({float(name) for name in present}))
         names = tuple(name for name in order if name in present)
+        if kind == "classes" and len(names) == 2:
+            kind = "binary"
         places = {name: float(place) for place, name in enumerate(names)}
         y = np.array([np.nan if name is None else places[name] for name in found])
     else:

@@ -74,8 +74,13 @@ def pooled(method: str, n_topics: int | None, fits: Sequence[FoldFit]) -> Pooled
         parts = [fit.predicted if fit.topics_alone is None else fit.topics_alone for fit in fits]
         alone = np.concatenate(parts)[order]
     names = dict.fromkeys(name for fit in fits for name in fit.measured)
-    means = {name: float(np.nanmean([fit.measured.get(name, math.nan) for fit in fits])) for name in names}
+    means = {name: _mean_of_known([fit.measured.get(name, math.nan) for fit in fits]) for name in names}
     return Pooled(method, n_topics, rows[order], predicted, alone, means)
+
+
+def _mean_of_known(values: Sequence[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,28 @@ import csv
 import io
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dslda.cross_validation.evaluation import Evaluation
-from dslda.cross_validation.fold_fit import Cell, FoldFit
+from dslda.cross_validation.fold_fit import Cell, FoldFit, judging
+from dslda.cross_validation.splitting import Fold
 from dslda.exceptions import FormatError, InputError, OutputExistsError
-from dslda.storage.location import Location
-from dslda.storage.output import check_writable, replace_file, writing
+from dslda.storage.location import Location, check_not_in_store
+from dslda.storage.output import PASSING, check_writable, replace_file, writing
 from dslda.storage.typed_json import canonical_json, parse_json
 
 __all__ = ["EvaluationFolder"]
 
 PLAN, FITS = "plan.json", "fits"
+TABLE, REPORT, PICTURE = "table.csv", "evaluation.json", "topics.svg"
+PLANNED = frozenset({"corpus", "response", "folds", "settings", "versions"})
+"""Names that every plan has."""
+FIT = re.compile(r"[a-z]+(-\d+-topics)?-fold-\d+\.parquet")
 DETAILS = b"dslda"
 """Key of what a file of a fit holds beside its columns."""
 
@@ -32,17 +39,25 @@ class EvaluationFolder:
 
     Raises
     ------
+    InputError
+        It would lie inside a corpus, model or checkpoint, or cannot be written.
     OutputExistsError
         Something else is there.
+    FormatError
+        Its plan is damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._location = Location.of(path)
-        entries = self._location.entries() if self._location.holds() else []
-        if entries and PLAN not in entries:
-            raise OutputExistsError(
-                f"{self._location.url} is no folder of an evaluation", remedy="choose another {out=}"
-            )
+        check_not_in_store(self._location)
+        self._there: Mapping[str, Any] | None = None
+        if self._location.holds():
+            plan = _read(self._location, PLAN) if PLAN in self._location.entries() else None
+            if not (isinstance(plan, dict) and plan.keys() >= PLANNED):
+                raise OutputExistsError(
+                    f"{self._location.url} is no folder of an evaluation", remedy="choose another {out=}"
+                )
+            self._there = plan
         check_writable(self._location)
 
     @property
@@ -56,23 +71,43 @@ class EvaluationFolder:
         ------
         InputError
             Another plan is there.
+        OutputExistsError
+            The folder to replace holds something else too.
         """
         text = canonical_json(plan)
-        if self._location.holds(PLAN) and not overwrite:
-            there = _read(self._location, PLAN)
-            if canonical_json(there) != text:
+        if self._there is not None and not overwrite:
+            if canonical_json(self._there) != text:
                 raise InputError(
-                    f"{self.url} holds another evaluation: {_differences(there, plan)}",
+                    f"{self.url} holds another evaluation: {_differences(self._there, plan)}",
                     parameter="out",
                     remedy=("choose another folder", "replace it with {overwrite=True}"),
                 )
             return
-        if overwrite and self._location.holds():
+        if self._there is not None:
+            if (other := self._other_content()) is not None:
+                raise OutputExistsError(
+                    f"{self.url} holds {other}, which is no part of the evaluation, so it is not replaced",
+                    remedy=("move that out of it", "choose another {out=}"),
+                )
             self._location.remove()
         self._write(PLAN, text)
 
-    def read(self, cell: Cell) -> FoldFit | None:
-        """The result of a fit; None where it is still to be done."""
+    def _other_content(self) -> str | None:
+        """The first file or folder here that no evaluation has written."""
+        own = {PLAN, FITS, TABLE, REPORT, PICTURE}
+        others = [name for name in self._location.entries() if name not in own]
+        fits = self._location.child(FITS).entries()
+        others += [f"{FITS}/{name}" for name in fits if not FIT.fullmatch(name)]
+        return next((name for name in others if not PASSING.fullmatch(name.rpartition("/")[2])), None)
+
+    def read(self, cell: Cell, fold: Fold, names: Sequence[str] | None) -> FoldFit | None:
+        """The result of a fit to a fold, with a column for each of the names; None where it is still to be done.
+
+        Raises
+        ------
+        FormatError
+            Its file is damaged, or holds other documents.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -82,30 +117,33 @@ class EvaluationFolder:
         fs, root = self._location.file_system()
         with fs.open(f"{root}/{name}", "rb") as file:
             raw = file.read()
+        width = 1 if names is None else len(names)
         try:
             table = pq.read_table(pa.BufferReader(raw))
             details = json.loads(table.schema.metadata[DETAILS])
             columns = {name: table.column(name).to_numpy() for name in table.column_names}
-        except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
+            rows = columns["row"]
+            if not np.array_equal(rows, judging(fold)):
+                raise ValueError("it holds other documents")
+
+            def array(kind: str) -> NDArray[np.float64] | None:
+                if f"{kind}_0" not in columns:
+                    return None
+                own = [columns[f"{kind}_{i}"] for i in range(width)]
+                return own[0] if names is None else np.column_stack(own)
+
+            predicted = array("predicted")
+            if predicted is None:
+                raise ValueError("it has no predictions")
+            measured = {n: np.nan if v is None else float(v) for n, v in details["measured"].items()}
+            return FoldFit(rows, predicted, array("alone"), measured, tuple(details["warnings"]))
+        except (pa.ArrowException, AttributeError, KeyError, ValueError, TypeError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise FormatError(
-                f"the file of a fit is damaged ({error})",
+                f"the file of a fit is damaged ({reason})",
                 place=f"{self.url}/{name}",
                 remedy="remove it: that fit is then done again",
             ) from error
-
-        def array(kind: str) -> Any:
-            own = [name for name in columns if name.startswith(kind)]
-            if not own:
-                return None
-            return columns[own[0]] if details["flat"] else np.column_stack([columns[name] for name in own])
-
-        return FoldFit(
-            columns["row"],
-            array("predicted_"),
-            array("alone_"),
-            {name: np.nan if value is None else value for name, value in details["measured"].items()},
-            tuple(details["warnings"]),
-        )
 
     def write(self, cell: Cell, fit: FoldFit) -> None:
         """Keep the result of a fit."""
@@ -118,7 +156,6 @@ class EvaluationFolder:
                 for i, column in enumerate(values.reshape(len(fit.rows), -1).T):
                     columns[f"{kind}_{i}"] = np.ascontiguousarray(column)
         details = {
-            "flat": fit.predicted.ndim == 1,
             "measured": {n: v if np.isfinite(v) else None for n, v in fit.measured.items()},
             "warnings": list(fit.warnings),
         }
@@ -135,16 +172,16 @@ class EvaluationFolder:
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        self._write("table.csv", text.getvalue().encode())
+        self._write(TABLE, text.getvalue().encode())
         report = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
-        self._write("evaluation.json", f"{report}\n".encode())
+        self._write(REPORT, f"{report}\n".encode())
         try:
             figure = evaluation.plot().figure
         except InputError:
             return
         picture = io.BytesIO()
         figure.savefig(picture, format="svg")
-        self._write("topics.svg", picture.getvalue())
+        self._write(PICTURE, picture.getvalue())
 
     def _write(self, name: str, raw: bytes) -> None:
         file = self._location.child(name)

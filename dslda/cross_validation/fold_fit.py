@@ -17,7 +17,7 @@ from dslda.engine.executor import single_threaded_blas
 from dslda.engine.progress import LogProgress
 from dslda.evaluation.response_measures import Kind
 from dslda.evaluation.rivals import LDARegression, TfidfRegression
-from dslda.exceptions import collecting_warnings
+from dslda.exceptions import InputError, collecting_warnings
 from dslda.model import Model
 from dslda.prediction.record_counting import chosen_blocks
 from dslda.training.train import train
@@ -25,7 +25,7 @@ from dslda.training.train import train
 if TYPE_CHECKING:
     from dslda.families.base import Family
 
-__all__ = ["METHODS", "Cell", "FoldFit", "Problem", "fit_fold", "kind_of"]
+__all__ = ["METHODS", "Cell", "FoldFit", "Problem", "fit_fold", "judging", "kind_of"]
 
 MOST_JUDGING = 200_000
 """Documents that judge a fold of a large corpus, evenly spread over those that could."""
@@ -106,27 +106,34 @@ class Problem:
 
 
 def kind_of(family: Family, *, trials: bool) -> Kind:
-    """The kind of response by which predictions of a family are measured."""
+    """The kind of response by which predictions of a family are measured; two classes are "binary"."""
+    if trials:
+        return "real"
     if family.has_classes:
         return "classes"
     if family.has_levels:
         return "ordinal"
-    if family.name == "binomial" and not trials:
-        return "binary"
-    return "count" if family.name in ("poisson", "negative_binomial") else "real"
+    is_count = family.domain.integer and family.domain.low == 0.0
+    return "count" if is_count else "real"
 
 
 def fit_fold(problem: Problem, cell: Cell, fold: Fold, client: Any = None) -> FoldFit:
     """Fit a cell, in this process or on a client; a pure function of the documents and the settings."""
-    rows = fold.judging
-    if len(rows) > MOST_JUDGING:
-        rows = rows[(2 * np.arange(MOST_JUDGING) + 1) * len(rows) // (2 * MOST_JUDGING)]
     began = time.thread_time()
     with collecting_warnings() as warned:
-        fitted = METHODS[cell.method](problem, cell, replace(fold, judging=rows), client)
+        try:
+            fitted = METHODS[cell.method](problem, cell, replace(fold, judging=judging(fold)), client)
+        except InputError as error:
+            raise error.at(f"fold {cell.fold + 1}") from error
     measured = {**fitted.measured, "seconds": time.thread_time() - began}
     told = tuple(dict.fromkeys(str(warning) for warning in warned))
     return replace(fitted, measured=measured, warnings=told)
+
+
+def judging(fold: Fold) -> NDArray[np.int64]:
+    """The documents that judge a fold: all that could, or 200,000 of them."""
+    rows, n = fold.judging, MOST_JUDGING
+    return rows if len(rows) <= n else rows[(2 * np.arange(n) + 1) * len(rows) // (2 * n)]
 
 
 def _topics(problem: Problem, cell: Cell, fold: Fold, client: Any) -> FoldFit:

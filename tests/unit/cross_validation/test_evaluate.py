@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 import dslda
 from dslda.corpus.store import Corpus
 from dslda.cross_validation import fold_fit
 from dslda.cross_validation.evaluate import evaluate
-from dslda.cross_validation.evaluation import Evaluation, chosen_topics, paired_difference
+from dslda.cross_validation.evaluation import Evaluation, chosen_topics, paired_difference, pooled
 from dslda.cross_validation.evaluation_folder import EvaluationFolder
-from dslda.cross_validation.fold_fit import Cell
-from dslda.cross_validation.splitting import Splitting, split
+from dslda.cross_validation.fold_fit import Cell, FoldFit, Problem
+from dslda.cross_validation.splitting import Fold, Splitting, split
 from dslda.datasets.simulate import simulate_corpus
 from dslda.evaluation.metrics import predictive_r2
 from dslda.exceptions import DataWarning, FormatError, InputError, OutputExistsError
+from dslda.prediction.responses import responses_of_corpus
 from dslda.training.train import train
 
 N, N_TERMS = 420, 120
@@ -38,14 +42,21 @@ def made_corpus(out: Path | None = None, *, n_topics: int = 4, n: int = N, **mor
     y = block.responses["y"].copy()
     y[:20] = np.nan
     columns = {"author": np.arange(n) % 30, "year": 2000 + np.arange(n) // 40}
-    return dslda.ingest(
-        counts,
-        out,
-        vocabulary=[f"t{i}" for i in range(N_TERMS)],
-        response={"y": y, "level": np.where(np.isnan(y), np.nan, np.digitize(y, [-0.5, 0.5]))},
-        covariates=columns,
-        **more,
-    )
+    roles = {
+        "response": {"y": y, "level": np.where(np.isnan(y), np.nan, np.digitize(y, [-0.5, 0.5]))},
+        "covariates": columns,
+    }
+    return dslda.ingest(counts, out, vocabulary=[f"t{i}" for i in range(N_TERMS)], **(roles | more))
+
+
+def y_of(corpus: Corpus) -> NDArray[np.float64]:
+    return np.array(responses_of_corpus(corpus, "y"), dtype=np.float64)
+
+
+def mean_of_training(problem: Problem, cell: Cell, fold: Fold, client: Any) -> FoldFit:
+    """A fit that takes no time."""
+    mean = np.nanmean(problem.y[fold.training])
+    return FoldFit(fold.judging, np.full(len(fold.judging), mean), None, {})
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +137,37 @@ def test_results_are_kept_and_gone_on_with(
         evaluate(corpus, n_topics=[2], **(keywords | {"folds": 4}))
     with pytest.raises(InputError, match=r"settings.seed None there, 7 now"):
         evaluate(corpus, n_topics=[2], seed=7, **keywords)
-    damaged = next((tmp_path / "out" / "fits").iterdir())
-    damaged.write_bytes(damaged.read_bytes()[:-20])
-    with pytest.raises(FormatError, match="remove it"):
-        evaluate(corpus, n_topics=[2, 4], **keywords)
+
+
+def without_last_bytes(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def without_last_documents(file: Path) -> None:
+    table = pq.read_table(file)
+    pq.write_table(table.slice(0, table.num_rows - 1), file)
+
+
+def without_details(file: Path) -> None:
+    pq.write_table(pq.read_table(file).replace_schema_metadata({"dslda": "{}"}), file)
+
+
+def without_predictions(file: Path) -> None:
+    pq.write_table(pq.read_table(file, columns=["row"]), file)
+
+
+@pytest.mark.parametrize(
+    "damage", [without_last_bytes, without_last_documents, without_details, without_predictions]
+)
+def test_a_damaged_fit_is_named(
+    corpus: Corpus, tmp_path: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(fold_fit.METHODS, "dslda", mean_of_training)
+    keywords: dict[str, Any] = {"response": "y", "n_topics": 2, "folds": 2, "rivals": False, "out": tmp_path}
+    evaluate(corpus, **keywords)
+    damage(tmp_path / "fits" / "dslda-2-topics-fold-2.parquet")
+    with pytest.raises(FormatError, match=r"fold-2.parquet: the file of a fit is damaged .* remove it"):
+        evaluate(corpus, **keywords)
 
 
 def test_fits_beside_each_other_have_the_bits_of_fits_in_turn(
@@ -155,6 +193,53 @@ def test_levels_have_probabilities_and_are_judged_by_them(corpus: Corpus) -> Non
     assert found.kind == "ordinal"
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_two_classes_have_an_auc(corpus: Corpus, named: bool) -> None:
+    y = np.nan_to_num(y_of(corpus)) > 0.0
+    response = np.where(y, "up", "down") if named else y.astype(float)
+    found = evaluate(
+        made_corpus(response={"sign": response}, categorical=["sign"] if named else []),
+        response="sign",
+        family="binomial",
+        n_topics=2,
+        folds=2,
+        rivals=False,
+        **QUICK,
+    )
+    table = found.out_of_fold().to_pandas()
+    probability = table["probability_up" if named else "probability_1"].to_numpy()
+    above, below = probability[y], probability[~y]
+    pairs = np.mean(np.sign(above[:, np.newaxis] - below)) / 2.0 + 0.5
+    assert found.kind == "binary"
+    assert found.rows[0]["auc"] == pytest.approx(pairs)
+
+
+def test_successes_among_trials_are_numbers(corpus: Corpus) -> None:
+    y = y_of(corpus)
+    trials = 5.0 + np.arange(N) % 4
+    successes = np.where(np.isnan(y), np.nan, np.round(trials / (1.0 + np.exp(-np.nan_to_num(y)))))
+    found = evaluate(
+        made_corpus(response={"won": successes}, covariates={"trials": trials}),
+        response="won",
+        family="binomial",
+        trials="trials",
+        n_topics=2,
+        folds=2,
+        rivals=False,
+        **QUICK,
+    )
+    table = found.out_of_fold().to_pandas()
+    assert found.kind == "real"
+    assert found.rows[0]["r2"] == pytest.approx(predictive_r2(table["response"], table["prediction"]))
+    assert found.rows[0]["r2"] > 0.3
+
+
+def test_a_fold_that_cannot_be_fitted_is_named() -> None:
+    rare = made_corpus(response={"rare": (np.arange(N) == 7).astype(float)})
+    with pytest.raises(InputError, match=r"fold [12]: response 'rare' must have at least two"):
+        evaluate(rare, response="rare", family="binomial", n_topics=2, folds=2, rivals=False, **QUICK)
+
+
 def test_groups_and_times_cut_the_documents(corpus: Corpus) -> None:
     by_author = evaluate(corpus, response="y", n_topics=2, folds=2, groups="author", rivals=False, **QUICK)
     assert by_author.splitting == "2 folds, every author in one of them"
@@ -177,6 +262,18 @@ def test_the_smallest_number_within_one_standard_error_is_chosen() -> None:
     assert chosen_topics(losses, None).n_topics == 20
 
 
+def test_folds_without_a_measure_do_not_count_in_its_mean() -> None:
+    rows = np.arange(2)
+    fits = [
+        FoldFit(rows, rows * 1.0, None, {"npmi": npmi, "distinct_share": math.nan})
+        for npmi in (0.2, math.nan)
+    ]
+    assert pooled("dslda", 2, fits).measured == {
+        "npmi": 0.2,
+        "distinct_share": pytest.approx(math.nan, nan_ok=True),
+    }
+
+
 def test_groups_that_vary_as_wholes_have_larger_standard_errors() -> None:
     random = np.random.default_rng(1)
     groups = np.repeat(np.arange(40), 25)
@@ -192,6 +289,7 @@ def test_groups_that_vary_as_wholes_have_larger_standard_errors() -> None:
     [
         ({"n_topics": [0]}, "n_topics"),
         ({"n_topics": []}, "at least one number"),
+        ({"n_topics": "5,10"}, "n_topics must be a whole number"),
         ({"folds": 1}, "folds"),
         ({"groups": "writer"}, "'writer'"),
         ({"groups": "author", "time": "year"}, "exclude"),
@@ -208,6 +306,15 @@ def test_bad_input_is_refused_before_any_fit(
         evaluate(corpus, **({"response": "y", "n_topics": 2} | keywords))
 
 
+def test_responses_that_training_refuses_are_refused_before_any_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fold_fit, "METHODS", {})
+    y = np.linspace(0.0, 1e-200, N)
+    with pytest.raises(InputError, match="standard deviation"):
+        evaluate(made_corpus(response={"y": y}), response="y", n_topics=2)
+
+
 def test_a_folder_of_something_else_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputExistsError):
@@ -215,6 +322,35 @@ def test_a_folder_of_something_else_is_refused(corpus: Corpus, tmp_path: Path) -
     with pytest.raises(OutputExistsError):
         evaluate(corpus, response="y", out=tmp_path, overwrite=True)
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_plan_of_something_else_is_never_replaced(corpus: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"todo": ["rest"]}')
+    with pytest.raises(OutputExistsError, match="is no folder of an evaluation"):
+        evaluate(corpus, response="y", out=tmp_path, overwrite=True)
+    assert (tmp_path / "plan.json").exists()
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "fits/notes.txt"])
+def test_what_no_evaluation_has_written_is_not_removed_with_it(
+    corpus: Corpus, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(fold_fit.METHODS, "dslda", mean_of_training)
+    keywords: dict[str, Any] = {"response": "y", "n_topics": 2, "rivals": False, "out": tmp_path}
+    evaluate(corpus, folds=2, **keywords)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputExistsError, match=f"holds {name}"):
+        evaluate(corpus, folds=3, overwrite=True, **keywords)
+    assert (tmp_path / name).read_text() == "mine"
+    (tmp_path / name).unlink()
+    evaluate(corpus, folds=3, overwrite=True, **keywords)
+    assert len(list((tmp_path / "fits").iterdir())) == 3
+
+
+def test_an_evaluation_does_not_lie_inside_a_corpus(tmp_path: Path) -> None:
+    stored = made_corpus(tmp_path / "c.corpus")
+    with pytest.raises(InputError, match="inside a corpus"):
+        evaluate(stored, response="y", out=tmp_path / "c.corpus" / "evaluation")
 
 
 def test_warnings_of_fits_are_told_once(corpus: Corpus) -> None:
