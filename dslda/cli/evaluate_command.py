@@ -27,17 +27,17 @@ COLUMNS = {
     "n_topics": "topics",
     "r2": "R2",
     "d2": "D2",
-    "correlation": "correlation",
-    "accuracy": "accuracy",
+    "correlation": "corre-\nlation",
+    "accuracy": "accu-\nracy",
     "auc": "AUC",
-    "log_loss": "log loss",
-    "calibration_error": "calibration error",
-    "topics_alone": "topics alone",
+    "log_loss": "log\nloss",
+    "calibration_error": "calib.\nerror",
+    "topics_alone": "topics\nalone",
     "difference": "loss",
-    "standard_error": "± s.e.",
-    "npmi": "coherence",
-    "exclusivity": "exclusivity",
-    "seconds": "seconds",
+    "standard_error": "±\ns.e.",
+    "npmi": "coher-\nence",
+    "exclusivity": "exclu-\nsivity",
+    "seconds": "sec-\nonds",
 }
 """Columns of the table on a terminal, by those of the rows."""
 
@@ -153,15 +153,18 @@ def command(
 
 
 def shown_evaluation(found: Evaluation) -> Table:
-    """The rows as a table for a terminal."""
+    """The rows as a table for a terminal, whose figures are complete in 80 columns."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     title = f"{found.response}: {found.n_documents:,} documents, {found.splitting}"
     table = Table(title=Text(printable(title), style="table.title"), title_justify="left")
+    table.box, table.show_edge, table.padding, table.pad_edge = SIMPLE_HEAD, False, 0, False
     names = [name for name in COLUMNS if any(row.get(name) is not None for row in found.rows)]
     for name in names:
-        table.add_column(COLUMNS[name], justify="left" if name == "method" else "right")
+        is_figure = name != "method"
+        table.add_column(COLUMNS[name], justify="right" if is_figure else "left", no_wrap=is_figure)
     for row in found.rows:
         table.add_row(*(_shown(name, row.get(name)) for name in names))
     return table

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ import pytest
 from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from rich.console import Console
 from scipy.sparse import csr_array
 
 import dslda
+from dslda.cli.evaluate_command import shown_evaluation
 from dslda.corpus.store import Corpus
 from dslda.cross_validation import fold_fit
 from dslda.cross_validation.evaluate import evaluate
@@ -95,6 +99,20 @@ def test_rivals_predict_the_same_documents_and_are_compared_by_them(found: Evalu
         assert row["r2"] > 0.3
     assert len(found.in_words) >= 3
     assert found.in_words[0].endswith((f"choose {found.choice.n_topics}.", "one standard error."))
+
+
+@pytest.mark.parametrize("kind", ["binary", "ordinal", "real"])
+def test_figures_are_complete_on_a_terminal_of_80_columns(found: Evaluation, kind: str) -> None:
+    measured = {"real": ("r2", "correlation"), "binary": ("accuracy", "auc", "log_loss", "calibration_error")}
+    names = measured.get(kind, ("accuracy", "log_loss", "r2", "calibration_error"))
+    shared = ("topics_alone", "difference", "standard_error", "npmi", "exclusivity", "seconds")
+    row = {"method": "TF-IDF + linear model", "n_topics": 100} | dict.fromkeys([*names, *shared], 0.125)
+    console = Console(width=80, file=io.StringIO(), force_terminal=True)
+    with console.capture() as captured:
+        console.print(shown_evaluation(replace(found, rows=(row,))))
+    shown = captured.get()
+    assert shown.count("0.125") == len(names) + len(shared) - 1
+    assert "…" not in shown
 
 
 def test_results_are_kept_and_gone_on_with(
