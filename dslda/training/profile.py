@@ -65,8 +65,8 @@ def training_reference(
     record : ModelRecord
     source : FitSource
     unseen : tuple of (ModelRecord, Selection), optional
-        The model as it was before it had learned from a part of the documents, and this part. Where no document was kept
-        from training it gives intervals and, if the topics are still those, the profile.
+        The model as it was before it had learned from a part of the documents, and this part. It gives intervals where
+        too few documents were kept from training and, where none was and the topics are still those, the profile.
 
     Returns
     -------
@@ -82,11 +82,9 @@ def training_reference(
     except (DsldaError, OSError, CancelledError) as error:
         logger.warning(
             "documents could not be read once more after training (%s): the model will not know how far others have "
-            "drifted%s; going on from a checkpoint measures it again",
+            "drifted%s, and gives no intervals; going on from a checkpoint measures it again",
             error,
-            ", nor how well it predicts those kept from training, and gives no intervals"
-            if source.n_others.any()
-            else "",
+            ", nor how well it predicts those kept from training" if source.n_others.any() else "",
         )
         return None, None
 
@@ -95,10 +93,13 @@ def _reference(
     record: ModelRecord, source: FitSource, unseen: tuple[ModelRecord, Selection] | None
 ) -> tuple[Reference | None, HeldOut | None]:
     trained, left_out = _Collected(record), _Collected(record)
-    judged = left_out
-    if unseen is not None and not source.n_others.any():
-        judged = _Collected(unseen[0])
-        topics_are_those = np.array_equal(unseen[0].parameters.topics, record.parameters.topics)
+    inner = None if unseen is None else _Collected(unseen[0])
+    has_others = bool(source.n_others.any())
+    describes = (
+        unseen is not None
+        and not has_others
+        and np.array_equal(unseen[0].parameters.topics, record.parameters.topics)
+    )
     chosen = sampled_partitions(source.n_partitions)
     of_trained = sampled_rows(source.n_documents[chosen], record, most=MOST_DOCUMENTS)
     of_left_out = sampled_rows(source.n_others[chosen], record, most=MOST_DOCUMENTS)
@@ -107,16 +108,24 @@ def _reference(
         trained.add(block, source.view(partition), rows)
         if len(others):
             left_out.add(block, source.others(partition), others)
-        if unseen is not None and judged is not left_out:
+        if unseen is not None and inner is not None:
             view = source.view(partition)
-            inner = _spread(np.flatnonzero(unseen[1].mask(view(block))), -(-MOST_DOCUMENTS // len(chosen)))
-            judged.add(block, view, inner)
-            if topics_are_those:
-                left_out.add(block, view, inner)
+            chosen_rows = _spread(
+                np.flatnonzero(unseen[1].mask(view(block))), -(-MOST_DOCUMENTS // len(chosen))
+            )
+            inner.add(block, view, chosen_rows)
+            if describes:
+                left_out.add(block, view, chosen_rows)
     if not trained.n_documents:
         return None, None
     trained.report_misfit()
-    measured = left_out.report() if any(len(rows) for rows in of_left_out) else None
+    # too few may have been left out: one bad document, say
+    intervals = left_out.intervals() if has_others else None
+    if intervals is None and inner is not None:
+        intervals = inner.intervals()
+    measured = None
+    if any(len(rows) for rows in of_left_out):
+        measured = left_out.report(has_intervals=intervals is not None)
     of_training = left_out.n_documents < FEWEST_KEPT
     sample = trained if of_training else left_out
     predicted, topics = np.concatenate(sample.predictions), np.concatenate(sample.proportions)
@@ -128,7 +137,7 @@ def _reference(
         topic_borders=np.array([_borders(column) for column in topics.T]),
         topic_counts=np.zeros((topics.shape[1], N_BINS), dtype=np.int64),
         topic_means=topics.mean(axis=0),
-        intervals=judged.intervals(),
+        intervals=intervals,
         classes=classes,
         of_training=of_training,
     )
@@ -209,7 +218,7 @@ class _Collected:
                 *(ratio, y.min(), y.max(), predicted.min(), predicted.max()),
             )
 
-    def report(self) -> HeldOut | None:
+    def report(self, *, has_intervals: bool) -> HeldOut | None:
         """Log how well the responses of documents kept from training are predicted, and whether there are enough."""
         y = np.concatenate([responses for responses, _ in self._scored])
         predicted = np.concatenate([predictions for _, predictions in self._scored])
@@ -253,7 +262,7 @@ class _Collected:
                     f"one class for all would be right of {most:.1%} of these documents, which is more: {remedy}"
                 )
         n = sum(len(y) for _, y in self._known)
-        if self._family.constant_scatter and n < FEWEST:
+        if self._family.constant_scatter and not has_intervals:
             logger.info(
                 "predictions will be without intervals: at least %d documents with a response and a known word must be kept "
                 "from training, got %d",

@@ -137,7 +137,8 @@ def test_of_classes_the_share_that_is_right_is_told_and_of_few_documents_that_th
     assert event["accuracy_standard_error"] == share_standard_error(event["accuracy"], 80)
     assert model.training.held_out.value == event["accuracy"]
 
-    done = dslda("train", corpus, *settings, "--response", "y", "--out", tmp_path / "y.model")
+    to_y = ("--response", "y", "--objective", "joint", "--out", tmp_path / "y.model")
+    done = dslda("train", corpus, *settings, *to_y)
     assert (
         "predictions will be without intervals: at least 100 documents with a response and a known word must be kept "
         "from training, got 80" in done.err

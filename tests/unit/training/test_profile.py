@@ -242,6 +242,20 @@ def test_intervals_come_from_documents_kept_from_training_and_cover_what_they_sa
     assert [row["prediction_low"] for row in table[:-1]] == [row["prediction_low"] for row in rows]
 
 
+def test_a_few_documents_left_out_do_not_cost_the_intervals(
+    corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are too few to give any, so that the inner part gives them as if all had been trained on."""
+    some = np.arange(600) >= 3
+    with caplog.at_level(logging.INFO, "dslda"):
+        model = dslda.train(corpus, response="y", n_topics=3, documents=some)
+    assert "without intervals" not in caplog.text
+    y = np.concatenate([corpus.read(i).responses["y"] for i in range(corpus.n_partitions)])
+    low, high = model.record.reference.intervals.around(model.predict(corpus))
+    # the model has learned from these documents since
+    assert 0.87 <= np.mean((low <= y) & (y <= high)) <= 0.98
+
+
 def test_of_classes_the_shares_are_compared(corpus: Corpus, tmp_path: Path) -> None:
     model = dslda.train(corpus, response="c", family="categorical", n_topics=3, doc_topic_prior=1.0)
     reference = model.record.reference
