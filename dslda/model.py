@@ -470,8 +470,9 @@ class Model:
             document's known words;
             `covariate_<name>`, the coefficient of a covariate times its distance from the average, summed over all levels of
             a categorical one; `log_exposure`; and `words_beyond_topics`, what single words add that the document's topics do
-            not lead one to expect. With the identity link the sum is the prediction; with other links the
-            prediction also averages over the uncertainty of the words' topics (docs/families.md). A document without a known
+            not lead one to expect. With the identity link the sum is the prediction, that of the start
+            shown where there are several; with other links the prediction also averages over the uncertainty of the words'
+            topics (docs/families.md). A document without a known
             word has null topics and the `linear_predictor` of the base rate; one without a prediction has only topics.
 
         Raises
