@@ -162,7 +162,9 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
         yield "held out", held_out.in_words + worse
     if (reference := model.record.reference) is not None:
         n = int(reference.topic_counts[0].sum())
-        yield "drift reference", f"{number_of(n, 'document')} {reference.in_words}"
+        aside = not reference.of_training and training.held_out is None
+        which = "set aside while the topics were trained" if aside else reference.in_words
+        yield "drift reference", f"{number_of(n, 'document')} {which}"
         yield "intervals", "none" if reference.intervals is None else reference.intervals.in_words
     yield "iterations", f"{training.n_iterations} ({'' if training.converged else 'not '}converged)"
     yield "documents at the sweep cap", f"{training.n_unconverged:,}"

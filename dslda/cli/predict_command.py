@@ -48,7 +48,8 @@ Examples:
   curl -s https://example.org/new.jsonl.gz | dslda predict stars.model - --format jsonl --id key
 
 \b
-Columns: id, prediction, known_tokens (the basis of the prediction), oov_share (share of words that the model does
+Columns: id, prediction, prediction_low and prediction_high (where the model has intervals: docs/scoring.md),
+known_tokens (the basis of the prediction), oov_share (share of words that the model does
 not know: in a text also those that the filters of ingest dropped, but no stop words; a corpus has lost them
 before), flag (empty, no_known_word: the prediction is the base rate of training; not_converged; no_covariate,
 unknown_level: there is no prediction), probability_NAME for classes and levels, and with --topics topic_0, ...

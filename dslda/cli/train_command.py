@@ -59,7 +59,7 @@ With --checkpoint only the iteration under way is lost, however the process ends
     type=float,
     metavar="SHARE",
     help="Keep this share of the documents, at most 0.5, from training, chosen at random independently of --seed. The model "
-    "is judged on them, and scores get prediction intervals (family gaussian or student_t, 100 documents).  [default: none]",
+    "is judged on them, and prediction intervals come from them (of 100 documents or more).  [default: none]",
 )
 @click.option(
     "--checkpoint",

@@ -154,11 +154,12 @@ class Evaluation:
     splitting : str
         How the documents were cut into folds, in words.
     rows : tuple of dict
-        One for each method and number of topics, those of dslda first: "method", "n_topics", the measures that the kind of
-        response has ("r2", "correlation", "d2", "accuracy", "auc", "log_loss", "calibration_error"), "topics_alone" (the
-        first of these without words beyond the topics), "loss", "difference" and "standard_error" (mean loss of a document
-        less that of the number of topics chosen), and means over the folds: "npmi", "exclusivity", "distinct_share",
-        "seconds".
+        One for each method and number of topics, dslda first: "method", "n_topics", and the measures that the kind of
+        response has ("r2", "correlation", "d2", "accuracy", "auc", "log_loss", "calibration_error"). "topics_alone" is the
+        first of these without words beyond the topics; "topics_alone_difference" and "topics_alone_standard_error" are what
+        the choice goes by, the mean loss less that of the number of topics chosen, both by topics alone. "loss", "difference"
+        and "standard_error" are the mean loss of a document, and what it is above that of the number chosen. Means over the
+        folds are "npmi", "exclusivity", "distinct_share" and "seconds".
     choice : Choice
     n_documents : int
         Documents that judged.
@@ -327,6 +328,9 @@ def evaluation_of(
         if method.method == "dslda" and by_topics:
             alone = method.predicted if method.topics_alone is None else method.topics_alone
             row["topics_alone"] = measures(kind, numbers, y, alone[finite])[key]
+            row["topics_alone_difference"], row["topics_alone_standard_error"] = paired_difference(
+                losses(alone), judged[choice.n_topics], own
+            )
         row["loss"] = float(own_losses.mean())
         row["difference"], row["standard_error"] = paired_difference(own_losses, reference, own)
         table.append(row | dict(method.measured))

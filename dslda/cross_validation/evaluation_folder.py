@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ from dslda.storage.output import PASSING, check_writable, replace_file, writing
 from dslda.storage.typed_json import canonical_json, parse_json
 
 __all__ = ["EvaluationFolder"]
+
+logger = logging.getLogger("dslda.training")
 
 PLAN, FITS = "plan.json", "fits"
 TABLE, REPORT, PICTURE = "table.csv", "evaluation.json", "topics.svg"
@@ -178,6 +181,9 @@ class EvaluationFolder:
         try:
             figure = evaluation.plot().figure
         except InputError:
+            logger.info(
+                "no picture: pip install 'dslda[plot]', and the same call draws it without fitting again"
+            )
             return
         picture = io.BytesIO()
         figure.savefig(picture, format="svg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +47,13 @@ class Intervals:
     @property
     def in_words(self) -> str:
         """The level and the bounds."""
+        level = f"{1.0 - 2.0 * LEFT_OUT:.0%}"
         shown = [f"{low:+.4g} to {high:+.4g}" for low, high in self.bounds.tolist()]
-        places = [f" below {border:.4g}" for border in self.borders.tolist()] + [""]
-        if len(shown) > 1:
-            places[-1] = " above"
-        parts = [bounds + place for bounds, place in zip(shown, places, strict=True)]
-        return f"{1.0 - 2.0 * LEFT_OUT:.0%}, prediction {', '.join(parts)}"
+        if len(shown) == 1:
+            return f"{level}, prediction {shown[0]}"
+        ends = [f"{border:.4g}" for border in self.borders.tolist()]
+        places = [f"below {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"above {ends[-1]}"]
+        return f"{level}, predictions " + "; ".join(f"{p}: {r}" for p, r in zip(places, shown, strict=True))
 
 
 def conformal_intervals(

@@ -140,7 +140,12 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         sentences.append(
             "Coefficients of topics are for documents with average covariates; those of a covariate are per unit of it."
         )
-    if (n_starts := len(model.record.starts)) > 1:
+    n_starts = len(model.record.starts)
+    if n_starts == 1 and model.n_topics > 1:
+        sentences.append(
+            "Other starts may find other topics: train with {n_starts=3} to see which are stable before you report one."
+        )
+    if n_starts > 1:
         sentences.append(
             f"Predictions are the mean of {n_starts} starts, and these the topics of the best one."
         )

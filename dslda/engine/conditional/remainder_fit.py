@@ -86,6 +86,8 @@ class _Step:
 
     def towards(self, other: _Step, fitted: float) -> _Step:
         """The point on the way to another step that fits about as closely as this."""
+        if not self.fitted < fitted < other.fitted:
+            return other
         share = (fitted - self.fitted) / (other.fitted - self.fitted)
         return replace(
             other,

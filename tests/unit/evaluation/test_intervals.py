@@ -65,4 +65,4 @@ def test_no_lower_end_is_below_the_lowest_response() -> None:
     assert high[:2].tolist() == [4.0, 11.0]
     assert np.isnan(low[2])
     assert np.isnan(high[2])
-    assert intervals.in_words == "90%, prediction -2 to +3 below 5, -4 to +6 above"
+    assert intervals.in_words == "90%, predictions below 5: -2 to +3; above 5: -4 to +6"

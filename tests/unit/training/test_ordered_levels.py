@@ -58,6 +58,10 @@ def frame(counts: sparse.csr_array, grades: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"text": texts, "grade": pd.Categorical(grades, LEVELS, ordered=True)})
 
 
+ROUNDING = 1e-6
+"""Relative difference of fits to the same levels as other numbers: hundreds of steps make more of the last digit."""
+
+
 @pytest.fixture(scope="module")
 def corpus(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     path = tmp_path_factory.mktemp("levels") / "grades.corpus"
@@ -85,7 +89,7 @@ def test_every_source_of_the_order_gives_the_same_model(
     ):
         named = train(counts, response=response, levels=levels, **FEW)
         assert named.classes == tuple(LEVELS)
-        assert_allclose(named.predict_proba(counts), numbers.predict_proba(counts), rtol=1e-8)
+        assert_allclose(named.predict_proba(counts), numbers.predict_proba(counts), rtol=ROUNDING)
         assert named.score(counts, response) == np.mean(named.predict(counts) == grades)
     # the user's order goes before that of the categories
     turned = train(counts, response=categories, levels=LEVELS[::-1], **FEW)
@@ -107,12 +111,12 @@ def test_levels_of_numbers_are_numbers(counts: sparse.csr_array, ranks: np.ndarr
     ):
         listed = train(counts, response=response, levels=levels, **FEW)
         assert listed.classes == ("1", "2", "3")
-        assert_allclose(listed.predict(counts), whole.predict(counts), rtol=1e-8)
+        assert_allclose(listed.predict(counts), whole.predict(counts), rtol=ROUNDING)
         assert listed.score(counts, stars) == pytest.approx(whole.score(counts, stars))
         if listed.record.classes is not None:
             assert listed.score(counts, stars.astype(int).astype(str)) == listed.score(counts, stars)
     apart = train(counts, response=4.0**ranks, levels=[1, 4, 16], **FEW)
-    assert_allclose(apart.predict_proba(counts), whole.predict_proba(counts), rtol=1e-8)
+    assert_allclose(apart.predict_proba(counts), whole.predict_proba(counts), rtol=ROUNDING)
     assert_allclose(apart.predict(counts), apart.predict_proba(counts) @ [1.0, 4.0, 16.0])
     assert 0.3 < apart.score(counts, 4.0**ranks) < 1.0
 
