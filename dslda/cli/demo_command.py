@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslda.cli.logs import logging_to_stderr
+from dslda.cli.logs import logging_to_stderr, option_words, shown
 from dslda.cli.options import OUTPUT, chosen_client, cluster_options, json_option
 from dslda.exceptions import InputError
 
@@ -200,7 +200,8 @@ def _show(model: Model, n_test: int, results: Mapping[str, tuple[float, float]])
     console.print()
     console.print(shown_topics(model, top=TOP_WORDS))
     click.echo("A coefficient is the number of stars expected of a review that is all about the topic.")
-    click.echo("\n".join(notes(model)) + "\n")
+    words = option_words(click.get_current_context().command)
+    click.echo("\n".join(shown(note, words) for note in notes(model)) + "\n")
     console.print(f"[bold]Predictive R2 for the {n_test:,} reviews held out[/] (1 is perfect, 0 is the mean)")
     table = Table()
     table.add_column("method")

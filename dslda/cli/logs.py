@@ -24,6 +24,7 @@ COUNTERPARTS = {
     "open_corpus()": "dslda info",
     "load_model()": "dslda info",
     "class_topics()": "dslda topics --by-class",
+    "n_starts": "--starts 3",
     "dslda.families.registry.register()": "--family MODULE:CLASS",
 }
 """Commands and options that replace functions of Python."""

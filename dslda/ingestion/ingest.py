@@ -390,7 +390,7 @@ def _report_empty(corpus: Corpus, n_missing_text: int, old_corpus: Corpus | None
         missing = f" ({n_missing_text:,} have no text at all)" if n_missing_text else ""
         warn(
             DataWarning(
-                f"{n_empty:,} of {n_documents:,} documents have no term of the vocabulary{missing}; they are kept as rows "
-                "without words"
+                f"{n_empty:,} of {n_documents:,} documents {'has' if n_empty == 1 else 'have'} no term of the "
+                f"vocabulary{missing}; they are kept as rows without words"
             )
         )

@@ -413,7 +413,7 @@ def test_tables_and_records_in_memory_are_ingested_and_predicted_with_their_iden
     settings = {"text": "text", "id": "key", "response": "y", "min_df": 1, "max_df": 1.0}
     written = tmp_path / "r.jsonl"
     write_records(written, records)
-    with pytest.warns(DataWarning, match="1 of 8 documents have no term"):
+    with pytest.warns(DataWarning, match="1 of 8 documents has no term"):
         corpus = ingest(documents, tmp_path / "c", **settings)
     with pytest.warns(DataWarning):
         assert corpus.content_hash == ingest(written, tmp_path / "f", **settings).content_hash

@@ -417,7 +417,7 @@ def test_every_kind_of_input_can_be_appended(tmp_path):
 
 def test_empty_documents_are_told_of_those_that_are_new(tmp_path, old):
     name = write_records(tmp_path / "b.jsonl", [SECOND[1], SECOND[2] | {"text": "unknown words"}])
-    with pytest.warns(DataWarning, match="1 of 2 documents have no term of the vocabulary"):
+    with pytest.warns(DataWarning, match="1 of 2 documents has no term of the vocabulary"):
         ingest(name, old, append=True)
 
 

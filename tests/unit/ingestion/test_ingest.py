@@ -237,7 +237,7 @@ def test_a_given_vocabulary_is_taken_as_it_is(tmp_path, kind):
             ingest(tmp_path / "b.jsonl", tmp_path / "b.corpus", text="text", vocabulary=terms).path
         ),
     }[kind]()
-    with pytest.warns(DataWarning, match="1 of 4 documents have no term"):
+    with pytest.warns(DataWarning, match="1 of 4 documents has no term"):
         corpus = ingest(tmp_path / "a.jsonl", text="text", vocabulary=vocabulary)
     assert corpus.vocabulary.terms == tuple(terms)
     assert corpus.vocabulary.document_frequency.tolist() == [2, 0, 2]
