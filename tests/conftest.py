@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "dslda"
@@ -145,3 +148,17 @@ def assert_same() -> Callable[[Any, Any], None]:
             assert "second" in name or values.tobytes() == theirs.trace[name].tobytes(), name
 
     return compare
+
+
+@pytest.fixture
+def in_process() -> Iterator[Client]:
+    """One worker of two threads in this process: quick to start, and its scheduler can be looked into."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client

@@ -140,13 +140,7 @@ def command(
 
         Console().print(shown_evaluation(found))
     else:
-        from dslda.scoring.tables import csv_lines
-
-        table = found.table()
-        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        sys.stdout.write(
-            csv_lines([table.column_names, *(["" if v is None else v for v in r] for r in rows)])
-        )
+        sys.stdout.write(found.to_csv())
     # the CSV stays CSV
     for sentence in found.in_words:
         echo(sentence, err=not is_terminal)

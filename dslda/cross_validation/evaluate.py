@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dslda._version import library_versions
 from dslda.cluster.client import ClientLater, check_client, check_reach
@@ -26,14 +25,13 @@ from dslda.cross_validation.evaluation_folder import EvaluationFolder
 from dslda.cross_validation.fold_fit import Cell, FoldFit, Problem, fit_fold, kind_of
 from dslda.cross_validation.splitting import Fold, Splitting, column_of, split
 from dslda.engine.dask.plugin import register
-from dslda.engine.executor import single_threaded_blas
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.prediction.responses import responses_of_corpus
 from dslda.settings import OTHER_NAMES, SETTINGS
 from dslda.storage.location import is_in_memory
 from dslda.training.checks import check_response
 from dslda.training.response import response_model
-from dslda.training.starts import fitting_in_task, is_small
+from dslda.training.starts import is_small, quiet_in_task
 from dslda.training.training_set import TrainingSet, named_roles, training_set_of_corpus
 from dslda.wording import check_keywords, number_name, number_of
 
@@ -151,7 +149,7 @@ def evaluate(
             [Cell("dslda", k, fold) for k in sorted(numbers, reverse=True) for fold in range(len(cut))]
         )
         methods.sort(key=lambda method: method.n_topics or 0)
-        clusters = None if splitting.kind != "groups" or column is None else _codes(column)
+        clusters = column if splitting.kind == "groups" else None
         found, without = evaluation_of(problem, splitting.in_words, methods, clusters)
         if rivals and small:
             more = [Cell("tfidf", None, fold) for fold in range(len(cut))]
@@ -259,8 +257,8 @@ class _Fits:
 
 
 def _fit_in_task(problem: Problem, cell: Cell, fold: Fold) -> FoldFit:
-    with fitting_in_task(), single_threaded_blas():
-        return fit_fold(problem, cell, fold)
+    quiet_in_task()
+    return fit_fold(problem, cell, fold)
 
 
 def _numbers_of_topics(n_topics: Sequence[int] | int) -> tuple[int, ...]:
@@ -339,8 +337,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
     return f"{type(value).__module__}.{type(value).__qualname__} {getattr(value, 'options', '')}"
-
-
-def _codes(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    codes: NDArray[np.int64] = np.unique(values, return_inverse=True)[1]
-    return codes

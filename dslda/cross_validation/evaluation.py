@@ -188,6 +188,14 @@ class Evaluation:
         names = dict.fromkeys(name for row in self.rows for name in row)
         return pa.table({name: [row.get(name) for row in self.rows] for name in names})
 
+    def to_csv(self) -> str:
+        """The rows as lines of CSV, empty where a method has no such measure."""
+        from dslda.scoring.tables import csv_lines
+
+        table = self.table()
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        return csv_lines([table.column_names, *(["" if v is None else v for v in row] for row in rows)])
+
     def out_of_fold(self, n_topics: int | None = None) -> pa.Table:
         """What fits that had not seen them predict for all documents that judged.
 
@@ -298,7 +306,7 @@ class Evaluation:
 
 
 def evaluation_of(
-    problem: Problem, splitting: str, methods: Sequence[Pooled], clusters: NDArray[np.int64] | None
+    problem: Problem, splitting: str, methods: Sequence[Pooled], clusters: NDArray[np.float64] | None
 ) -> tuple[Evaluation, int]:
     """Measure all methods on the documents for which each has a prediction; returns the number of the others too."""
     finite = np.ones(len(methods[0].rows), dtype=np.bool_)

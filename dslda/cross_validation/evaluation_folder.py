@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import logging
@@ -20,7 +19,7 @@ from dslda.cross_validation.splitting import Fold
 from dslda.exceptions import FormatError, InputError, OutputExistsError
 from dslda.storage.location import Location, check_not_in_store
 from dslda.storage.output import PASSING, check_writable, replace_file, writing
-from dslda.storage.typed_json import canonical_json, parse_json
+from dslda.storage.typed_json import canonical_json, leaves, parse_json
 
 __all__ = ["EvaluationFolder"]
 
@@ -169,13 +168,7 @@ class EvaluationFolder:
 
     def finish(self, evaluation: Evaluation) -> None:
         """Write the table, the report and, if matplotlib is there, the picture."""
-        rows = evaluation.rows
-        text = io.StringIO()
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        writer = csv.DictWriter(text, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        self._write(TABLE, text.getvalue().encode())
+        self._write(TABLE, evaluation.to_csv().encode())
         report = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
         self._write(REPORT, f"{report}\n".encode())
         try:
@@ -209,14 +202,6 @@ def _read(location: Location, name: str) -> Any:
 
 
 def _differences(there: Any, here: Mapping[str, Any]) -> str:
-    then, now = dict(_flat(there)), dict(_flat(json.loads(canonical_json(here))))
+    then, now = dict(leaves(there)), dict(leaves(json.loads(canonical_json(here))))
     differing = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     return "; ".join(f"{name} {then.get(name)!r:.60} there, {now.get(name)!r:.60} now" for name in differing)
-
-
-def _flat(data: Any, name: str = "") -> Any:
-    if isinstance(data, dict) and data:
-        for key, value in data.items():
-            yield from _flat(value, f"{name}.{key}" if name else key)
-    else:
-        yield name, data

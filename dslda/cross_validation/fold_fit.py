@@ -20,6 +20,7 @@ from dslda.evaluation.rivals import LDARegression, TfidfRegression
 from dslda.exceptions import InputError, collecting_warnings
 from dslda.model import Model
 from dslda.prediction.record_counting import chosen_blocks
+from dslda.training.sampling import evenly_spread
 from dslda.training.train import train
 
 if TYPE_CHECKING:
@@ -132,8 +133,7 @@ def fit_fold(problem: Problem, cell: Cell, fold: Fold, client: Any = None) -> Fo
 
 def judging(fold: Fold) -> NDArray[np.int64]:
     """The documents that judge a fold: all that could, or 200,000 of them."""
-    rows, n = fold.judging, MOST_JUDGING
-    return rows if len(rows) <= n else rows[(2 * np.arange(n) + 1) * len(rows) // (2 * n)]
+    return fold.judging[evenly_spread(len(fold.judging), MOST_JUDGING)]
 
 
 def _topics(problem: Problem, cell: Cell, fold: Fold, client: Any) -> FoldFit:

@@ -283,14 +283,9 @@ class _ModelArrays:
         self, name: str, shape: tuple[int, ...], other: tuple[int, ...] | None = None
     ) -> NDArray[np.float64] | None:
         """An array as from :meth:`take`, which may have the `other` shape; None if the model lacks it."""
-        return None if name not in self else self.take_either(name, shape, other)
-
-    def take_either(
-        self, name: str, shape: tuple[int, ...], other: tuple[int, ...] | None
-    ) -> NDArray[np.float64]:
-        """An array of one of two shapes."""
-        array = self.arrays.get(self.prefix + name)
-        is_other = other is not None and array is not None and array.shape == other
+        if name not in self:
+            return None
+        is_other = other is not None and self.arrays[self.prefix + name].shape == other
         return self.take(name, other if is_other and other is not None else shape)
 
 
@@ -346,11 +341,11 @@ def _reference(stored: _ModelArrays, n_topics: int, classes: tuple[str, ...] | N
 
 def _intervals(stored: _ModelArrays) -> Intervals | None:
     """Intervals around predictions; None in models without."""
-    if "reference_residuals" not in stored:
-        return None
     n_borders = len(stored.arrays.get("reference_residual_borders", ()))
     # earlier models had one group, and its bounds alone
-    bounds = stored.take_either("reference_residuals", (n_borders + 1, 2), (2,))
+    bounds = stored.optional("reference_residuals", (n_borders + 1, 2), (2,))
+    if bounds is None:
+        return None
     borders = stored.optional("reference_residual_borders", (n_borders,))
     return Intervals(np.zeros(0) if borders is None else borders, bounds.reshape(-1, 2))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -31,6 +31,7 @@ __all__ = [
     "decode",
     "is_whole",
     "json_sha256",
+    "leaves",
     "parse_json",
     "with_checksum",
 ]
@@ -126,3 +127,12 @@ def with_checksum(data: Mapping[str, Any]) -> dict[str, Any]:
 def is_whole(data: Mapping[str, Any]) -> bool:
     """Return whether a manifest has the checksum of its fields."""
     return MANIFEST_CHECKSUM in data and with_checksum(data)[MANIFEST_CHECKSUM] == data[MANIFEST_CHECKSUM]
+
+
+def leaves(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of an object, by their path; an empty object is a leaf."""
+    if isinstance(data, dict) and data:
+        for key, value in data.items():
+            yield from leaves(value, f"{name}.{key}" if name else key)
+    else:
+        yield name, data

@@ -16,7 +16,7 @@ from dslda.persistence.checkpoint_store import CheckpointRecord
 from dslda.persistence.model_manifest import settings_to_json
 from dslda.persistence.model_record import ModelRecord
 from dslda.settings import OTHER_NAMES, SETTINGS
-from dslda.storage.typed_json import canonical_json
+from dslda.storage.typed_json import canonical_json, leaves
 from dslda.training.training_set import ROLES, TrainingSet
 from dslda.variational.parameters import FitSpec
 from dslda.wording import number_of
@@ -63,8 +63,8 @@ def is_of_fit(model: ModelRecord, checkpoint: CheckpointRecord) -> bool:
         "settings": settings_to_json(model.spec),
         "versions": dict(model.versions),
     }
-    fit = dict(_flat(checkpoint.fit))
-    if any(_matters(n) and fit.get(n) != value for n, value in _flat(json.loads(canonical_json(states)))):
+    fit = dict(leaves(checkpoint.fit))
+    if any(_matters(n) and fit.get(n) != value for n, value in leaves(json.loads(canonical_json(states)))):
         return False
     elbos = [trace.get("elbo", np.zeros(0)) for trace in (model.trace, checkpoint.trace)]
     n = min(map(len, elbos))
@@ -108,7 +108,7 @@ def check_same_fit(record: CheckpointRecord, identity: Mapping[str, Any], url: s
 
 def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
     """Differences in the words of users, without those that follow from others: moments, classes, options of the family."""
-    then, now = dict(_flat(theirs)), dict(_flat(ours))
+    then, now = dict(leaves(theirs)), dict(leaves(ours))
     differing = [name for name in {**then, **now} if _matters(name) and then.get(name) != now.get(name)]
     if not differing:
         return
@@ -180,12 +180,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_shown, value))
     return "none" if value is None else f"{value!r:.80}"
-
-
-def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of an object, by their path."""
-    if isinstance(data, dict) and data:
-        for key, value in data.items():
-            yield from _flat(value, f"{name}.{key}" if name else key)
-    else:
-        yield name, data

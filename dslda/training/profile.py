@@ -33,7 +33,7 @@ from dslda.persistence.model_record import N_BINS, HeldOut, ModelRecord, Referen
 from dslda.prediction.predict import predict_block
 from dslda.prediction.record_counting import CountedBlock
 from dslda.prediction.responses import observed_and_predicted, responses_as_numbers, share_right
-from dslda.training.sampling import sampled_partitions, sampled_rows
+from dslda.training.sampling import evenly_spread, sampled_partitions, sampled_rows
 from dslda.wording import number_of
 
 __all__ = ["training_reference"]
@@ -110,9 +110,8 @@ def _reference(
             left_out.add(block, source.others(partition), others)
         if unseen is not None and inner is not None:
             view = source.view(partition)
-            chosen_rows = _spread(
-                np.flatnonzero(unseen[1].mask(view(block))), -(-MOST_DOCUMENTS // len(chosen))
-            )
+            of_inner = np.flatnonzero(unseen[1].mask(view(block)))
+            chosen_rows = of_inner[evenly_spread(len(of_inner), -(-MOST_DOCUMENTS // len(chosen)))]
             inner.add(block, view, chosen_rows)
             if describes:
                 left_out.add(block, view, chosen_rows)
@@ -312,12 +311,6 @@ class _Collected:
             return None
         predictions, y = (np.concatenate(values) for values in zip(*self._known, strict=True))
         return conformal_intervals(predictions, y, constant_scatter=self._family.constant_scatter)
-
-
-def _spread(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """At most so many of the rows, evenly spread over all."""
-    n = min(most, len(rows))
-    return rows[(2 * np.arange(n) + 1) * len(rows) // max(2 * n, 1)]
 
 
 def _borders(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dslda.persistence.model_record import ModelRecord
 
-__all__ = ["sampled_partitions", "sampled_rows"]
+__all__ = ["evenly_spread", "sampled_partitions", "sampled_rows"]
 
 LEAST_DOCUMENTS = 500
 MOST_PARTITIONS = 64
@@ -15,10 +15,16 @@ TOKEN_TOPICS = 1e8
 """Documents of a sample times their tokens times topics: some seconds of inference."""
 
 
+def evenly_spread(total: int, most: int) -> NDArray[np.int64]:
+    """At most `most` of the numbers below `total`, evenly spread over all, ascending."""
+    n = min(most, total)
+    return (2 * np.arange(n, dtype=np.int64) + 1) * total // max(2 * n, 1)
+
+
 def sampled_partitions(n_partitions: int) -> list[int]:
     """Numbers of the partitions to read, evenly spread over all."""
-    n_chosen = min(n_partitions, MOST_PARTITIONS)
-    return [(2 * i + 1) * n_partitions // (2 * n_chosen) for i in range(n_chosen)]
+    partitions: list[int] = evenly_spread(n_partitions, MOST_PARTITIONS).tolist()
+    return partitions
 
 
 def sampled_rows(sizes: NDArray[np.int64], record: ModelRecord, *, most: int) -> list[NDArray[np.int64]]:
@@ -26,8 +32,7 @@ def sampled_rows(sizes: NDArray[np.int64], record: ModelRecord, *, most: int) ->
     total = int(sizes.sum())
     per_document = max(record.training.n_tokens / max(record.training.n_documents, 1), 1.0)
     affordable = int(TOKEN_TOPICS / (per_document * record.parameters.n_topics))
-    n = min(max(affordable, LEAST_DOCUMENTS), most, total)
-    rows = (2 * np.arange(n, dtype=np.int64) + 1) * total // max(2 * n, 1)
+    rows = evenly_spread(total, min(max(affordable, LEAST_DOCUMENTS), most))
     firsts = np.concatenate([[0], np.cumsum(sizes)])
     cuts = np.searchsorted(rows, firsts)
     return [rows[a:b] - first for first, a, b in zip(firsts[:-1], cuts[:-1], cuts[1:], strict=True)]

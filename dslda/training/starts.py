@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Start",
     "best_start",
-    "fitting_in_task",
     "is_small",
     "one_after_another",
+    "quiet_in_task",
     "runs_side_by_side",
     "side_by_side",
 ]
@@ -139,21 +139,18 @@ def is_small(source: FitSource) -> bool:
     return int(source.nbytes.sum()) <= SMALL_BYTES
 
 
-@contextmanager
-def fitting_in_task() -> Iterator[list[DsldaWarning | FutureWarning]]:
-    """Collect what a fit in a task of a worker warns of, for the process that waits for it."""
+def quiet_in_task() -> None:
+    """Keep Python from printing what a fit in a task logs as a warning to the worker's terminal."""
     package = logging.getLogger("dslda")
     if not package.hasHandlers():
-        # else Python prints the log's warnings to the worker's terminal
         package.addHandler(logging.NullHandler())
-    with collecting_warnings() as warnings:
-        yield warnings
 
 
 def _start_in_task(first: Start, i: int) -> tuple[FitResult, list[DsldaWarning | FutureWarning]]:
+    quiet_in_task()
     start = first.numbered(i)
     with (
-        fitting_in_task() as warnings,
+        collecting_warnings() as warnings,
         SerialExecutor(start.source, start.family, start.spec) as executor,
     ):
         result = start.run(executor, Position(start.initial()), progress=LogProgress())

@@ -158,18 +158,6 @@ def processes() -> Callable[[int], AbstractContextManager[Client]]:
     return _processes
 
 
-@pytest.fixture
-def in_process() -> Iterator[Client]:
-    """One worker of two threads in this process: quick to start, and its scheduler can be looked into."""
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
 @pytest.fixture(scope="module")
 def two_programs() -> Iterator[Client]:
     """Two workers, each with a nanny in a process of its own; those that hang are soon looked at."""

@@ -85,7 +85,7 @@ class _Step:
         return replace(self, coefficients=share * self.coefficients, scores=share * self.scores)
 
     def towards(self, other: _Step, fitted: float) -> _Step:
-        """The point on the way to another step that fits about as closely as this."""
+        """The point on the way to another step that has gained about `fitted`; that step where it is not between the two."""
         if not self.fitted < fitted < other.fitted:
             return other
         share = (fitted - self.fitted) / (other.fitted - self.fitted)
@@ -299,7 +299,6 @@ def calibration(
         start = [found.topics, found.words, *found.shift]
         shifted = factors(start, free_words=free_words, free_shift=True)
         gain = shifted.log_likelihood - found.log_likelihood
-
         return shifted if gain >= LEAST_GAIN * len(center) * found.dispersion else found
 
     alone = factors([1.0, 0.0, *np.zeros_like(center)], free_words=False, free_shift=False)

@@ -231,17 +231,21 @@ def test_covariates_and_the_exposure_stay_beside_the_words(counts: csr_array) ->
     )
 
 
-@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
-def test_a_search_over_all_documents_goes_as_far_as_it_was_judged_and_no_further(share: float) -> None:
-    rng = np.random.default_rng(2)
-    y = rng.negative_binomial(0.3, 0.3 / (0.3 + np.exp(3.0 + 0.5 * gaussian_response())), N).astype(float)
+def regression_on_counts(y: np.ndarray, rng: np.random.Generator) -> _WordRegression:
     block = TrainingBlock(BLOCK.indptr, BLOCK.terms, BLOCK.counts, y)
     family, parameters = get_family("poisson"), random_parameters(rng, N_TERMS, 3, alpha=1.0)
 
     def run(own: Parameters, work: Any) -> Any:
         return work(block, ParameterParts([own]), family, FitSpec(family="poisson"))
 
-    regression = _WordRegression(run, parameters, np.log([y.mean()]))
+    return _WordRegression(run, parameters, np.log([y.mean()]))
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
+def test_a_search_over_all_documents_goes_as_far_as_it_was_judged_and_no_further(share: float) -> None:
+    rng = np.random.default_rng(2)
+    y = rng.negative_binomial(0.3, 0.3 / (0.3 + np.exp(3.0 + 0.5 * gaussian_response())), N).astype(float)
+    regression = regression_on_counts(y, rng)
     judged = regression.solve(Selection(True, 0.1))
     assert judged is not None
     documents = normalised_terms(BLOCK.indptr, BLOCK.terms, BLOCK.counts, N_TERMS)
@@ -267,13 +271,7 @@ def test_a_search_that_runs_away_is_called_back() -> None:
     rng = np.random.default_rng(3)
     y = rng.poisson(2.0, N).astype(float)
     y[5] = 1e4
-    block = TrainingBlock(BLOCK.indptr, BLOCK.terms, BLOCK.counts, y)
-    family, parameters = get_family("poisson"), random_parameters(rng, N_TERMS, 3, alpha=1.0)
-
-    def run(own: Parameters, work: Any) -> Any:
-        return work(block, ParameterParts([own]), family, FitSpec(family="poisson"))
-
-    regression = _WordRegression(run, parameters, np.log([y.mean()]))
+    regression = regression_on_counts(y, rng)
     judged = regression.solve(Selection(True, 0.1))
     assert judged is not None
     wanted = replace(judged, fitted=np.inf, coefficients=0.25 * judged.coefficients)
