@@ -158,7 +158,7 @@ def expected(manifest, arrays, topics, terms, counts, added):
 
 
 def predict(path, words, covariates=None):
-    """Prediction and topic proportions of a document.
+    """Prediction and topic proportions of a document, and the user's names of the topics, None for those without.
 
     Parameters: the path of the model, a dict of counts by word, and a dict of covariates by name.
     """
@@ -182,7 +182,8 @@ def predict(path, words, covariates=None):
     prediction = design["scaling"]["center"] + design["scaling"]["scale"] * scaled
     if design["trials"]:
         prediction *= covariates.get(design["auxiliary"], 1.0)
-    return {"prediction": float(prediction), "topics": (gamma / gamma.sum()).tolist()}
+    labels = manifest.get("labels") or [None] * len(gamma)
+    return {"prediction": float(prediction), "topics": (gamma / gamma.sum()).tolist(), "labels": labels}
 
 
 if __name__ == "__main__":

@@ -51,12 +51,15 @@ class Coefficient(NamedTuple):
     class_name : str or None
         For a response of classes, the class that the topic favours most; the coefficient is that of this class. For levels
         with names, the most probable level of a document all about the topic.
+    label : str or None
+        The user's name of the topic: see :meth:`dslda.model.Model.label`.
     """
 
     topic: int
     coefficient: float
     standard_error: float
     class_name: str | None = None
+    label: str | None = None
 
     def __repr__(self) -> str:
         return _short_repr(self)
@@ -99,7 +102,7 @@ class Topic(NamedTuple):
         Words, the most probable first; numbers of columns for a model without a vocabulary.
     probabilities : tuple of float
         Probabilities of these words in the topic.
-    class_name : str or None
+    class_name, label : str or None
         See :class:`Coefficient`.
     coherence, exclusivity : float or None
         See :class:`~dslda.evaluation.topic_quality.TopicQuality`, whose `npmi` is the coherence; None where the model has
@@ -116,6 +119,7 @@ class Topic(NamedTuple):
     words: tuple[str, ...]
     probabilities: tuple[float, ...]
     class_name: str | None = None
+    label: str | None = None
     coherence: float | None = None
     exclusivity: float | None = None
     stability: float | None = None
@@ -156,7 +160,7 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
         eta, errors = class_coefficients(record), _errors(record)[:n_topics]
         favoured = eta.argmax(axis=1)
         return tuple(
-            Coefficient(k, float(eta[k, c]), float(errors[k, c]), classes[c])
+            Coefficient(k, float(eta[k, c]), float(errors[k, c]), classes[c], record.label(k))
             for c in range(eta.shape[1])
             for k in np.flatnonzero(favoured == c)[np.argsort(-eta[favoured == c, c], kind="stable")].tolist()
         )
@@ -168,7 +172,9 @@ def topic_coefficients(record: ModelRecord) -> tuple[Coefficient, ...]:
         chances = record.family.probabilities(eta, np.zeros(n_topics), record.parameters.delta)
         if chances is not None:
             levels = [classes[i] for i in chances.argmax(axis=1).tolist()]
-    return tuple(Coefficient(k, float(values[k]), float(errors[k]), levels[k]) for k in order)
+    return tuple(
+        Coefficient(k, float(values[k]), float(errors[k]), levels[k], record.label(k)) for k in order
+    )
 
 
 def class_coefficients(record: ModelRecord) -> NDArray[np.float64]:
@@ -190,7 +196,7 @@ def class_topics(record: ModelRecord, top: int | None) -> dict[str, tuple[Coeffi
     eta, errors = class_coefficients(record), _errors(record)[: record.parameters.n_topics]
     return {
         name: tuple(
-            Coefficient(k, float(eta[k, c]), float(errors[k, c]), name)
+            Coefficient(k, float(eta[k, c]), float(errors[k, c]), name, record.label(k))
             for k in np.argsort(-eta[:, c], kind="stable")[:top].tolist()
             if top is None or eta[k, c] > 0.0
         )
@@ -229,20 +235,25 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
     _check_top(top)
     topics = []
     stability = None if record.stability is None else record.stability.of_topics
-    for topic, coefficient, error, class_name in topic_coefficients(record):
+    for row in topic_coefficients(record):
+        topic = row.topic
         weights = record.parameters.topics[:, topic]
         best = most_probable(weights, top)
         words = _words(record, best)
         share = None if record.prevalence is None else float(record.prevalence[topic])
         probabilities = tuple(weights[best].tolist())
-        row = Topic(topic, coefficient, error, share, words, probabilities, class_name)
-        if (quality := record.quality) is not None:
-            row = row._replace(
-                coherence=float(quality.npmi[topic]), exclusivity=float(quality.exclusivity[topic])
+        quality = record.quality
+        topics.append(
+            Topic(
+                **row._asdict(),
+                prevalence=share,
+                words=words,
+                probabilities=probabilities,
+                coherence=None if quality is None else float(quality.npmi[topic]),
+                exclusivity=None if quality is None else float(quality.exclusivity[topic]),
+                stability=None if stability is None else float(stability[topic]),
             )
-        if stability is not None:
-            row = row._replace(stability=float(stability[topic]))
-        topics.append(row)
+        )
     return tuple(topics)
 
 

@@ -36,6 +36,7 @@ from dslda.ingestion.counting import identifier_value
 from dslda.inputs.in_memory import computed, is_dask_collection
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.model_store import model_checksum, read_model, write_model
+from dslda.persistence.topic_labels import with_label
 from dslda.prediction.predict import (
     WITHOUT_PREDICTION,
     Predictions,
@@ -196,8 +197,39 @@ class Model:
         )
 
     @property
+    def labels(self) -> dict[int, str]:
+        """Labels of topics by their numbers, for those that have one."""
+        return {topic: label for topic, label in enumerate(self.record.labels) if label is not None}
+
+    def label(self, topic: int, label: str | None) -> None:
+        """Give a topic a name, which tables and messages then show beside its number.
+
+        The name is kept in this object, and :meth:`save` writes it. It changes no prediction, and columns such as
+        ``topic_3`` keep their names. Another start or number of topics makes other topics, so a new model has no labels.
+
+        Parameters
+        ----------
+        topic : int
+            0 to K - 1.
+        label : str or None
+            One line of up to 80 characters. Two topics may have the same. None takes the name away.
+
+        Raises
+        ------
+        InputError
+            There is no such topic, or the label is blank, too long, or has control characters.
+
+        Examples
+        --------
+        >>> model.label(3, "it does not fit")  # doctest: +SKIP
+        >>> model.labels  # doctest: +SKIP
+        {3: 'it does not fit'}
+        """
+        self.record = replace(self.record, labels=with_label(self.record.labels, self.n_topics, topic, label))
+
+    @property
     def checksum(self) -> str:
-        """Checksum of the whole model, as in the manifest of its directory."""
+        """What tells this model from others: the checksum of its manifest, but for the labels of topics."""
         return model_checksum(self.record)
 
     def coefficients(self) -> tuple[Coefficient, ...]:

@@ -15,6 +15,7 @@ __all__ = [
     "check_keywords",
     "error_in_words",
     "first_few",
+    "labelled",
     "number_name",
     "number_of",
     "printable",
@@ -53,6 +54,11 @@ def number_of(n: int, noun: str, plural: str | None = None) -> str:
 def first_few(names: Sequence[str], n: int) -> str:
     """Up to `n` of the names, and dots for the rest: ``a, b, ...``."""
     return ", ".join(names[:n]) + (", ..." if len(names) > n else "")
+
+
+def labelled(topic: object, label: str | None) -> str:
+    """The number of a topic with its label, where it has one: ``3 (it does not fit)``."""
+    return f"{topic}" if label is None else f"{topic} ({label})"
 
 
 def printable(text: str) -> str:

@@ -15,7 +15,7 @@ from dslda.cli.own_family import load_own_model, own_family_option
 from dslda.cli.terminal import echo
 from dslda.exceptions import FormatError
 from dslda.settings import SETTINGS, unstored
-from dslda.wording import alpha_in_words, number_of
+from dslda.wording import alpha_in_words, labelled, number_of
 
 if TYPE_CHECKING:
     from dslda.corpus.store import Corpus
@@ -123,6 +123,8 @@ def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     alike = alike_topics(model.record.parameters, model.record.prevalence, model.spec)
     near_equal = f" ({len(alike)} of them nearly the same as another one)" if alike else ""
     yield "topics", f"{model.n_topics}{near_equal}"
+    if model.labels:
+        yield "labels", ", ".join(labelled(topic, label) for topic, label in model.labels.items())
     if model.quality is not None:
         yield "topic quality", model.quality.in_words
     if model.stability is not None:

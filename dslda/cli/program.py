@@ -31,7 +31,7 @@ EXIT_USAGE = 2
 
 BAD_INPUT = (InputError, FormatError, OutputExistsError, VocabularyMismatchError, FileNotFoundError)
 
-COMMANDS = ("demo", "ingest", "train", "evaluate", "predict", "score", "topics", "info")
+COMMANDS = ("demo", "ingest", "train", "evaluate", "predict", "score", "topics", "label", "info")
 
 EPILOG = """\b
 Exit codes:
@@ -75,6 +75,7 @@ def program() -> None:
       dslda train reviews.corpus --response rating --out stars.model
       dslda evaluate reviews.corpus --response rating --topics 5,10,20,50
       dslda topics stars.model
+      dslda label stars.model 3 "it does not fit"
       dslda predict stars.model new.jsonl
       dslda score stars.model 'new/*.parquet' --out scores
     """

@@ -13,8 +13,10 @@ from dslda.corpus.summary import StoredSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
 from dslda.persistence.model_record import ModelRecord, TrainingSummary
+from dslda.persistence.topic_labels import Label
 from dslda.settings import SETTINGS, stored, unstored
 from dslda.storage.typed_json import (
+    MANIFEST_CHECKSUM,
     Count,
     Positive,
     check_distinct,
@@ -31,7 +33,9 @@ from dslda.variational.term_weights import RAW, TermWeighting
 __all__ = [
     "ENCODING_TYPE",
     "ENCODING_VERSION",
+    "LABELS",
     "ModelManifest",
+    "identity",
     "read_manifest",
     "settings_to_json",
     "to_json",
@@ -43,6 +47,8 @@ CONDITIONAL_VERSION = "2"
 """Version of models of conditional training, whose documents are inferred by other rules than those of version 1."""
 STARTS_VERSION = "3"
 """Version of models of several starts, whose predictions are means over them."""
+LABELS = "labels"
+"""Field with the user's names of topics."""
 
 
 def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -67,11 +73,21 @@ def to_json(record: ModelRecord, arrays: Mapping[str, Mapping[str, Any]]) -> dic
         "text_settings": None if record.text_settings is None else record.text_settings.to_json(),
         "too_frequent": list(record.too_frequent),
         "fields": dict(record.fields),
+        **({LABELS: list(record.labels)} if record.labels else {}),
         "corpus_sha256": record.corpus_hash,
         "versions": dict(record.versions),
         "arrays": dict(arrays),
     }
     return with_checksum(data)
+
+
+def identity(attributes: Mapping[str, Any]) -> str:
+    """Checksum of a manifest without the labels of topics: a model with other labels predicts the same.
+
+    It is `manifest_sha256` where there are no labels, as in models of earlier releases.
+    """
+    rest = {name: value for name, value in attributes.items() if name != LABELS}
+    return str(with_checksum(rest)[MANIFEST_CHECKSUM])
 
 
 def _version(record: ModelRecord) -> str:
@@ -137,6 +153,7 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
     weighting: TermWeighting = RAW
     n_other_starts: Count = 0
     too_frequent: tuple[str, ...] = ()
+    labels: tuple[Label | None, ...] = ()
     fields: dict[str, str]
     corpus_sha256: str | None
     versions: dict[str, str]
@@ -149,6 +166,8 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
             check_distinct(f"`levels` of {name!r}", names)
         check_distinct("`trace`", self.trace)
         check_sorted("`too_frequent`", self.too_frequent)
+        if len(self.labels) not in (0, self.n_topics):
+            raise ValueError(f"`labels` must have one for each topic, got {len(self.labels)}")
         if self.settings.get("family") != self.family or not isinstance(
             self.settings.get("family_options"), dict
         ):
@@ -193,10 +212,10 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
             "training": self.training,
             "text_settings": None if texts is None else TextSettings.from_json(texts, place),
             "too_frequent": self.too_frequent,
+            "labels": self.labels,
             "fields": self.fields,
             "corpus_hash": self.corpus_sha256,
             "versions": self.versions,
-            "checksum": self.manifest_sha256,
         }
 
 

@@ -257,8 +257,11 @@ class ModelRecord:
     stability : TopicStability or None
         How much of each topic the other starts find too. None for one start or one topic, and where the documents could not
         be read once more after the fit.
+    labels : tuple of (str or None)
+        The user's name of each topic; empty where none has one.
     checksum : str or None
-        Checksum of the manifest that the model was read from; None where it was not read.
+        :func:`~dslda.persistence.model_manifest.identity` of the manifest that the model was read from; None where it was
+        not read.
     """
 
     parameters: Parameters
@@ -284,9 +287,14 @@ class ModelRecord:
     reference: Reference | None = None
     other_starts: tuple[OtherStart, ...] = ()
     stability: TopicStability | None = None
+    labels: tuple[str | None, ...] = ()
     checksum: str | None = None
 
     __repr__ = short_repr
+
+    def label(self, topic: int) -> str | None:
+        """The user's name of a topic, where it has one."""
+        return self.labels[topic] if self.labels else None
 
     @property
     def starts(self) -> tuple[ModelRecord, ...]:
@@ -294,7 +302,8 @@ class ModelRecord:
         if not self.other_starts:
             return (self,)
         alone = replace(self, other_starts=(), stability=None)
-        return (alone, *(replace(alone, parameters=s.parameters, base=s.base) for s in self.other_starts))
+        unnamed = replace(alone, labels=())
+        return (alone, *(replace(unnamed, parameters=s.parameters, base=s.base) for s in self.other_starts))
 
     @property
     def family(self) -> Family:

@@ -15,16 +15,31 @@ from dslda.evaluation.intervals import Intervals
 from dslda.evaluation.topic_quality import TopicQuality
 from dslda.evaluation.topic_stability import TopicStability
 from dslda.exceptions import FormatError, InputError
-from dslda.persistence.model_manifest import ENCODING_TYPE, ModelManifest, read_manifest, to_json
+from dslda.persistence.model_manifest import (
+    ENCODING_TYPE,
+    LABELS,
+    ModelManifest,
+    identity,
+    read_manifest,
+    to_json,
+)
 from dslda.persistence.model_record import N_BINS, ModelRecord, OtherStart, Reference
+from dslda.persistence.topic_labels import with_label
 from dslda.storage.location import Location
-from dslda.storage.output import check_output, check_writable, move_into_place, report_leftovers, writing
-from dslda.storage.typed_json import MANIFEST_CHECKSUM
+from dslda.storage.output import (
+    check_output,
+    check_writable,
+    move_into_place,
+    replace_attributes,
+    report_leftovers,
+    writing,
+)
+from dslda.storage.typed_json import with_checksum
 from dslda.storage.zarr_arrays import damaged, entries, read_arrays, write_array
 from dslda.variational.parameters import Parameters
 from dslda.variational.remainder import Remainder
 
-__all__ = ["check_model_output", "model_checksum", "read_model", "write_model"]
+__all__ = ["check_model_output", "label_stored_topic", "model_checksum", "read_model", "write_model"]
 
 REMEDY = ("copy it again", "train again")
 
@@ -96,10 +111,37 @@ def write_model(
 
 
 def model_checksum(record: ModelRecord) -> str:
-    """Checksum of the manifest that the model was read from, or would be written with."""
+    """:func:`~dslda.persistence.model_manifest.identity` of the manifest that the model was or would be stored with."""
     if record.checksum is not None:
         return record.checksum
-    return str(to_json(record, entries(_arrays(record)))[MANIFEST_CHECKSUM])
+    return identity(to_json(record, entries(_arrays(record))))
+
+
+def label_stored_topic(
+    path: str | os.PathLike[str],
+    topic: int,
+    label: str | None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> str | None:
+    """Change the label of a topic in a stored model; returns it as stored.
+
+    The manifest is replaced as a whole and all else stays as it is, also what other releases have written. Parameters and
+    errors are those of :meth:`dslda.model.Model.label` and :func:`read_model`.
+
+    Raises
+    ------
+    OutputError
+        The manifest cannot be written; the model is as it was.
+    """
+    location = Location.of(path, storage_options)
+    attributes = location.read_attributes()
+    manifest = read_manifest(attributes, location.url)
+    labels = with_label(manifest.labels, manifest.n_topics, topic, label)
+    rest = {name: value for name, value in attributes.items() if name != LABELS}
+    changed = with_checksum(rest | ({LABELS: list(labels)} if labels else {}))
+    replace_attributes(location, changed, location.url)
+    return labels[topic] if labels else None
 
 
 def read_model(
@@ -115,7 +157,8 @@ def read_model(
         It is no model, or is damaged, truncated, or of a version that this release cannot read.
     """
     location = Location.of(path, storage_options)
-    manifest = read_manifest(location.read_attributes(), location.url)
+    attributes = location.read_attributes()
+    manifest = read_manifest(attributes, location.url)
     arrays = read_arrays(location, manifest.arrays, remedy=REMEDY)
     stored = _ModelArrays(location.url, arrays)
     fields = manifest.record_fields(location.url)
@@ -169,6 +212,7 @@ def read_model(
         stability=_stability(stored, n_topics),
         reference=_reference(stored, n_topics, classes),
         trace=_trace(stored, manifest.trace),
+        checksum=identity(attributes),
         **fields,
     )
 

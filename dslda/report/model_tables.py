@@ -11,6 +11,7 @@ from dslda.coefficients import Coefficient, CovariateCoefficient, WordsBeyond
 from dslda.exceptions import Note
 from dslda.model import Model
 from dslda.variational.statistics import has_pearson
+from dslda.wording import labelled
 
 __all__ = [
     "ReportTable",
@@ -153,8 +154,9 @@ def notes(model: Model, *, by_class: bool = False) -> list[Note]:
         others = "fewer topics"
         if model.spec.objective == "conditional":
             others += " and with the joint model (--objective joint)"
+        names = ", ".join(labelled(topic, model.record.label(topic)) for topic in unstable)
         sentences.append(
-            f"Unstable topics (*): {', '.join(map(str, unstable))}. Other starts have other words or documents in their "
+            f"Unstable topics (*): {names}. Other starts have other words or documents in their "
             f"place: trust these less, or compare with {others}."
         )
     sentences.append("A standard error (s.e.) takes the topics as known: it is a lower bound.")
@@ -211,7 +213,8 @@ def raising_words(topics: Sequence[Coefficient], unstable: Collection[int]) -> s
     shown = []
     for row in topics:
         error = "" if math.isnan(row.standard_error) else f" ± {row.standard_error:.2f}"
-        shown.append(f"topic {topic_name(row.topic, unstable)} {row.coefficient:+.2f}{error}")
+        name = labelled(topic_name(row.topic, unstable), row.label)
+        shown.append(f"topic {name} {row.coefficient:+.2f}{error}")
     return ", ".join(shown) or "no topic"
 
 

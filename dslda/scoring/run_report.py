@@ -18,7 +18,7 @@ from dslda.scoring.scoring_units import Input
 from dslda.scoring.tally import Tally, drift_figures, drift_report, exceeded, find_duplicates
 from dslda.storage.location import Location, check_not_in_store
 from dslda.storage.output import check_writable, is_among, writing
-from dslda.wording import first_few, number_of
+from dslda.wording import first_few, labelled, number_of
 
 __all__ = [
     "MetricsFile",
@@ -309,7 +309,10 @@ def _log_drift(counts: Mapping[str, Any], rows: str) -> None:
     if "topics" in beyond:
         moved = [entry for entry in drift["topics"] if entry["psi"] > drift["topics_warned_above"]]
         moved.sort(key=lambda entry: -entry["psi"])
-        names = first_few([f"topic {entry['topic']} ({entry['psi']:.2f})" for entry in moved], 5)
+        names = first_few(
+            [f"topic {labelled(entry['topic'], entry.get('label'))} ({entry['psi']:.2f})" for entry in moved],
+            5,
+        )
         tell(
             "topics",
             f"{number_of(len(moved), 'topic has', 'topics have')} moved far from the documents {drift['reference']}: {names}",

@@ -347,9 +347,10 @@ def drift_report(
     n_predictions, n_before = int(tally.bins.predictions.sum()), int(then.predictions.sum())
     if n_predictions and n_before:
         prediction_psi = stability_index(tally.bins.predictions, then.predictions)
-    topics = [
+    topics: list[dict[str, Any]] = [
         {
             "topic": k,
+            **({} if (label := record.label(k)) is None else {"label": label}),
             "psi": stability_index(now, before),
             "mean": float(means[k]),
             "reference_mean": float(reference_means[k]),

@@ -104,8 +104,8 @@ def test_standard_errors_are_those_of_the_regression_with_known_topics(
         spec=model.spec,
     )
     expected = record.scaling.scale * np.sqrt(np.diagonal(np.linalg.inv(statistics.information)))
-    for topic, _, error, _ in model.coefficients():
-        assert error == pytest.approx(expected[topic], rel=1e-9)
+    for row in model.coefficients():
+        assert row.standard_error == pytest.approx(expected[row.topic], rel=1e-9)
 
 
 def test_a_coefficient_shows_the_fields_that_say_something(model: Model) -> None:

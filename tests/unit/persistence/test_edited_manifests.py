@@ -45,9 +45,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"text": "text", "response": "y", "covariates": "x", "id": "k", "min_df": 1, "max_df": 1.0}
     ingest(folder / "a.jsonl", folder / "a.corpus", partition_tokens=30, **settings)
     ingest(folder / "a.jsonl", folder / "b.corpus", **settings)
-    train(folder / "b.corpus", n_topics=2, tol=1e-3, checkpoint=folder / "a.checkpoint").save(
-        folder / "a.model"
-    )
+    model = train(folder / "b.corpus", n_topics=2, tol=1e-3, checkpoint=folder / "a.checkpoint")
+    model.label(1, "quality")
+    model.save(folder / "a.model")
     named = {"response": "class", "covariates": ["x", "party"], "categorical": ["class", "party"]}
     ingest(folder / "a.jsonl", folder / "c.corpus", **settings | named)
     covariates = {"covariates": ["x", "party"], "class_weight": "balanced", "doc_topic_prior": "auto"}

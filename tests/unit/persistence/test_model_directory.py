@@ -103,6 +103,7 @@ def a_record_of_classes() -> ModelRecord:
         ),
         classes=("1", "5"),
         levels={"party": ("D", "I", "R")},
+        labels=("fruit", None, "Düfte"),
         training=replace(plain.training, oov_share=1 / 3, new_share=1 / 7),
         too_frequent=("and", "été"),
         base=np.array([-1 / 3, 1 / 3]),
@@ -170,6 +171,7 @@ def assert_same(one: ModelRecord, other: ModelRecord) -> None:
         "text_settings",
         "too_frequent",
         "fields",
+        "labels",
         "corpus_hash",
         "versions",
     ):
@@ -312,8 +314,8 @@ def test_the_format_is_readable_with_plain_zarr_and_numpy(tmp_path: Path) -> Non
         row = group["topics"][topic.topic]
         assert row.sum() == pytest.approx(1)
         assert [terms[t] for t in np.argsort(-row)[:2]] == list(topic.words)
-    for topic, coefficient, error, _ in model.coefficients():
-        assert (values[topic], errors[topic]) == (coefficient, error)
+    for row in model.coefficients():
+        assert (values[row.topic], errors[row.topic]) == (row.coefficient, row.standard_error)
     checksum = attributes.pop("manifest_sha256")
     assert json_sha256(attributes) == checksum
 
