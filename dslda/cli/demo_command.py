@@ -194,7 +194,7 @@ def _show(model: Model, n_test: int, results: Mapping[str, tuple[float, float]])
     from rich.table import Table
 
     from dslda.cli.topics_command import shown_topics
-    from dslda.report.model_tables import notes
+    from dslda.report.model_notes import notes
 
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     console.print()

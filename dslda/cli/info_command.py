@@ -99,7 +99,7 @@ def _corpus(corpus: Corpus) -> Iterator[tuple[str, Any]]:
 
 def _model(model: Model, path: str) -> Iterator[tuple[str, Any]]:
     from dslda.evaluation.topic_quality import alike_topics
-    from dslda.report.model_tables import (
+    from dslda.report.model_notes import (
         covariate_name,
         pearson_words,
         raising_words,

@@ -82,10 +82,10 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
             parameter="covariates",
             remedy="leave it out",
         )
-    from dslda.report import model_tables
+    from dslda.report import model_notes
 
     words = option_words(click.get_current_context().command)
-    notes = [shown(note, words) for note in model_tables.notes(model, by_class=by_class)]
+    notes = [shown(note, words) for note in model_notes.notes(model, by_class=by_class)]
     if sys.stdout.isatty() and not (by_class or covariates):
         from rich.console import Console
 
@@ -106,11 +106,11 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
     from dslda.scoring.tables import csv_lines, safe_cell
 
     if covariates:
-        table = model_tables.covariate_table(model)
+        table = model_notes.covariate_table(model)
     elif by_class:
-        table = model_tables.class_table(model, top=top)
+        table = model_notes.class_table(model, top=top)
     else:
-        table = model_tables.topic_table(model, top=top)
+        table = model_notes.topic_table(model, top=top)
     cells = (
         [safe_cell(v) if isinstance(v, str) else "" if v is None else v for v in row] for row in table.rows
     )
@@ -120,7 +120,7 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
 
 def shown_topics(model: Model, *, top: int) -> Table:
     """The topics as a table for a terminal."""
-    from dslda.report.model_tables import topic_label, topic_name, unstable_topics
+    from dslda.report.model_notes import topic_label, topic_name, unstable_topics
 
     unstable = unstable_topics(model)
     rows = [
@@ -144,7 +144,7 @@ def shown_topics(model: Model, *, top: int) -> Table:
 
 def shown_classes(model: Model) -> Table:
     """The topics that raise each class, one row each."""
-    from dslda.report.model_tables import raising_words, unstable_topics
+    from dslda.report.model_notes import raising_words, unstable_topics
 
     unstable = unstable_topics(model)
     rows = [(name, raising_words(topics, unstable)) for name, topics in model.class_topics().items()]
@@ -179,7 +179,7 @@ def _class_column(model: Model) -> list[str]:
 
 def _covariates(model: Model) -> Iterator[tuple[str, str | None, str, str]]:
     """Name (for a level, with its reference level), class, coefficient and standard error of each covariate."""
-    from dslda.report.model_tables import covariate_name
+    from dslda.report.model_notes import covariate_name
 
     for row in model.covariate_coefficients():
         against = "" if row.level is None else f" (against {model.record.levels[row.covariate][0]})"

@@ -22,7 +22,7 @@ from dslda.families.registry import get_family
 from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
 from dslda.prediction.file_predictions import predict_files
-from dslda.report.model_tables import topic_table
+from dslda.report.model_notes import topic_table
 from dslda.training.train import train
 from dslda.variational.estep import e_step
 from tests.helpers.errors import refused

@@ -20,7 +20,7 @@ from dslda.corpus.store import Corpus, open_corpus
 from dslda.exceptions import DataWarning, InputError
 from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
-from dslda.report.model_tables import notes, topic_table
+from dslda.report.model_notes import notes, topic_table
 from dslda.training.train import train
 from tests.helpers.errors import refused
 

@@ -25,7 +25,7 @@ from dslda.families.poisson import Poisson
 from dslda.families.registry import FAMILIES
 from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
-from dslda.report.model_tables import notes
+from dslda.report.model_notes import notes
 from dslda.training.train import train
 from tests.helpers.errors import refused
 
