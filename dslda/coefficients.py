@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dslda.evaluation.topic_quality import most_probable
+from dslda.evaluation.word_rankings import WordRanking, word_scorer
 from dslda.exceptions import InputError
 from dslda.persistence.model_record import ModelRecord
 
@@ -89,7 +90,7 @@ class CovariateCoefficient(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """One topic with its most probable words.
+    """One topic with its words.
 
     Attributes
     ----------
@@ -99,7 +100,7 @@ class Topic(NamedTuple):
     prevalence : float or None
         Share of the training tokens in the topic; None for models saved by a release that did not keep it.
     words : tuple of str
-        Words, the most probable first; numbers of columns for a model without a vocabulary.
+        Words, the best first in the order asked for; numbers of columns for a model without a vocabulary.
     probabilities : tuple of float
         Probabilities of these words in the topic.
     class_name, label : str or None
@@ -230,16 +231,16 @@ def coefficient_covariance(record: ModelRecord) -> NDArray[np.float64]:
     return record.covariance * np.outer(factors, factors)
 
 
-def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
+def topics_with_words(record: ModelRecord, top: int, words: WordRanking) -> tuple[Topic, ...]:
     """See :meth:`dslda.model.Model.topics`."""
     _check_top(top)
+    scores = word_scorer(record.parameters.topics, words, record.prevalence)
     topics = []
     stability = None if record.stability is None else record.stability.of_topics
     for row in topic_coefficients(record):
         topic = row.topic
         weights = record.parameters.topics[:, topic]
-        best = most_probable(weights, top)
-        words = _words(record, best)
+        best = most_probable(scores(topic), top)
         share = None if record.prevalence is None else float(record.prevalence[topic])
         probabilities = tuple(weights[best].tolist())
         quality = record.quality
@@ -247,7 +248,7 @@ def topics_with_words(record: ModelRecord, top: int) -> tuple[Topic, ...]:
             Topic(
                 **row._asdict(),
                 prevalence=share,
-                words=words,
+                words=_words(record, best),
                 probabilities=probabilities,
                 coherence=None if quality is None else float(quality.npmi[topic]),
                 exclusivity=None if quality is None else float(quality.exclusivity[topic]),

@@ -31,9 +31,11 @@ from dslda.corpus.block import document_mask
 from dslda.corpus.own_analyzer import AnalyzerFunction, analyzer_name, check_as_stored
 from dslda.corpus.store import Corpus
 from dslda.evaluation.metrics import predictive_r2, root_mean_squared_error
+from dslda.evaluation.word_rankings import WordRanking
 from dslda.exceptions import DataWarning, InputError, warn
 from dslda.ingestion.counting import identifier_value
 from dslda.inputs.in_memory import computed, is_dask_collection
+from dslda.model_tables import class_table, coefficient_table, topic_table
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.model_store import model_checksum, read_model, write_model
 from dslda.persistence.topic_labels import with_label
@@ -58,6 +60,7 @@ from dslda.prediction.responses import (
 from dslda.wording import check_keywords, number_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
     from dslda.families.base import Family
@@ -299,15 +302,18 @@ class Model:
         """
         return coefficient_covariance(self.record)
 
-    def topics(self, top: int = 10) -> tuple[Topic, ...]:
-        """Topics with their most probable words, ordered by coefficient from low to high.
-
-        ``pandas.DataFrame(model.topics())`` makes a table of them; the same works for :meth:`covariate_coefficients`.
+    def topics(self, top: int = 10, words: WordRanking = "probability") -> tuple[Topic, ...]:
+        """Topics with their words, ordered by coefficient from low to high.
 
         Parameters
         ----------
         top : int, default 10
             Words of each topic, at least 1.
+        words : {"probability", "frex", "lift"}, default "probability"
+            Order of the words: by their probability in the topic, which common words lead; by FREX, the harmonic mean of the
+            ranks of frequency and exclusivity, for words that are typical of the topic; or by lift, the probability as a
+            multiple of that in the corpus, for rare words that hardly any other topic has.
+            :func:`~dslda.evaluation.word_rankings.word_scorer` has the formulas and sources.
 
         Returns
         -------
@@ -316,9 +322,62 @@ class Model:
         Raises
         ------
         InputError
-            `top` is below 1.
+            `top` is below 1, there is no such order, or a model of an early release has no prevalences, which lift needs.
         """
-        return topics_with_words(self.record, top)
+        return topics_with_words(self.record, top, words)
+
+    def topic_table(self, top: int = 10, words: WordRanking = "probability") -> pd.DataFrame:
+        """The topics of :meth:`topics` as a data frame, as ``dslda topics`` prints them.
+
+        Parameters
+        ----------
+        top, words
+            See :meth:`topics`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a topic, from the lowest coefficient to the highest: the columns `topic`, `label` (where a topic has one),
+            `class` or `level` (for responses that have any: see :class:`Coefficient`), then the numbers of :class:`Topic` by
+            their names, as far as the model has them, and `words` in one cell, with commas between them.
+        """
+        return topic_table(self.record, top, words)
+
+    def class_table(self, top: int = 10, words: WordRanking = "probability") -> pd.DataFrame:
+        """The coefficient of every topic for every class of the response.
+
+        Parameters
+        ----------
+        top, words
+            See :meth:`topics`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each class and topic, in the order of :attr:`classes`, and from the topic that raises a class most to
+            the one that lowers it most: `class`, `topic`, `label` (where a topic has one), `coefficient` and
+            `standard_error` as in :meth:`class_topics`, `stability` (of several starts) and `words`.
+
+        Raises
+        ------
+        InputError
+            The response has one coefficient a topic; and the errors of :meth:`topics`.
+        """
+        return class_table(self.record, top, words)
+
+    def coefficient_table(self) -> pd.DataFrame:
+        """All coefficients with their standard errors, those of topics and those of covariates.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a coefficient, first of topics, then of covariates: `topic` (missing in rows of covariates) with its
+            `label`, `covariate` with its `level` and the level that it stands `against`, `class`, `coefficient` and
+            `standard_error`. Columns in which no row has a value are left out. For a response of classes there is a row for
+            each class and topic, or covariate, whose coefficients sum to 0 over the classes; see :meth:`coefficients`,
+            :meth:`class_coefficients` and :meth:`covariate_coefficients` for the units.
+        """
+        return coefficient_table(self.record)
 
     def words_beyond(self, top: int = 10) -> tuple[WordsBeyond, ...]:
         """What single words add to the topics: their share of what is explained, and the `top` strongest words.

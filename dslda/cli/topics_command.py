@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,20 +11,29 @@ import click
 from dslda.cli.logs import option_words, shown
 from dslda.cli.options import COUNT
 from dslda.cli.own_family import load_own_model, own_family_option
-from dslda.cli.terminal import echo, printable_cells
+from dslda.cli.terminal import echo
 from dslda.exceptions import InputError
 from dslda.wording import printable
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from rich.table import Table
 
+    from dslda.evaluation.word_rankings import WordRanking
     from dslda.model import Model
 
 __all__ = ["command", "shown_classes", "shown_covariates", "shown_topics"]
 
-STABILITY = "stabi-\nlity"
-NUMBERS = ("coefficient", "± s.e.", "preva-\nlence", "coher-\nence", "exclu-\nsivity", STABILITY, "topic")
-"""Columns of a terminal's tables that are set to the right; in two lines, they leave room for the words."""
+HEADINGS = {
+    "standard_error": "± s.e.",
+    "prevalence": "preva-\nlence",
+    "coherence": "coher-\nence",
+    "exclusivity": "exclu-\nsivity",
+    "stability": "stabi-\nlity",
+}
+"""Headings of a terminal's tables; in two lines, they leave room for the words."""
+WORDS_HEADINGS = {"probability": "most probable words", "frex": "words by FREX", "lift": "words by lift"}
+FORMATS = {"prevalence": ".1%", "coherence": ".2f", "exclusivity": ".2f", "stability": ".2f"}
 
 
 @click.command(
@@ -33,7 +42,7 @@ NUMBERS = ("coefficient", "± s.e.", "preva-\nlence", "coher-\nence", "exclu-\ns
     epilog="""\b
 Examples:
   dslda topics stars.model
-  dslda topics stars.model --top 20
+  dslda topics stars.model --top 20 --words frex
   dslda topics stars.model > topics.csv
   dslda topics area.model --by-class > classes.csv
   dslda topics popular.model --covariates > covariates.csv""",
@@ -41,14 +50,29 @@ Examples:
 @click.argument("model_path", metavar="MODEL")
 @click.option("--top", type=COUNT, default=10, show_default=True, help="Words of each topic.")
 @click.option(
+    "--words",
+    type=click.Choice(tuple(WORDS_HEADINGS)),
+    default="probability",
+    show_default=True,
+    help="Order of a topic's words: by probability, by frequency and exclusivity (FREX), or by lift.",
+)
+@click.option(
     "--by-class",
     is_flag=True,
     help="A row for every class and topic instead, from what raises the class to what lowers it.",
 )
-@click.option("--covariates", is_flag=True, help="The coefficients of the covariates instead, as CSV.")
+@click.option("--covariates", is_flag=True, help="The coefficients of the covariates instead.")
 @own_family_option
-def command(model_path: str, *, top: int, by_class: bool, covariates: bool, family: str | None) -> None:
-    """Print the topics of MODEL, from the lowest coefficient to the highest, with their most probable words.
+def command(
+    model_path: str,
+    *,
+    top: int,
+    words: WordRanking,
+    by_class: bool,
+    covariates: bool,
+    family: str | None,
+) -> None:
+    """Print the topics of MODEL, from the lowest coefficient to the highest, with their words.
 
     The coefficient is the linear predictor of a document that is all about the topic: for a Gaussian the response
     expected of it, in its units; for classes the predictor of the class that the topic favours most, and a second
@@ -59,8 +83,11 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
     them). Of a fit of several starts there is stability too: how much of a topic the others find, by words and by
     documents, from 0 to 1. A star marks topics that they do not find. Coefficients of covariates come below; those
     of topics are then for average covariates. Prints a table on a terminal, and CSV if the output goes to a file or
-    program (covariates then go to stderr; with --covariates they are the only output). In CSV, commas part the
-    words of a model whose terms hold blanks, as n-grams do, and blanks part others.
+    program (covariates then go to stderr; with --covariates they are the only output).
+
+    Common words of the corpus lead many lists of the most probable words. --words frex lists those that are both
+    frequent in the topic and exclusive to it, --words lift those that are most times as probable in it as in the
+    corpus, which are rare. Names of topics come from dslda label.
     """
     model = load_own_model(model_path, family)
     in_classes = model.record.parameters.n_classes is not None
@@ -82,110 +109,124 @@ def command(model_path: str, *, top: int, by_class: bool, covariates: bool, fami
             parameter="covariates",
             remedy="leave it out",
         )
-    from dslda.report import model_notes
+    from dslda.report.model_notes import notes
 
-    words = option_words(click.get_current_context().command)
-    notes = [shown(note, words) for note in model_notes.notes(model, by_class=by_class)]
-    if sys.stdout.isatty() and not (by_class or covariates):
+    options = option_words(click.get_current_context().command)
+    sentences = [shown(note, options) for note in notes(model, by_class=by_class)]
+    if sys.stdout.isatty():
         from rich.console import Console
 
         console = Console()
-        console.print(shown_topics(model, top=top))
-        if in_classes:
-            console.print(shown_classes(model))
-        if model.covariate_coefficients():
+        if by_class:
+            console.print(_shown_class_table(model, top=top, words=words))
+        elif not covariates:
+            console.print(shown_topics(model, top=top, words=words))
+            if in_classes:
+                console.print(shown_classes(model))
+        if model.covariate_coefficients() and not by_class:
             console.print(shown_covariates(model))
-        for note in notes:
-            echo(note)
+        for sentence in sentences:
+            echo(sentence)
         return
     # the CSV stays CSV
-    echo(" ".join(notes), err=True)
-    for name, class_name, coefficient, error in () if covariates else _covariates(model):
-        of_class = "" if class_name is None else f" for {class_name}"
-        echo(f"Covariate {name}{of_class}: {coefficient} (s.e. {error})", err=True)
-    from dslda.scoring.tables import csv_lines, safe_cell
-
+    echo(" ".join(sentences), err=True)
+    for line in () if covariates else _covariate_lines(model):
+        echo(line, err=True)
     if covariates:
-        table = model_notes.covariate_table(model)
+        table = _covariates(model)
     elif by_class:
-        table = model_notes.class_table(model, top=top)
+        table = model.class_table(top, words)
     else:
-        table = model_notes.topic_table(model, top=top)
-    cells = (
-        [safe_cell(v) if isinstance(v, str) else "" if v is None else v for v in row] for row in table.rows
-    )
-    rows: Iterable[Sequence[Any]] = [table.columns, *cells]
-    sys.stdout.write(csv_lines(printable_cells(rows) if sys.stdout.isatty() else rows))
+        table = model.topic_table(top, words)
+    sys.stdout.write(_csv(table))
 
 
-def shown_topics(model: Model, *, top: int) -> Table:
+def shown_topics(model: Model, *, top: int, words: WordRanking = "probability") -> Table:
     """The topics as a table for a terminal."""
-    from dslda.report.model_notes import topic_label, topic_name, unstable_topics
-
-    unstable = unstable_topics(model)
-    rows = [
-        (
-            *([] if topic.class_name is None else [topic.class_name]),
-            f"{topic.coefficient:.3f}",
-            f"{topic.standard_error:.3f}",
-            "" if topic.prevalence is None else f"{topic.prevalence:.1%}",
-            "" if topic.coherence is None else f"{topic.coherence:.2f}",
-            "" if topic.exclusivity is None else f"{topic.exclusivity:.2f}",
-            *([] if topic.stability is None else [f"{topic.stability:.2f}"]),
-            topic_name(topic.topic, unstable),
-            ", ".join(topic.words),
-        )
-        for topic in model.topics(top=top)
-    ]
-    numbers = [name for name in NUMBERS if model.stability is not None or name != STABILITY]
-    columns = (*topic_label(model), *numbers, "most probable words")
-    return _table(f"Topics and their coefficients for {model.response or 'the response'}", columns, rows)
+    title = f"Topics and their coefficients for {model.response or 'the response'}"
+    return _shown(_by_words(_marked(model.topic_table(top, words), model)), title, words=words)
 
 
 def shown_classes(model: Model) -> Table:
     """The topics that raise each class, one row each."""
+    from pandas import DataFrame
+
     from dslda.report.model_notes import raising_words, unstable_topics
 
     unstable = unstable_topics(model)
     rows = [(name, raising_words(topics, unstable)) for name, topics in model.class_topics().items()]
-    return _table("What raises each class", ("class", "topics with their coefficients ± s.e."), rows)
+    table = DataFrame(rows, columns=["class", "topics with their coefficients ± s.e."])
+    return _shown(table, "What raises each class")
 
 
 def shown_covariates(model: Model) -> Table:
     """The coefficients of the covariates, one row each, or one for each class."""
-    rows = [
-        (name, *([] if class_name is None else [class_name]), *numbers)
-        for name, class_name, *numbers in _covariates(model)
-    ]
-    return _table("Covariates", ("covariate", *_class_column(model), "coefficient", "± s.e."), rows)
+    # in the units of the covariates, which may be of any size
+    return _shown(_covariates(model), "Covariates", number=".4g")
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    # as texts, in which brackets and colons of words are no markup
-    table = Table(title=Text(printable(title), style="table.title"), title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right" if column in NUMBERS else "left")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
+def _shown_class_table(model: Model, *, top: int, words: WordRanking) -> Table:
+    title = "Coefficients of all topics for each class"
+    return _shown(_by_words(_marked(model.class_table(top, words), model)), title, words=words)
 
 
-def _class_column(model: Model) -> list[str]:
-    return [] if model.record.parameters.n_classes is None else ["class"]
+def _covariates(model: Model) -> DataFrame:
+    """The rows of the covariates in the table of coefficients."""
+    table = model.coefficient_table()
+    return table[table["topic"].isna()].drop(columns=["topic", "label"], errors="ignore")
 
 
-def _covariates(model: Model) -> Iterator[tuple[str, str | None, str, str]]:
-    """Name (for a level, with its reference level), class, coefficient and standard error of each covariate."""
+def _covariate_lines(model: Model) -> Iterator[str]:
     from dslda.report.model_notes import covariate_name
 
     for row in model.covariate_coefficients():
         against = "" if row.level is None else f" (against {model.record.levels[row.covariate][0]})"
+        of_class = "" if row.class_name is None else f" for {row.class_name}"
         yield (
-            f"{covariate_name(row)}{against}",
-            row.class_name,
-            f"{row.coefficient:.4g}",
-            f"{row.standard_error:.2g}",
+            f"Covariate {covariate_name(row)}{against}{of_class}: {row.coefficient:.4g} (s.e. {row.standard_error:.2g})"
         )
+
+
+def _marked(table: DataFrame, model: Model) -> DataFrame:
+    """The table with stars at topics that other starts do not find."""
+    from dslda.report.model_notes import topic_name, unstable_topics
+
+    unstable = unstable_topics(model)
+    return table.assign(topic=[topic_name(topic, unstable) for topic in table["topic"]])
+
+
+def _by_words(table: DataFrame) -> DataFrame:
+    """The table with the topic and its label beside its words."""
+    beside = [name for name in ("topic", "label", "words") if name in table]
+    return table[[*table.columns.difference(beside, sort=False), *beside]]
+
+
+def _shown(table: DataFrame, title: str, *, number: str = ".3f", words: str = "probability") -> Table:
+    """A data frame as a table for a terminal; numbers without a format of their own get the one given."""
+    from pandas.api.types import is_float_dtype
+    from rich.table import Table
+    from rich.text import Text
+
+    # as texts, in which brackets and colons of words are no markup
+    shown_table = Table(title=Text(printable(title), style="table.title"), title_justify="left")
+    columns = []
+    for name, values in table.items():
+        is_number = is_float_dtype(values)
+        heading = WORDS_HEADINGS[words] if name == "words" else HEADINGS.get(name, name)
+        shown_table.add_column(heading, justify="right" if is_number or name == "topic" else "left")
+        style = FORMATS.get(name, number) if is_number else ""
+        # a standard error that is not known is nan, and a name that is not there nothing
+        columns.append(["" if v is None or (v != v and not is_number) else format(v, style) for v in values])
+    for row in zip(*columns, strict=True):
+        shown_table.add_row(*(Text(printable(cell)) for cell in row))
+    return shown_table
+
+
+def _csv(table: DataFrame) -> str:
+    from dslda.scoring.tables import csv_lines, safe_cell
+
+    def cell(value: Any) -> Any:
+        return safe_cell(value) if isinstance(value, str) else "" if value != value else value
+
+    rows = table.astype(object).itertuples(index=False, name=None)
+    return csv_lines([[*table.columns], *([*map(cell, row)] for row in rows)])

@@ -1,11 +1,9 @@
-"""Tables of a model's topics, classes and covariates, with the notes that a reader needs."""
+"""What a reader of a model's tables must know, in sentences, and the words of its figures."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from dslda.coefficients import Coefficient, CovariateCoefficient, WordsBeyond
 from dslda.exceptions import Note
@@ -14,18 +12,13 @@ from dslda.variational.statistics import has_pearson
 from dslda.wording import labelled
 
 __all__ = [
-    "ReportTable",
     "beyond_in_words",
-    "class_table",
     "covariate_name",
-    "covariate_table",
     "notes",
     "pearson_words",
     "raising_words",
     "threshold_words",
-    "topic_label",
     "topic_name",
-    "topic_table",
     "unstable_topics",
 ]
 
@@ -43,84 +36,6 @@ SCALES = {
     "softmax": "Coefficients are log odds, of the class that a topic speaks for most; {class_topics()} has all.",
 }
 """Scale of the coefficients by the family's link, where it is not the scale of the response."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportTable:
-    """Rows with named columns, as ``pandas.DataFrame(table.rows, columns=table.columns)`` takes them."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-
-
-def topic_table(model: Model, *, top: int = 10) -> ReportTable:
-    """The topics from the lowest coefficient to the highest, each with its `top` most probable words."""
-    class_column, stability = topic_label(model), _stability_column(model)
-    words = _joined_words(model, top)
-    return ReportTable(
-        (
-            *("topic", *class_column, "coefficient", "standard_error"),
-            *("prevalence", "coherence", "exclusivity", *stability, "words"),
-        ),
-        tuple(
-            (
-                topic.topic,
-                *([topic.class_name] * len(class_column)),
-                topic.coefficient,
-                topic.standard_error,
-                topic.prevalence,
-                topic.coherence,
-                topic.exclusivity,
-                *([topic.stability] * len(stability)),
-                words[topic.topic],
-            )
-            for topic in model.topics(top=top)
-        ),
-    )
-
-
-def class_table(model: Model, *, top: int = 10) -> ReportTable:
-    """Every class with every topic, from the one that raises it most to the one that lowers it most."""
-    words, column = _joined_words(model, top), _stability_column(model)
-    stability = {topic.topic: topic.stability for topic in model.topics(top=1)}
-    return ReportTable(
-        ("class", "topic", "coefficient", "standard_error", *column, "words"),
-        tuple(
-            (
-                *(name, row.topic, row.coefficient, row.standard_error),
-                *([stability[row.topic]] * len(column)),
-                words[row.topic],
-            )
-            for name, rows in model.class_topics(top=None).items()
-            for row in rows
-        ),
-    )
-
-
-def covariate_table(model: Model) -> ReportTable:
-    """The coefficients of the covariates; each level stands beside its reference level."""
-    class_column = _class_column(model)
-    return ReportTable(
-        ("covariate", "level", "against", *class_column, "coefficient", "standard_error"),
-        tuple(
-            (
-                row.covariate,
-                row.level,
-                None if row.level is None else model.record.levels[row.covariate][0],
-                *([row.class_name] * len(class_column)),
-                row.coefficient,
-                row.standard_error,
-            )
-            for row in model.covariate_coefficients()
-        ),
-    )
-
-
-def _joined_words(model: Model, top: int) -> dict[int, str]:
-    """The words of each topic in a cell, with commas between them if any word holds a blank, as n-grams do."""
-    words = {topic.topic: topic.words for topic in model.topics(top=top)}
-    between = ", " if any(" " in word for listed in words.values() for word in listed) else " "
-    return {topic: between.join(listed) for topic, listed in words.items()}
 
 
 def notes(model: Model, *, by_class: bool = False) -> list[Note]:
@@ -228,11 +143,6 @@ def threshold_words(thresholds: Mapping[str, float]) -> str:
     return ", ".join(f"{names} {cutpoint:.4g}" for names, cutpoint in thresholds.items())
 
 
-def topic_label(model: Model) -> tuple[str, ...]:
-    """The column that names a class or level beside each topic, if there is one."""
-    return _class_column(model) or (("level",) if model.record.predicts_names else ())
-
-
 def pearson_words(model: Model) -> str | None:
     """The Pearson dispersion of a model, or the reason why it is missing; None for families without one."""
     if not has_pearson(model.family, trials=model.record.design.trials):
@@ -243,11 +153,3 @@ def pearson_words(model: Model) -> str | None:
     if dispersion is None:
         return "not known, there are no more documents than coefficients"
     return f"{dispersion:.4g}"
-
-
-def _class_column(model: Model) -> tuple[str, ...]:
-    return () if model.record.parameters.n_classes is None else ("class",)
-
-
-def _stability_column(model: Model) -> tuple[str, ...]:
-    return () if model.stability is None else ("stability",)

@@ -429,7 +429,9 @@ def test_topics_are_csv_when_they_go_to_a_program(made: Path, dslda: Dslda) -> N
     ]
     assert [float(r["coefficient"]) for r in found] == [c.coefficient for c in model.coefficients()]
     assert [float(r["standard_error"]) for r in found] == [c.standard_error for c in model.coefficients()]
-    assert [r["words"].split() for r in found] == [list(t.words) for t in model.topics(top=3)]
+    assert [r["words"].split(", ") for r in found] == [list(t.words) for t in model.topics(top=3)]
+    frex = rows(dslda("topics", made / "stars.model", "--top", 3, "--words", "frex").out)
+    assert [r["words"].split(", ") for r in frex] == [list(t.words) for t in model.topics(3, "frex")]
     assert "has none; leave it out" in dslda("topics", made / "stars.model", "--covariates").error
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from dslda.cli.topics_command import shown_topics
 from dslda.model import load_model
 
 Dslda = Callable[..., Any]
@@ -26,6 +31,21 @@ def test_a_topic_is_named_renamed_and_loses_its_name(model: Path, dslda: Dslda) 
     assert "\nlabels:              1 (size)\n" in dslda("info", model).out
     assert dslda("label", model, 1, "--remove").out == f"{model}: topic 1\n"
     assert load_model(model).labels == {}
+
+
+def test_names_stand_beside_numbers_and_columns_keep_theirs(made: Path, model: Path, dslda: Dslda) -> None:
+    assert dslda("label", model, 1, "=size[b]").code == 0
+    rows = list(csv.DictReader(io.StringIO(dslda("topics", model).out)))
+    assert {row["topic"]: row["label"] for row in rows} == {"0": "", "1": "'=size[b]"}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(shown_topics(load_model(model), top=3, words="frex"))
+    shown = console.export_text()
+    assert re.search(r"│ +1 │ =size\[b\] │ \w+, \w+", shown)
+    assert re.search(r"│ +0 │ +│ \w+, \w+", shown)
+    assert "words by FREX" in shown
+    predicted = dslda("predict", model, made / "reviews.jsonl", "--topics").out
+    assert "topic_1" in predicted.splitlines()[0]
+    assert "size" not in predicted
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from dslda.families.registry import get_family
 from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
 from dslda.prediction.file_predictions import predict_files
-from dslda.report.model_notes import topic_table
 from dslda.training.train import train
 from dslda.variational.estep import e_step
 from tests.helpers.errors import refused
@@ -358,18 +357,6 @@ def test_repeated_entries_of_a_narrow_matrix_are_added_up(model: Model, dtype: t
     expected = model.score_table(counts)
     assert model.score_table(narrow, terms=terms).equals(expected)
     assert_array_equal(model.predict(narrow, terms=terms), expected["prediction"].to_numpy())
-
-
-@pytest.mark.filterwarnings("ignore::dslda.exceptions.ConvergenceWarning")
-def test_words_of_a_topic_stay_apart_in_a_cell(
-    reviews: tuple[sparse.csr_array, np.ndarray, list[str]], model: Model
-) -> None:
-    counts, y, terms = reviews
-    pairs = train(counts, response=y, terms=[f"very {term}" for term in terms], n_topics=2, max_iter=2)
-    for fitted, between in ((model, " "), (pairs, ", ")):
-        table = topic_table(fitted, top=3)
-        cells = [row[table.columns.index("words")] for row in table.rows]
-        assert [tuple(cell.split(between)) for cell in cells] == [t.words for t in fitted.topics(top=3)]
 
 
 def test_a_matrix_of_anything_but_counts_is_refused(model: Model) -> None:

@@ -20,7 +20,7 @@ from dslda.corpus.store import Corpus, open_corpus
 from dslda.exceptions import DataWarning, InputError
 from dslda.ingestion.ingest import ingest
 from dslda.model import Model, load_model
-from dslda.report.model_notes import notes, topic_table
+from dslda.report.model_notes import notes
 from dslda.training.train import train
 from tests.helpers.errors import refused
 
@@ -135,7 +135,8 @@ def test_names_are_in_every_answer(model: Model, corpus: Corpus, grades: np.ndar
     assert model.score(corpus) == np.mean(model.predict(corpus) == grades)
     topics = model.topics()
     assert [topic.class_name for topic in topics][0::2] == ["low", "high"]
-    assert topic_table(model).columns[:2] == ("topic", "level")
+    assert [*model.topic_table().columns[:2]] == ["topic", "level"]
+    assert [*model.coefficient_table()] == ["topic", "coefficient", "standard_error"]
     text = " ".join(notes(model))
     assert "low|medium 0, medium|high" in text
     assert "mean of grade" not in text

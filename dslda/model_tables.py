@@ -1,0 +1,77 @@
+"""Topics, classes and coefficients of a model as data frames, for users and for the commands that print them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dslda.coefficients import class_topics, covariate_coefficients, topic_coefficients, topics_with_words
+from dslda.evaluation.word_rankings import WordRanking
+from dslda.persistence.model_record import ModelRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["class_table", "coefficient_table", "topic_table"]
+
+
+def topic_table(record: ModelRecord, top: int, words: WordRanking) -> pd.DataFrame:
+    """See :meth:`dslda.model.Model.topic_table`."""
+    by_class = record.parameters.n_classes is not None
+    rows = [_flat(topic._asdict()) for topic in topics_with_words(record, top, words)]
+    table = _table(rows, ("topic", "label", "class_name"), ("words",), leave_out=("probabilities",))
+    return table.rename(columns={"class_name": "class" if by_class else "level"})
+
+
+def class_table(record: ModelRecord, top: int, words: WordRanking) -> pd.DataFrame:
+    """See :meth:`dslda.model.Model.class_table`."""
+    shared = {
+        topic.topic: _flat({"stability": topic.stability, "words": topic.words})
+        for topic in topics_with_words(record, top, words)
+    }
+    rows = [row._asdict() | shared[row.topic] for of in class_topics(record, None).values() for row in of]
+    table = _table(rows, ("class_name", "topic", "label"), ("stability", "words"))
+    return table.rename(columns={"class_name": "class"})
+
+
+def coefficient_table(record: ModelRecord) -> pd.DataFrame:
+    """See :meth:`dslda.model.Model.coefficient_table`."""
+    by_class = record.parameters.n_classes is not None
+    topics = (
+        [row for of in class_topics(record, None).values() for row in of]
+        if by_class
+        else topic_coefficients(record)
+    )
+    covariates = [
+        row._asdict() | {"against": None if row.level is None else record.levels[row.covariate][0]}
+        for row in covariate_coefficients(record)
+    ]
+    table = _table(
+        [*(row._asdict() for row in topics), *covariates],
+        ("topic", "label", "covariate", "level", "against", "class_name"),
+        # the level that a document all about a topic most likely has is no part of a coefficient
+        leave_out=() if by_class else ("class_name",),
+    )
+    return table.rename(columns={"class_name": "class"}).astype({"topic": "Int64"})
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its words in one cell."""
+    return {**row, "words": ", ".join(row["words"])}
+
+
+def _table(
+    rows: Sequence[Mapping[str, Any]],
+    first: Iterable[str],
+    last: Sequence[str] = (),
+    *,
+    leave_out: Sequence[str] = (),
+) -> pd.DataFrame:
+    """A frame of rows, some of whose columns come `first` or `last`; those in which no row has a value are left out."""
+    import pandas as pd
+
+    names = dict.fromkeys([*first, *(name for row in rows for name in row if name not in last), *last])
+    columns = {name: [row.get(name) for row in rows] for name in names if name not in leave_out}
+    return pd.DataFrame(
+        {name: values for name, values in columns.items() if any(value is not None for value in values)}
+    )

@@ -1,0 +1,102 @@
+"""Topics, classes and coefficients as data frames: the numbers of the model, and no column without a value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from dslda.exceptions import InputError
+from dslda.model import Model
+from tests.helpers.errors import refused
+from tests.unit.persistence.test_model_directory import a_record, a_record_of_classes, a_record_of_starts
+
+NUMBERS = ["coefficient", "standard_error", "prevalence", "coherence", "exclusivity"]
+
+
+def test_topics_are_rows_from_the_lowest_coefficient_to_the_highest() -> None:
+    model = Model(a_record())
+    table = model.topic_table(top=2)
+    assert [*table] == ["topic", *NUMBERS, "words"]
+    for row, topic in zip(table.itertuples(), model.topics(top=2), strict=True):
+        assert (row.topic, row.coefficient, row.standard_error) == topic[:3]
+        assert row.words == ", ".join(topic.words)
+    assert table["coefficient"].is_monotonic_increasing
+    model.label(1, "fit")
+    table = model.topic_table()
+    assert [*table] == ["topic", "label", *NUMBERS, "words"]
+    assert table.set_index("topic")["label"].dropna().to_dict() == {1: "fit"}
+
+
+def test_words_come_in_the_order_asked_for() -> None:
+    model = Model(a_record())
+    for words in ("probability", "frex", "lift"):
+        of_topics = {topic.topic: topic.words for topic in model.topics(6, words)}
+        table = model.topic_table(6, words).set_index("topic")["words"]
+        assert {topic: tuple(cell.split(", ")) for topic, cell in table.items()} == of_topics
+    first = model.topics(6, "frex")[0]
+    weights = model.topic_word[first.topic]
+    assert first.probabilities == tuple(weights[[model.vocabulary.terms.index(word) for word in first.words]])
+    for call in (model.topics, model.topic_table, Model(a_record_of_classes()).class_table):
+        with refused("words"):
+            call(words="best")
+
+
+def test_what_the_model_lacks_is_no_column() -> None:
+    record = replace(a_record(), quality=None, prevalence=None)
+    assert [*Model(record).topic_table()] == ["topic", "coefficient", "standard_error", "words"]
+    assert "stability" in Model(a_record_of_starts()).topic_table()
+    unknown = Model(replace(a_record(), covariance=None)).topic_table()
+    assert unknown["standard_error"].isna().all()
+
+
+def test_classes_have_a_row_for_every_topic_from_what_raises_them_most() -> None:
+    model = Model(a_record_of_classes())
+    table = model.class_table(top=1)
+    assert [*table] == ["class", "topic", "label", "coefficient", "standard_error", "words"]
+    values = model.class_coefficients()
+    for c, (name, rows) in enumerate(table.groupby("class")):
+        assert name == model.classes[c]
+        assert_array_equal(rows["coefficient"], np.sort(values[:, c])[::-1])
+        assert_array_equal(values[rows["topic"], c], rows["coefficient"])
+    assert "class" in model.topic_table()
+    with pytest.raises(InputError, match="one coefficient a topic"):
+        Model(a_record()).class_table()
+
+
+def test_all_coefficients_are_in_one_table() -> None:
+    model = Model(a_record())
+    table = model.coefficient_table()
+    assert [*table] == ["topic", "coefficient", "standard_error"]
+    assert table.to_dict("list")["topic"] == [row.topic for row in model.coefficients()]
+
+
+def test_covariates_follow_the_topics_with_what_they_stand_against() -> None:
+    model = Model(a_record_of_classes())
+    table = model.coefficient_table()
+    assert [*table] == [
+        *("topic", "label", "covariate", "level", "against", "class"),
+        *("coefficient", "standard_error"),
+    ]
+    topics, covariates = table[table["topic"].notna()], table[table["topic"].isna()]
+    assert len(topics) == model.class_coefficients().size
+    assert len(topics) + len(covariates) == len(table)
+    assert topics["covariate"].isna().all()
+    shown = [
+        tuple(None if pd.isna(value) else value for value in row[1:])
+        for row in covariates[["topic", "covariate", "level", "against", "class"]].itertuples(index=False)
+    ]
+    assert shown == [
+        (name, level, against, of)
+        for name, level, against in (("age", None, None), ("party", "I", "D"), ("party", "R", "D"))
+        for of in ("1", "5")
+    ]
+    expected = [row.coefficient for row in model.covariate_coefficients()]
+    assert_array_equal(covariates["coefficient"], expected)
+    errors = np.sqrt(np.diagonal(model.coefficient_covariance(), axis1=1, axis2=2))
+    for c, name in enumerate(model.classes):
+        of_class = topics[topics["class"] == name].sort_values("topic")
+        assert_array_equal(of_class["standard_error"], errors[c, : model.n_topics])
