@@ -29,6 +29,7 @@ from dslda.settings import (
     Emphasis,
     Granularity,
     Objective,
+    SeedWords,
     TermWeights,
     TopicEstimation,
 )
@@ -225,6 +226,9 @@ class SLDARegressor(RegressorMixin, _SLDA):
     levels : sequence of float or None, default None
         Levels of an ordinal response, from the lowest to the highest; None takes the whole numbers from the lowest `y` to the
         highest.
+    seed_words : mapping of str to iterable of str, or None, default None
+        Names of topics, with words that each is to hold; `X` must be a DataFrame, whose columns are the words. See
+        :func:`dslda.train`.
     n_starts : int, default 1
         Starts from different seeds, whose predictions are averaged; topics and coefficients are those of the best one.
     random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default 0
@@ -297,6 +301,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         dispersion_floor: float = DEFAULTS.dispersion_floor,
         ridge: float | None = DEFAULTS.ridge,
         levels: Sequence[str | float] | None = None,
+        seed_words: SeedWords = DEFAULTS.seed_words,
         n_starts: int = DEFAULTS.n_starts,
         random_state: RandomState = DEFAULTS.seed,
         seed: int | Literal["deprecated"] = "deprecated",
@@ -319,6 +324,7 @@ class SLDARegressor(RegressorMixin, _SLDA):
         self.dispersion_floor = dispersion_floor
         self.ridge = ridge
         self.levels = levels
+        self.seed_words = seed_words
         self.n_starts = n_starts
         self.random_state = random_state
         self.seed = seed
@@ -419,7 +425,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         class. "ordinal" is for ordered levels, with one coefficient a topic.
     n_topics, doc_topic_prior, topic_prior, topic_estimation, response_weight, granularity
         As in :class:`SLDARegressor`.
-    max_iter, tol, max_sweeps, sweep_tol, n_starts, random_state, seed
+    max_iter, tol, max_sweeps, sweep_tol, seed_words, n_starts, random_state, seed
         As in :class:`SLDARegressor`.
     ridge : float or None, default None
         Precision of a Gaussian prior on the coefficients, which keeps those of separable classes finite; None is the default
@@ -477,6 +483,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         ridge: float | None = DEFAULTS.ridge,
         class_weight: ClassWeight | None = None,
         levels: Sequence[str | float] | None = None,
+        seed_words: SeedWords = DEFAULTS.seed_words,
         n_starts: int = DEFAULTS.n_starts,
         random_state: RandomState = DEFAULTS.seed,
         seed: int | Literal["deprecated"] = "deprecated",
@@ -499,6 +506,7 @@ class SLDAClassifier(ClassifierMixin, _SLDA):
         self.ridge = ridge
         self.class_weight = class_weight
         self.levels = levels
+        self.seed_words = seed_words
         self.n_starts = n_starts
         self.random_state = random_state
         self.seed = seed

@@ -38,7 +38,6 @@ from dslda.inputs.in_memory import computed, is_dask_collection
 from dslda.model_tables import class_table, coefficient_table, topic_table
 from dslda.persistence.model_record import ModelRecord
 from dslda.persistence.model_store import model_checksum, read_model, write_model
-from dslda.persistence.topic_labels import with_label
 from dslda.prediction.predict import (
     WITHOUT_PREDICTION,
     Predictions,
@@ -57,6 +56,7 @@ from dslda.prediction.responses import (
     responses_of_records,
     share_right,
 )
+from dslda.topic_labels import with_label
 from dslda.wording import check_keywords, number_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ command line and the keys of stored models and checkpoints follow it.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +20,7 @@ __all__ = [
     "Emphasis",
     "Granularity",
     "Objective",
+    "SeedWords",
     "Setting",
     "TermWeights",
     "TopicEstimation",
@@ -32,6 +33,7 @@ Granularity: TypeAlias = Literal["token", "term"]
 TopicEstimation: TypeAlias = Literal["map", "variational"]
 Emphasis: TypeAlias = Literal["themes", "balance", "prediction"]
 Objective: TypeAlias = Literal["auto", "conditional", "joint"]
+SeedWords: TypeAlias = Mapping[str, Iterable[str]] | tuple[tuple[str, tuple[str, ...]], ...] | None
 TermWeights: TypeAlias = Literal["auto", "sqrt", "raw", "log", "binary"]
 
 LARGEST_INT = 2**31 - 1
@@ -52,6 +54,8 @@ class Setting:
         Numbers must be whole.
     flag : bool
         It is True or False, and nothing else.
+    seeds : bool
+        It has words of topics, which `FitSpec` checks; on the command line the name of a file.
     lowest, highest : float or None
         Bounds, inclusive, within which every number of a fit stays finite; None for a setting that takes no numbers.
     beyond : str
@@ -73,6 +77,7 @@ class Setting:
     help: str
     whole: bool = False
     flag: bool = False
+    seeds: bool = False
     lowest: float | None = None
     highest: float | None = None
     beyond: str = ""
@@ -89,6 +94,8 @@ class Setting:
         ------
         InputError
         """
+        if self.seeds:
+            return
         if (value is None and self.none is not None) or (isinstance(value, str) and value in self.choices):
             return
         if self.flag:
@@ -248,6 +255,14 @@ _TABLE = (
         beyond="beyond that all coefficients are the same",
         none="the default of the family",
         help="Precision of the prior of the coefficients; the family has a default.",
+    ),
+    Setting(
+        name="seed_words",
+        default=None,
+        seeds=True,
+        none="none",
+        help="Text file of topics to begin with, a name and its words a line: 'fit: small, tight'. Each such topic keeps "
+        "its words, and the name.",
     ),
     Setting(
         name="n_starts",

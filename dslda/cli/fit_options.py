@@ -31,6 +31,19 @@ class _Number(click.ParamType):
             self.fail(f"must be one of {self.name}, where X is a number, got {value!r}", param, ctx)
 
 
+class _SeedWords(click.ParamType):
+    """A file of names and words of topics, as a mapping."""
+
+    name = "FILE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, list[str]]:
+        from dslda.training.seed_words import read_seed_words
+
+        return read_seed_words(value)
+
+
 def settings_options(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
     """Add the options of the settings of a fit, but for some; the argument of each is its name in Python."""
 
@@ -51,7 +64,9 @@ def _setting_option(setting: Setting) -> Callable[[Command], Command]:
         )
     kind: Any = int if setting.whole else float
     metavar: str | None = "N" if setting.whole else "X"
-    if setting.choices and setting.lowest is None:
+    if setting.seeds:
+        kind, metavar = _SeedWords(), "FILE"
+    elif setting.choices and setting.lowest is None:
         kind, metavar = click.Choice(setting.choices), None
     elif setting.choices:
         kind = _Number(setting)

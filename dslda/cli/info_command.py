@@ -278,8 +278,12 @@ def _shown(value: Any) -> str:
 
 def _fit_settings(values: Mapping[str, Any]) -> str:
     """The settings of a fit by the options of ``dslda train``; a prior that is not set is the family's own."""
-    alpha = {"doc_topic_prior": "1/K"} if values.get("doc_topic_prior", "") is None else {}
-    return _stated({**values, **alpha}, "train")
+    shown = dict(values)
+    if values.get("doc_topic_prior", "") is None:
+        shown["doc_topic_prior"] = "1/K"
+    if isinstance(seeds := values.get("seed_words"), (list, tuple)):
+        shown["seed_words"] = "; ".join(f"{name}: {', '.join(words)}" for name, words in seeds)
+    return _stated(shown, "train")
 
 
 def _text_settings(settings: TextSettings) -> str:

@@ -19,6 +19,7 @@ from dslda.families.base import Family
 from dslda.variational.mstep import m_step, objective
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.topic_seeds import TopicSeeds
 from dslda.variational.topics import in_e_step
 from dslda.wording import number_of
 
@@ -95,10 +96,11 @@ def fit(
     on_iteration: Callable[[IterationRecord, Parameters], None] | None = None,
     progress: FitProgress | None = None,
     stop_requested: Callable[[], bool] | None = None,
+    seeds: TopicSeeds | None = None,
 ) -> FitResult:
     """Run EM until the ELBO settles.
 
-    The result is a pure function of the documents, `initial` and `spec`: the same bits whatever the executor.
+    The result is a pure function of the documents, `initial`, `spec` and `seeds`: the same bits whatever the executor.
 
     Parameters
     ----------
@@ -115,6 +117,8 @@ def fit(
         By default that of :func:`~dslda.engine.progress.default_progress`.
     stop_requested : callable, optional
         Called after each iteration; EM stops when it returns True.
+    seeds : TopicSeeds, optional
+        Words that topics are held at.
 
     Returns
     -------
@@ -146,6 +150,7 @@ def fit(
                 start,
                 family=family,
                 spec=spec,
+                seeds=seeds,
                 after_m_step=None if checkpoints is None else checkpoints.after_m_step,
             ):
                 progress.iteration(last.trace[-1])
@@ -175,6 +180,7 @@ def iterate(
     *,
     family: Family,
     spec: FitSpec,
+    seeds: TopicSeeds | None = None,
     after_m_step: Callable[[Position], None] | None = None,
 ) -> Iterator[tuple[FitResult, EMState]]:
     """Run EM from a position, for as long as the caller asks for iterations.
@@ -190,7 +196,7 @@ def iterate(
         began = time.perf_counter()
         with asked(family, "a compiled function", ArithmeticError):
             statistics, times = e_step(in_e_step(parameters), state.iteration + 1)
-        elbo = objective(statistics, parameters, family=family, spec=spec)
+        elbo = objective(statistics, parameters, family=family, spec=spec, seeds=seeds)
         if not math.isfinite(elbo):
             raise family.fault(
                 f"the ELBO must be finite, got {elbo} in iteration {state.iteration + 1}: functions of the family are "
@@ -215,7 +221,14 @@ def iterate(
         trace = (*position.trace, record)
         yield FitResult(parameters, statistics, trace, converged=False, interrupted=True), state
         began = time.perf_counter()
-        new = m_step(parameters, statistics, family=family, spec=spec, topics_have_parted=state.has_parted)
+        new = m_step(
+            parameters,
+            statistics,
+            family=family,
+            spec=spec,
+            topics_have_parted=state.has_parted,
+            seeds=seeds,
+        )
         position = Position(new, trace)
         m_step_seconds = time.perf_counter() - began
         if after_m_step is not None:

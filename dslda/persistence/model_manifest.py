@@ -13,7 +13,6 @@ from dslda.corpus.summary import StoredSummary
 from dslda.corpus.text import TextSettings
 from dslda.exceptions import FormatError
 from dslda.persistence.model_record import ModelRecord, TrainingSummary
-from dslda.persistence.topic_labels import Label
 from dslda.settings import SETTINGS, stored, unstored
 from dslda.storage.typed_json import (
     MANIFEST_CHECKSUM,
@@ -26,6 +25,7 @@ from dslda.storage.typed_json import (
     with_checksum,
 )
 from dslda.storage.zarr_arrays import StoredArray
+from dslda.topic_labels import Label
 from dslda.variational.design import Design
 from dslda.variational.parameters import FitSpec
 from dslda.variational.term_weights import RAW, TermWeighting
@@ -192,7 +192,8 @@ class ModelManifest(msgspec.Struct, frozen=True, kw_only=True):
         # earlier releases had no choice
         settings: dict[str, Any] = {"topic_estimation": "map", "objective": "joint"}
         settings |= {
-            name: SETTINGS[name].default for name in ("emphasis", "term_weights", "remainder", "n_starts")
+            name: SETTINGS[name].default
+            for name in ("emphasis", "term_weights", "remainder", "seed_words", "n_starts")
         }
         settings |= unstored(self.settings)
         try:

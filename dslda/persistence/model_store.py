@@ -24,7 +24,6 @@ from dslda.persistence.model_manifest import (
     to_json,
 )
 from dslda.persistence.model_record import N_BINS, ModelRecord, OtherStart, Reference
-from dslda.persistence.topic_labels import with_label
 from dslda.storage.location import Location
 from dslda.storage.output import (
     check_output,
@@ -36,6 +35,7 @@ from dslda.storage.output import (
 )
 from dslda.storage.typed_json import with_checksum
 from dslda.storage.zarr_arrays import damaged, entries, read_arrays, write_array
+from dslda.topic_labels import with_label
 from dslda.variational.parameters import Parameters
 from dslda.variational.remainder import Remainder
 

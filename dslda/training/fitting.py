@@ -47,6 +47,7 @@ from dslda.training.identity import fit_identity
 from dslda.training.objective import with_objective
 from dslda.training.profile import training_reference
 from dslda.training.response import ResponseModel, response_model
+from dslda.training.seed_words import topic_seeds
 from dslda.training.stability import stability_of_starts
 from dslda.training.starts import Start, best_start, one_after_another, runs_side_by_side, side_by_side
 from dslda.training.training_set import Roles, TrainingSet
@@ -130,7 +131,8 @@ def fitted_model(
         moments=model.moments,
         n_covariates=len(design.covariates),
     )
-    first = Start(source, fitted_family, spec, fresh)
+    seeds = topic_seeds(spec.seeded_topics, training_set.vocabulary)
+    first = Start(source, fitted_family, spec, fresh, seeds)
     identity = partial(
         fit_identity, training_set, source, classes=model.classes, versions=library_versions(*LIBRARIES)
     )
@@ -321,7 +323,14 @@ def _record(
         base=base_predictor(model.family, model.rate, result.parameters.delta),
         pearson=pearson,
         quality=quality,
+        labels=_labels(spec),
     )
+
+
+def _labels(spec: FitSpec) -> tuple[str | None, ...]:
+    """The names of the topics with seed words, which are the first."""
+    names = [name for name, _ in spec.seeded_topics]
+    return (*names, *[None] * (spec.n_topics - len(names))) if names else ()
 
 
 def _of_starts(record: ModelRecord, model: ResponseModel, starts: Sequence[Parameters]) -> ModelRecord:

@@ -23,6 +23,7 @@ from dslda.exceptions import DsldaWarning, collecting_warnings, warn
 from dslda.families.base import Family
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.variational.parameters import FitSpec, Parameters
+from dslda.variational.topic_seeds import TopicSeeds
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -52,15 +53,18 @@ class Start:
     Attributes
     ----------
     fresh : callable
-        Returns the starting values, given the keyword `spec`.
+        Returns the starting values, given the keywords `spec` and `seeds`.
     spec : FitSpec
         With the seed of this start.
+    seeds : TopicSeeds or None
+        The seed words of `spec`, as terms of the documents.
     """
 
     source: FitSource
     family: Family
     spec: FitSpec
     fresh: Callable[..., Parameters]
+    seeds: TopicSeeds | None = None
 
     def numbered(self, i: int) -> Start:
         """The start after `i` others."""
@@ -68,7 +72,7 @@ class Start:
 
     def initial(self) -> Parameters:
         """The starting values."""
-        return self.fresh(spec=self.spec)
+        return self.fresh(spec=self.spec, seeds=self.seeds)
 
     def run(
         self,
@@ -88,6 +92,7 @@ class Start:
                 done=position.trace,
                 checkpoints=checkpoints,
                 progress=progress,
+                seeds=self.seeds,
             )
             if not self.spec.suits_words:
                 return result
@@ -105,6 +110,7 @@ class Start:
             spec=self.spec,
             checkpoints=checkpoints,
             progress=progress,
+            seeds=self.seeds,
         )
 
 

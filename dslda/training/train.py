@@ -22,7 +22,15 @@ from dslda.exceptions import InputError
 from dslda.ingestion.document_sources import check_is_of_records
 from dslda.inputs.in_memory import is_dask_collection, is_table
 from dslda.model import Model
-from dslda.settings import DocTopicPrior, Emphasis, Granularity, Objective, TermWeights, TopicEstimation
+from dslda.settings import (
+    DocTopicPrior,
+    Emphasis,
+    Granularity,
+    Objective,
+    SeedWords,
+    TermWeights,
+    TopicEstimation,
+)
 from dslda.storage.location import is_in_memory
 from dslda.training.checkpoint import FitCheckpoint
 from dslda.training.fitting import fitted_model
@@ -61,6 +69,7 @@ def train(
     response: str | ArrayLike | None = None,
     family: str | Family = DEFAULTS.family,
     n_topics: int = DEFAULTS.n_topics,
+    seed_words: SeedWords = DEFAULTS.seed_words,
     n_starts: int = DEFAULTS.n_starts,
     seed: int = DEFAULTS.seed,
     client: Client | ClientLater | None = None,
@@ -118,6 +127,11 @@ def train(
     family : str or Family, default "gaussian"
         Distribution of the response: one of those in docs/families.md, or your own.
     n_topics : int, default 20
+    seed_words : mapping of str to iterable of str, optional
+        Names of topics, with words that each of them is to hold: ``{"fit": ["small", "tight"]}``. The first topics have them,
+        in this order, and the names as labels; the others find themselves as ever. A Dirichlet prior with as many
+        pseudo-counts of these words as the documents have holds them there, at the start and throughout (docs/model.md).
+        A word may be in several topics. Words that the vocabulary lacks are left out, with a warning.
     n_starts : int, default 1
         Starts of the fit, from `seed` and the numbers after it. Predictions are the mean over all starts; topics,
         coefficients and contributions are those of the best one: that which predicts the inner part best, or has the
@@ -291,6 +305,7 @@ def train(
         sweep_tol=sweep_tol,
         dispersion_floor=dispersion_floor,
         ridge=ridge,
+        seed_words=seed_words,
         n_starts=n_starts,
         seed=seed,
     )

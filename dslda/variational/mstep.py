@@ -10,6 +10,7 @@ from scipy import linalg, special
 from dslda.families.base import Array, Family
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.statistics import SufficientStatistics
+from dslda.variational.topic_seeds import TopicSeeds
 from dslda.variational.topics import are_near_equal, topic_divergence
 
 __all__ = [
@@ -40,18 +41,20 @@ def m_step(
     family: Family,
     spec: FitSpec,
     topics_have_parted: bool = True,
+    seeds: TopicSeeds | None = None,
 ) -> Parameters:
     """Raise the expected complete log-likelihood.
 
     beta: posterior mode under Dirichlet(1 + topic_prior), the row-normalised expected counts (paper, eq. 13, with the
-    prior's pseudo-counts); or q(beta_k), the Dirichlet whose parameters are these sums before they are normalised. eta and
+    prior's pseudo-counts, and those of `seeds`); or q(beta_k), the Dirichlet whose parameters are these sums before they are
+    normalised. eta and
     zeta: one scoring step H^-1 g, which for the Gaussian is the paper's closed form (E[X'X])^-1 E[X]'y (eq. 17); for others
     the step is damped so that it ascends wherever l is log-concave and of exponential type (docs/model.md, section 3).
     delta: the family's update (eq. 18 for the Gaussian). alpha: where it is estimated, once the topics have parted.
 
     `parameters` are those of the E-step, `statistics` its sums over all documents.
     """
-    topics, totals = _topics(statistics.topic_counts, spec.topic_prior)
+    topics, totals = _topics(statistics.topic_counts, spec.topic_prior, seeds)
     new = response_step(parameters, statistics, family=family, spec=spec)
     alpha = parameters.alpha
     # of near-equal topics documents have equal shares, which asks for a large alpha, which keeps the topics equal
@@ -139,7 +142,12 @@ def _ridge(family: Family, spec: FitSpec) -> float:
 
 
 def objective(
-    statistics: SufficientStatistics, parameters: Parameters, *, family: Family, spec: FitSpec
+    statistics: SufficientStatistics,
+    parameters: Parameters,
+    *,
+    family: Family,
+    spec: FitSpec,
+    seeds: TopicSeeds | None = None,
 ) -> float:
     """The documents' ELBO plus the log densities of topics and coefficients under their priors, up to a constant.
 
@@ -150,10 +158,13 @@ def objective(
     ridge = _ridge(family, spec)
     spread = parameters.eta - parameters.eta.mean(axis=0)
     prior = -0.5 * ridge * (float(np.square(spread).sum()) + float(np.square(parameters.zeta).sum()))
+    pseudo_counts = None if seeds is None else seeds.pseudo_counts(statistics.topic_counts)
     if parameters.concentration is None:
         of_topics = topic_log_prior(parameters.topics, spec.topic_prior)
+        if seeds is not None and pseudo_counts is not None:
+            of_topics += seeds.log_prior(parameters.topics, pseudo_counts)
     else:
-        of_topics = -topic_divergence(parameters, spec.topic_prior)
+        of_topics = -topic_divergence(parameters, spec.topic_prior, seeds, pseudo_counts)
     return statistics.elbo + of_topics + spec.response_weight * prior
 
 
@@ -171,10 +182,12 @@ def topic_log_prior(topics: Array, topic_prior: float) -> float:
     return topic_prior * total
 
 
-def _topics(topic_counts: Array, topic_prior: float) -> tuple[Array, Array]:
+def _topics(topic_counts: Array, topic_prior: float, seeds: TopicSeeds | None = None) -> tuple[Array, Array]:
     """Normalised topics, shape (V, K), and their sums before. A term in no document has no mass and so stays unknown."""
     seen = topic_counts.sum(axis=1) > 0.0
     topics = topic_counts + np.where(seen, topic_prior, 0.0)[:, np.newaxis]
+    if seeds is not None:
+        seeds.add_to(topics, seeds.pseudo_counts(topic_counts))
     totals = topics.sum(axis=0)
     # without a prior a topic may lose all mass: a uniform one over the observed terms is finite and harmless
     dead = ~(totals > 0.0)

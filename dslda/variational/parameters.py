@@ -16,11 +16,13 @@ from dslda.settings import (
     Emphasis,
     Granularity,
     Objective,
+    SeedWords,
     TermWeights,
     TopicEstimation,
 )
 from dslda.variational.remainder import Remainder
 from dslda.variational.term_weights import RAW, TermWeighting
+from dslda.variational.topic_seeds import TopicSeeds, checked_seed_words
 from dslda.wording import short_repr
 
 __all__ = ["FitSpec", "Parameters", "Scaling", "alpha_has_moved", "initial_parameters"]
@@ -137,6 +139,9 @@ class FitSpec:
     ridge : float or None
         Precision of the Gaussian prior on the coefficients (topics' around their mean, covariates' around 0), on the scale
         of the standardised response. None means the family's default, 0 where coefficients cannot run away.
+    seed_words : tuple of (name, tuple of words), or None
+        Words that the first topics are held at, see :class:`~dslda.variational.topic_seeds.TopicSeeds`; a mapping becomes
+        such pairs.
     """
 
     n_topics: int = SETTINGS["n_topics"].default
@@ -157,12 +162,14 @@ class FitSpec:
     sweep_tol: float = SETTINGS["sweep_tol"].default
     dispersion_floor: float = SETTINGS["dispersion_floor"].default
     ridge: float | None = SETTINGS["ridge"].default
+    seed_words: SeedWords = SETTINGS["seed_words"].default
     n_starts: int = SETTINGS["n_starts"].default
     seed: int = SETTINGS["seed"].default
 
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
             setting.check(getattr(self, name))
+        object.__setattr__(self, "seed_words", checked_seed_words(self.seed_words, self.n_topics))
         if self.doc_topic_prior == "1/K":
             object.__setattr__(self, "doc_topic_prior", None)
         if self.topic_estimation == "variational" and self.topic_prior < LEAST_VARIATIONAL_PRIOR:
@@ -172,6 +179,13 @@ class FitSpec:
                 parameter="topic_prior",
                 remedy="below that a term is all but impossible in topics that lack it",
             )
+
+    @property
+    def seeded_topics(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Names and words of the topics with seed words, which are the first."""
+        pairs = self.seed_words or ()
+        assert not isinstance(pairs, Mapping)  # no longer
+        return pairs
 
     @property
     def suits_words(self) -> bool:
@@ -200,6 +214,7 @@ def initial_parameters(
     family: Family,
     moments: ResponseMoments,
     n_covariates: int = 0,
+    seeds: TopicSeeds | None = None,
 ) -> Parameters:
     """Starting values of Blei and McAuliffe (2010, section 3.2), a pure function of the arguments.
 
@@ -210,12 +225,17 @@ def initial_parameters(
 
     Conditional training starts from a perturbation of 100%: topics must differ in their words before they predict, or they
     end as copies of one, graded by the response (docs/model.md).
+
+    Topics with `seeds` start with more of these words, and with the mean coefficient of the others, so that their words and
+    not the responses say which documents they get.
     """
     rng = np.random.default_rng([spec.seed, n_terms, spec.n_topics])
     # in place: such a matrix may take a gigabyte
     topics = rng.random((n_terms, spec.n_topics))
     topics *= 1.0 if spec.objective == "conditional" else _PERTURBATION
     topics += 1.0
+    if seeds is not None:
+        seeds.favour_in(topics)
     topics /= topics.sum(axis=0)
     entry = spec.doc_topic_prior
     if entry is None:
@@ -226,5 +246,9 @@ def initial_parameters(
     concentration = None
     if spec.topic_estimation == "variational":
         concentration = np.full(spec.n_topics, _CERTAINTY * n_terms)
-    eta, delta = family.initial_coefficients(spec.n_topics, moments)
+    n_seeded = len(spec.seeded_topics)
+    eta, delta = family.initial_coefficients(max(spec.n_topics - n_seeded, 1), moments)
+    if n_seeded:
+        middle = np.repeat(eta.mean(axis=0, keepdims=True), n_seeded, axis=0)
+        eta = np.concatenate([middle, eta])[: spec.n_topics]
     return Parameters(topics, alpha, eta, delta, np.zeros((n_covariates, *eta.shape[1:])), concentration)

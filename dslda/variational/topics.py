@@ -18,6 +18,7 @@ from scipy import special
 
 from dslda.families.base import Array
 from dslda.variational.parameters import Parameters
+from dslda.variational.topic_seeds import TopicSeeds
 
 __all__ = ["NEAR_EQUAL", "affinities", "are_near_equal", "in_e_step", "near_equal_topics", "topic_divergence"]
 
@@ -41,8 +42,16 @@ def in_e_step(parameters: Parameters) -> Parameters:
     return replace(parameters, topics=weights, concentration=None)
 
 
-def topic_divergence(parameters: Parameters, topic_prior: float) -> float:
-    """Sum over topics of KL(q(beta_k) || Dirichlet(topic_prior, ..., topic_prior)), over known terms."""
+def topic_divergence(
+    parameters: Parameters,
+    topic_prior: float,
+    seeds: TopicSeeds | None = None,
+    pseudo_counts: Array | None = None,
+) -> float:
+    """Sum over topics of KL(q(beta_k) || Dirichlet(topic_prior, ..., topic_prior)), over known terms.
+
+    With `seeds` their `pseudo_counts` are added to the parameters of the prior.
+    """
     assert parameters.concentration is not None
     n_known, total = _expected_logs(
         parameters, parameters.concentration, topic_prior, np.empty((0, parameters.n_topics))
@@ -51,7 +60,16 @@ def topic_divergence(parameters: Parameters, topic_prior: float) -> float:
         return 0.0
     total += float(special.gammaln(parameters.concentration).sum())
     prior = n_known * special.gammaln(topic_prior) - special.gammaln(n_known * topic_prior)
-    return total + parameters.n_topics * float(prior)
+    total += parameters.n_topics * float(prior)
+    if seeds is not None and pseudo_counts is not None:
+        total += seeds.divergence(
+            parameters.topics,
+            parameters.concentration,
+            pseudo_counts,
+            topic_prior=topic_prior,
+            n_known=n_known,
+        )
+    return total
 
 
 def _expected_logs(

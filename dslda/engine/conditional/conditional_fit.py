@@ -34,6 +34,7 @@ from dslda.variational.mstep import m_step
 from dslda.variational.parameters import FitSpec, Parameters
 from dslda.variational.sums import Sums
 from dslda.variational.term_weights import TermWeighting
+from dslda.variational.topic_seeds import TopicSeeds
 from dslda.wording import number_of
 
 __all__ = ["ConditionalFit", "fit_conditionally"]
@@ -138,6 +139,8 @@ class ConditionalFit:
     fresh : callable
         Returns the starting values of a fit that begins.
     on_partition : callable, optional
+    seeds : TopicSeeds, optional
+        Words that topics are held at.
     """
 
     def __init__(
@@ -150,9 +153,11 @@ class ConditionalFit:
         recipe: Recipe,
         fresh: Callable[[], Parameters],
         on_partition: PartitionListener | None = None,
+        seeds: TopicSeeds | None = None,
     ) -> None:
         self._executor, self._family, self._recipe, self._fresh = executor, family, recipe, fresh
-        self._on_partition = on_partition
+        self._on_partition, self._seeds = on_partition, seeds
+        self._seed_counts = np.zeros(0 if seeds is None else len(seeds.terms))
         self._spec = replace(spec, doc_topic_prior=recipe.alpha, topic_prior=recipe.topic_prior)
         self.parameters = parameters
         self.trace: tuple[IterationRecord, ...] = ()
@@ -274,6 +279,7 @@ class ConditionalFit:
             spec=self._spec,
             recipe=replace(self._recipe, inner_share=0.0),
             fresh=self._fresh,
+            seeds=self._seeds,
         )
         while not again.has_settled_start or again.n_epochs < best.epoch:
             again.advance()
@@ -308,10 +314,14 @@ class ConditionalFit:
         self._totals = _Totals.empty(self.parameters, self._family)
         self._totals.add(statistics)
         self._dispersion = self._totals.dispersion
-        self._mass = float(statistics.topic_counts.sum())
+        self._measure_words(statistics)
         # alpha stays: it is the recipe's
         new = m_step(
-            self.parameters, statistics, family=self._family, spec=self._ridged(statistics.curvature)
+            self.parameters,
+            statistics,
+            family=self._family,
+            spec=self._ridged(statistics.curvature),
+            seeds=self._seeds,
         )
         self._record(math.nan)
         if self._learns_scatter:
@@ -319,15 +329,26 @@ class ConditionalFit:
             new = replace(new, delta=self.parameters.delta)
         self.parameters = replace(new, weighting=self.parameters.weighting)
 
+    def _measure_words(self, statistics: ConditionalStatistics) -> None:
+        """Remember the mass of all words, and that of the seeds."""
+        self._mass = float(statistics.topic_counts.sum())
+        if self._seeds is not None:
+            self._seed_counts = self._seeds.pseudo_counts(statistics.topic_counts)
+
     def _part_by_class(self) -> None:
         """Start from the words of each class. Under EM, topics of many classes stay alike for long."""
         statistics = self._run(self.parameters, ClassPass(self._recipe.outer))
+        self._measure_words(statistics)
         counts = statistics.topic_counts
         known = counts.sum(axis=1) > 0.0
         own = counts + self._spec.topic_prior * known[:, np.newaxis]
+        if self._seeds is not None:
+            # topics of no class begin with the words of all
+            n_seeded = len(self._spec.seeded_topics)
+            own[:, :n_seeded] = counts.sum(axis=1, keepdims=True) / self.parameters.n_topics
+            self._seeds.add_to(own, self._seed_counts)
         start = self.parameters.topics * known[:, np.newaxis]
         topics = CLASS_SHARE * own / own.sum(axis=0) + (1.0 - CLASS_SHARE) * start / start.sum(axis=0)
-        self._mass = float(counts.sum())
         self._totals.add(statistics)
         self._record(math.nan)
         self.parameters = replace(self.parameters, topics=topics)
@@ -374,6 +395,8 @@ class ConditionalFit:
             gradient = statistics.gradient / max(statistics.labelled_weight, 1.0)
             gradient -= statistics.topic_counts / mass
             gradient -= self._spec.topic_prior / self._mass * (parameters.topics > 0.0)
+            if self._seeds is not None:
+                self._seeds.add_to(gradient, -self._seed_counts / self._mass)
             self._sums.visit(number, statistics, parameters)
             new = self._solved(parameters)
             topics = self._descent.step(parameters.topics, gradient, recipe.step_size)
@@ -499,6 +522,7 @@ class ConditionalFit:
             "first_moments": self._descent.first,
             "second_moments": self._descent.second,
             "null_delta": self._null_delta,
+            "seed_counts": self._seed_counts,
             # copies, since the fit adds to them
             "totals_profile": self._totals.profile.copy(),
             "totals_features": self._totals.features.copy(),
@@ -537,6 +561,7 @@ class ConditionalFit:
             state["first_moments"].copy(), state["second_moments"].copy(), int(n_steps)
         )
         self._null_delta = state.get("null_delta", nothing)
+        self._seed_counts = state.get("seed_counts", nothing)
         self._totals = _Totals(
             state.get("totals_profile", nothing).copy(),
             state["totals_features"].copy(),
@@ -583,6 +608,7 @@ def fit_conditionally(
     spec: FitSpec,
     checkpoints: Checkpoints | None = None,
     progress: FitProgress | None = None,
+    seeds: TopicSeeds | None = None,
 ) -> FitResult:
     """Train topics that predict the response from words alone.
 
@@ -592,7 +618,7 @@ def fit_conditionally(
         Starting values, or the position of an earlier run from its checkpoint.
     fresh : callable
         Returns the starting values of a fit that begins.
-    executor, family, spec, checkpoints, progress
+    executor, family, spec, checkpoints, progress, seeds
         As :func:`~dslda.engine.driver.fit` takes them.
 
     Returns
@@ -621,6 +647,7 @@ def fit_conditionally(
             recipe=recipe,
             fresh=lambda: with_choices(fresh()),
             on_partition=progress.partition,
+            seeds=seeds,
         )
         run.restore(start)
         progress.started(executor.n_documents, executor.n_partitions, spec)

@@ -2,7 +2,8 @@
 
     F = - (1 / D) sum_d log p(y_d | omega_d) / dispersion - (bound of the words + topic_prior sum log beta) / (all mass)
 
-with gamma, and so zbar and omega, those of inference from words alone. docs/model.md has the derivation.
+with gamma, and so zbar and omega, those of inference from words alone; seed words add their pseudo-counts to topic_prior.
+docs/model.md has the derivation.
 """
 
 from __future__ import annotations
