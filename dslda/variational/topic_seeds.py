@@ -22,9 +22,9 @@ class TopicSeeds:
     """Pairs of a word and a topic whose prior holds the word.
 
     The pseudo-count of a pair is the count of its word in all documents. It is the least that gives no other topic more of
-    the word: with expected counts n_kv, which add up to n_v over the topics, n_kv + n_v >= n_v >= n_jv for every topic j. So a
-    topic keeps its seeds whatever the words around them, and whatever the size of the corpus; other words come to it by
-    the documents.
+    the word: with expected counts n_kv, which add up to n_v over the topics, n_kv + n_v >= n_v >= n_jv for every topic j.
+    So a topic keeps its seeds whatever the words around them, and whatever the size of the corpus; other words come to it
+    by the documents.
 
     Attributes
     ----------

@@ -122,6 +122,14 @@ def test_drift_is_seen_and_its_absence_too(
     assert "train with 250 documents or more held out" in told[0].message
     # of a model that overfits it may be so for all that is new
     assert {record.levelno for record in told} == {logging.INFO}
+    k = max(drift["topics"], key=lambda t: t["psi"])["topic"]
+    named = Model(model.record)
+    named.label(k, "what it is about")
+    with caplog.at_level(logging.INFO, "dslda"):
+        again = dslda.score(named, new, tmp_path / "named").manifest["drift"]
+    assert f": topic {k} (what it is about) ({drift['topics'][k]['psi']:.2f})" in caplog.text
+    assert {t["topic"]: t.get("label") for t in again["topics"]}[k] == "what it is about"
+    assert again["warned_of"] == drift["warned_of"]
 
 
 def with_words(path: Path, words: str) -> Path:
