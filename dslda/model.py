@@ -339,7 +339,7 @@ class Model:
         pandas.DataFrame
             One row a topic, from the lowest coefficient to the highest: the columns `topic`, `label` (where a topic has one),
             `class` or `level` (for responses that have any: see :class:`Coefficient`), then the numbers of :class:`Topic` by
-            their names, as far as the model has them, and `words` in one cell, with commas between them.
+            their names, `stability` only of several starts, and `words` in one cell, with commas between them.
         """
         return topic_table(self.record, top, words)
 
@@ -373,8 +373,8 @@ class Model:
         pandas.DataFrame
             One row a coefficient, first of topics, then of covariates: `topic` (missing in rows of covariates) with its
             `label`, `covariate` with its `level` and the level that it stands `against`, `class`, `coefficient` and
-            `standard_error`. Columns in which no row has a value are left out. For a response of classes there is a row for
-            each class and topic, or covariate, whose coefficients sum to 0 over the classes; see :meth:`coefficients`,
+            `standard_error`. Columns of names in which no row has one are left out. For a response of classes there is a row
+            for each class and topic, or covariate, whose coefficients sum to 0 over the classes; see :meth:`coefficients`,
             :meth:`class_coefficients` and :meth:`covariate_coefficients` for the units.
         """
         return coefficient_table(self.record)

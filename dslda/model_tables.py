@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["class_table", "coefficient_table", "topic_table"]
+
+OPTIONAL = frozenset({"label", "class_name", "stability", "covariate", "level", "against"})
+"""Columns that only some models have. The others are always there, for programs that read them."""
 
 
 def topic_table(record: ModelRecord, top: int, words: WordRanking) -> pd.DataFrame:
@@ -67,11 +71,17 @@ def _table(
     *,
     leave_out: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """A frame of rows, some of whose columns come `first` or `last`; those in which no row has a value are left out."""
+    """A frame of rows, some of whose columns come `first` or `last`; `OPTIONAL` ones without any value are left out."""
     import pandas as pd
 
     names = dict.fromkeys([*first, *(name for row in rows for name in row if name not in last), *last])
-    columns = {name: [row.get(name) for row in rows] for name in names if name not in leave_out}
-    return pd.DataFrame(
-        {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    )
+    columns: dict[str, list[Any]] = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        if all(value is None for value in values):
+            if name in OPTIONAL:
+                continue
+            values = [math.nan] * len(rows)  # a measure that the model lacks is a number all the same
+        if name not in leave_out:
+            columns[name] = values
+    return pd.DataFrame(columns)

@@ -1,4 +1,4 @@
-"""Topics, classes and coefficients as data frames: the numbers of the model, and no column without a value."""
+"""Topics, classes and coefficients as data frames: the numbers of the model, and no name that nothing has."""
 
 from __future__ import annotations
 
@@ -45,9 +45,12 @@ def test_words_come_in_the_order_asked_for() -> None:
             call(words="best")
 
 
-def test_what_the_model_lacks_is_no_column() -> None:
+def test_a_measure_that_the_model_lacks_is_not_a_number() -> None:
     record = replace(a_record(), quality=None, prevalence=None)
-    assert [*Model(record).topic_table()] == ["topic", "coefficient", "standard_error", "words"]
+    table = Model(record).topic_table()
+    assert [*table] == ["topic", *NUMBERS, "words"]
+    assert table[["prevalence", "coherence", "exclusivity"]].isna().all(axis=None)
+    assert set(map(str, table[NUMBERS].dtypes)) == {"float64"}
     assert "stability" in Model(a_record_of_starts()).topic_table()
     unknown = Model(replace(a_record(), covariance=None)).topic_table()
     assert unknown["standard_error"].isna().all()
